@@ -48,10 +48,15 @@ never falls as `seq` rises.
 
 _DESCRIBED = list(FILE_STATS)[len(LOGGED_FILES) :]
 
+TOMBSTONED_STATS = pa.schema(
+    [*FILE_STATS, *[field.with_name(f"stored_{field.name}") for field in _DESCRIBED]]
+)
+"""A data file with row tombstones, without the ranges: `FILE_STATS` of the remaining rows, the same columns as
+`stored_<column>` of all rows."""
+
 TOMBSTONED_FILES = pa.schema(
     [
-        *FILE_STATS,
-        *[field.with_name(f"stored_{field.name}") for field in _DESCRIBED],
+        *TOMBSTONED_STATS,
         pa.field("first_seqs", pa.list_(pa.int64()), nullable=False),
         pa.field("last_seqs", pa.list_(pa.int64()), nullable=False),
     ]

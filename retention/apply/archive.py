@@ -12,6 +12,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
+from retention.core.seq_ranges import ranges_in
 from retention.datafile.parquet import open_messages, unreadable_error
 from retention.engines.select import Engines
 from retention.errors import VerificationError
@@ -179,4 +180,6 @@ def _pieces(file: DataFile) -> Iterator[bytes]:
 def _archived(row: Mapping[str, Any], source: DataFile, sha256: str) -> ArchivedFile:
     taken = {rule: row[f"by_{rule}"] for rule in RULES if row.get(f"by_{rule}")}
     kept_columns = {name: row[name] for name in _KEPT}
-    return ArchivedFile(**kept_columns, sha256=sha256, by_rule=taken, hidden=source.hidden.tolist())
+    return ArchivedFile(
+        **kept_columns, sha256=sha256, by_rule=taken, hidden=ranges_in(source.hidden).tolist()
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from retention.apply.unhide import record_without
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
-from retention.core.seq_ranges import difference_of_ranges, in_ranges, outside
+from retention.core.seq_ranges import complement_of_ranges, difference_of_ranges, in_ranges
 from retention.core.spans import Array
 from retention.core.table_requirements import AssertSegmentOrder, RowsCompared, TableRequirement
 from retention.datafile.parquet import read_columns, stats_table
@@ -26,7 +27,6 @@ from retention.layout.segment_homes import Placing
 from retention.plan.run_ranges import ranges_of_files
 from retention.storage import files
 from retention.stores.checks import inventory
-from schemas.bounds import MAX_SEQ
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TakenOfFile:
     @property
     def others(self) -> Array:
         """Ranges of all other sequences that a message can have; shape (n, 2)."""
-        return difference_of_ranges(np.array([[0, MAX_SEQ]]), self.ranges)
+        return complement_of_ranges(self.ranges)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class ComingBack:
     """Whether messages come back in files of their own, or one by one; else the files that a run removed do."""
 
 
-def find_removed(undoing: UndoCheck, ranges: pa.Table, there: RefusedError) -> Findings:
+def find_removed(undoing: UndoCheck, ranges: Iterable[pa.Table], there: RefusedError) -> Findings:
     """Find the files that held what a run removed, and make sure that none of it is in the table; nothing is written.
 
     Args:
         undoing: the run, and the table as it is.
-        ranges: the messages that it took, shape `RUN_RANGES`.
+        ranges: the messages that it took, some rows at a time; shape `RUN_RANGES`.
         there: the error to raise where one of them is in the table.
 
     Raises:
@@ -172,22 +172,43 @@ def _staged(
     return added
 
 
-def taken_of_files(ranges: pa.Table) -> Iterator[TakenOfFile]:
-    """The messages that a run took of each file, of `RUN_RANGES` rows."""
-    order = ranges.sort_by([("path", "ascending"), ("first_seq", "ascending")]).to_pylist()
-    by_path: dict[str, list[dict[str, Any]]] = {}
-    for row in order:
-        by_path.setdefault(row["path"], []).append(row)
-    for path, rows in by_path.items():
-        ranges = np.concatenate([_without_exceptions(row) for row in rows])
-        yield TakenOfFile(
-            path,
-            rows[0]["partition"],
-            rows[0]["segment"],
-            sum(row["messages"] for row in rows),
+def taken_of_files(ranges: Iterable[pa.Table]) -> Iterator[TakenOfFile]:
+    """The messages that a run took of each file, of `RUN_RANGES` rows that come some at a time."""
+    stretches: dict[str, list[TakenOfFile]] = {}
+    for table in ranges:
+        for rows in _by_path(table):
+            of_file = rows.select(["path", "partition", "segment"]).slice(0, 1).to_pylist()[0]
+            taken = TakenOfFile(
+                **of_file, messages=pc.sum(rows["messages"]).as_py(), ranges=_ranges_in(rows)
+            )
+            stretches.setdefault(taken.path, []).append(taken)
+    for path in sorted(stretches):
+        together = stretches.pop(path)
+        several = np.concatenate([taken.ranges for taken in together])
+        yield replace(
+            together[0],
+            messages=sum(taken.messages for taken in together),
             # What stands in rows of its own may lie between the ranges of another row.
-            ranges[np.argsort(ranges[:, 0], kind="stable")],
+            ranges=several[np.argsort(several[:, 0], kind="stable")],
         )
+
+
+def _by_path(rows: pa.Table) -> Iterator[pa.Table]:
+    """Stretches of neighbouring rows with one path."""
+    encoded = rows["path"].combine_chunks().dictionary_encode()
+    starts = np.flatnonzero(np.diff(encoded.indices.to_numpy(), prepend=-1))
+    for start, end in pairwise([*starts.tolist(), rows.num_rows]):
+        yield rows.slice(start, end - start)
+
+
+def _ranges_in(rows: pa.Table) -> Array:
+    """The sequences of some rows, without their exceptions; shape (n, 2)."""
+    plain = pc.equal(pc.list_value_length(rows["except_firsts"]), 0)
+    whole = rows.filter(plain)
+    ends = np.stack([whole[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
+    columns = ["first_seq", "last_seq", "except_firsts", "except_lasts"]
+    others = rows.filter(pc.invert(plain)).select(columns).to_pylist()
+    return np.concatenate([ends, *map(_without_exceptions, others)])
 
 
 def _without_exceptions(row: dict[str, Any]) -> Array:
@@ -216,11 +237,9 @@ def _pieces(
     """The messages of a file by the segment to which they belong; a segment without any has no piece."""
     seqs = _seqs(source)
     comes = seqs[in_ranges(seqs, part.ranges)]
-    for base, last in placing.stretches(part.partition, home):
-        messages = int(((comes >= base) & (comes <= last)).sum())
-        if messages:
-            ranges = difference_of_ranges(part.ranges, outside(base, last))
-            yield replace(part, messages=messages, ranges=ranges), base
+    for base, others, messages in placing.shares(part.partition, home, comes):
+        ranges = difference_of_ranges(part.ranges, others)
+        yield replace(part, messages=messages, ranges=ranges), base
 
 
 def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]:

@@ -87,7 +87,7 @@ def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str,
 
 def _exchanged(layout: Layout) -> Iterator[tuple[str, str]]:
     for path in files.walk(layout.engine_path(DIRECTORY)):
-        yield layout.engine_path(DIRECTORY, path), "work of a pass that never ended"
+        yield layout.engine_path(DIRECTORY, path), "work of a pass or an append that never ended"
 
 
 def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -18,22 +19,23 @@ from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks import swap as swaps
 from retention.stores.layout import Layout
-from schemas.files import TOMBSTONED_FILES
+from retention.stores.row_tombstones import no_row_tombstones
+from schemas.files import TOMBSTONED_STATS
 
 
 def put_back(undoing: UndoCheck) -> ComingBack:
     """The files that a run removed, for the copies that it left; what it hid is hidden no more."""
     compared = compare_rows(undoing)
     released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
-    markers = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
+    markers = ranges_of_files(undoing.markers, {}, [], no_row_tombstones())
     return ComingBack(undoing.removed, undoing.added, released, markers, compared)
 
 
 def recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
-    """The rows of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_FILES`."""
+    """The files of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_STATS`."""
     if "released" not in outcome:
-        return TOMBSTONED_FILES.empty_table()
-    before, after = (opened.store.released(number) for number in outcome["released"])
+        return TOMBSTONED_STATS.empty_table()
+    before, after = (opened.store.released(number).files for number in outcome["released"])
     return pa.concat_tables([_without(before, after), _without(after, before)])
 
 
@@ -57,9 +59,9 @@ def _record_before(
     if not len(touched):
         return number, number
     now, before = opened.store.released(number), opened.store.released(outcome["released"][0])
-    others = now.filter(pc.invert(pc.is_in(now["path"], value_set=touched)))
-    again = before.filter(pc.is_in(before["path"], value_set=touched))
-    return number, opened.store.keep_released(pa.concat_tables([others, again]))
+    others = pc.invert(pc.is_in(now.files["path"], value_set=touched)).to_numpy()
+    again = pc.is_in(before.files["path"], value_set=touched).to_numpy()
+    return number, opened.store.keep_released(chain(now.tables(others), before.tables(again)))
 
 
 def compare_rows(undoing: UndoCheck) -> list[RowsCompared]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.preconditions import check_copy
@@ -15,18 +15,22 @@ from retention.context.position import locate
 from retention.core.inventory import DataFile, ExpectedStats, ReadCount
 from retention.core.labels import labelled
 from retention.core.message_rows import complete_rows
-from retention.core.seq_ranges import ranges_in, union_of_ranges
+from retention.core.seq_ranges import joined_ranges
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.dialects.jetstream import JetStream
+from retention.engine_port import Engine
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
+from retention.plan.actions import Rewrite, Tombstone
 from retention.plan.plan import Plan
+from retention.planners.scratch import within_reach
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
-from retention.stores.row_tombstones import record_row
-from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
+from retention.stores.row_tombstones import recorded_file
+from retention.stores.tombstone_files import file_tables
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,14 @@ def stage_additions(
         StalePlanError: messages were appended since: a marker may announce no deletion that did not happen.
         VerificationError: a copy does not hold what the plan says.
     """
-    copies = _copies(opened, plan)
+    rewrite = plan.actions.rewrite
+    lengths = rewrite.files["file_bytes"].to_pylist()
+    engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
+    copies = _copies(opened, rewrite, engine)
     staging = Staging(opened.store, opened.config.most_files)
     try:
         marked = _stage_markers(opened, plan, snapshot, staging)
-        written = _write(opened, plan, copies, engines)
+        written = _write(opened, rewrite, copies, engine)
     except BaseException:
         opened.store.discard([target.path for copy in copies for target in copy.targets])
         staging.discard()
@@ -91,12 +98,12 @@ def stage_additions(
     )
 
 
-def _copies(opened: OpenedStream, plan: Plan) -> list[RewriteTask]:
-    rewrite = plan.actions.rewrite
+def _copies(opened: OpenedStream, rewrite: Rewrite, engine: Engine) -> list[RewriteTask]:
     sources = opened.store.data_files(rewrite.files)
+    reached = within_reach(opened, engine, rewrite.removed, rewrite.numbers)
     return [
-        RewriteTask(source, _targets(opened, source), ranges)
-        for source, ranges in zip(sources, rewrite.ranges(), strict=True)
+        RewriteTask(source, _targets(opened, source), removed)
+        for source, removed in zip(sources, reached.of_files(rewrite.numbers), strict=True)
     ]
 
 
@@ -110,13 +117,10 @@ def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
 
 @labelled(step="copy rows that stay")
 def _write(
-    opened: OpenedStream, plan: Plan, copies: list[RewriteTask], engines: Engines
+    opened: OpenedStream, rewrite: Rewrite, copies: list[RewriteTask], engine: Engine
 ) -> list[RewriteResult]:
-    rewrites = plan.actions.rewrite.files
-    weights = rewrites["file_bytes"].to_pylist()
-    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    written = engine.map(copy_remaining, copies, weights)
-    for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
+    written = engine.map(copy_remaining, copies, rewrite.files["file_bytes"].to_pylist())
+    for planned, copy in zip(rewrite.files.to_pylist(), written, strict=True):
         check_copy(opened.name, planned, copy)
     return written
 
@@ -154,14 +158,14 @@ def next_record(
     """
     number = snapshot.counters.released
     before = opened.store.released(number)
-    touched = pc.is_in(before["path"], value_set=plan.files["path"].combine_chunks())
+    touched = pc.is_in(before.files["path"], value_set=plan.files["path"].combine_chunks())
     hides = plan.actions.tombstone.files
     if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
         return TombstoneUpdate(number, number)
-    tombstoned = list(_hiding(opened, plan))
     engine = engines.pick(
         opened.config.engine, sum(hides["file_bytes"].to_pylist()), opened.config.local_limit
     )
+    tombstoned = list(_hiding(opened, plan.actions.tombstone, engine))
     remaining = engine.map(describe, tombstoned, hides["file_bytes"].to_pylist())
     stored = opened.store.stored(hides.select(FILE_STATS.names)).to_pylist()
     rows = []
@@ -170,19 +174,15 @@ def next_record(
     ):
         check_copy(opened.name, planned, RewriteResult([left.stats], left.read))
         pin = {name: planned[name] for name in LOGGED_FILES.names}
-        rows.append(record_row(left.stats | pin, whole, file.hidden))
-    record = pa.concat_tables(
-        [before.filter(pc.invert(touched)), pa.Table.from_pylist(rows, schema=TOMBSTONED_FILES)]
-    )
+        rows.append((recorded_file(left.stats | pin, whole), file.hidden))
+    record = chain(before.tables(pc.invert(touched).to_numpy()), file_tables(rows))
     read = sum((left.read for left in remaining), ReadCount())
     return TombstoneUpdate(number, opened.store.keep_released(record), read)
 
 
-def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
+def _hiding(opened: OpenedStream, tombstone: Tombstone, engine: Engine) -> Iterator[DataFile]:
     """The files that stay, as they are to be read from now on; nothing is known of their rows yet."""
-    tombstone = plan.actions.tombstone
     files = opened.store.data_files(tombstone.files)
-    for file, ranges in zip(files, tombstone.ranges(), strict=True):
-        yield replace(
-            file, hidden=union_of_ranges(file.hidden, ranges_in(ranges)), claim=ExpectedStats()
-        )
+    reached = within_reach(opened, engine, tombstone.removed, tombstone.numbers)
+    for file, ranges in zip(files, reached.of_files(tombstone.numbers), strict=True):
+        yield replace(file, hidden=joined_ranges(file.hidden, ranges), claim=ExpectedStats())

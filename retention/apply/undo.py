@@ -163,7 +163,9 @@ def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
     ranges = None if "ends_epoch" in undoing.outcome else find_ranges(undoing.opened, undoing.run)
     if ranges is None:
         raise in_the_way
-    return find_removed(undoing, ranges, in_the_way if touched is None else _there_again(undoing))
+    return find_removed(
+        undoing, ranges.tables(), in_the_way if touched is None else _there_again(undoing)
+    )
 
 
 def _there_again(undoing: UndoCheck) -> RefusedError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
 
+from retention.apply.record_files import RecordFile, content_of, judged, verified
 from retention.context.context import OpenedStream
-from retention.core.file_records import check_file_records, check_ranges
+from retention.core.file_records import check_columns, check_file_records, check_ranges
 from retention.core.table_requirements import AssertClaims
 from retention.errors import DamagedError, RefusedError
 from retention.history.runs import history_of
@@ -25,8 +24,6 @@ from schemas.runs import RUN_RANGES
 
 _RANGES = "ranges"
 _SUFFIX = ".arrow"
-_DIGEST_BYTES = 32
-"""The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
 
 def keep_for_undo(
@@ -47,7 +44,7 @@ def keep_for_undo(
         "added": (FILE_STATS, [store.stored(added)]),
         _RANGES: (RUN_RANGES, ranges),
     }
-    contents = {f"{run}.{name}{_SUFFIX}": _content(*of) for name, of in records.items()}
+    contents = {f"{run}.{name}{_SUFFIX}": content_of(*of) for name, of in records.items()}
     files.replace_all(_directory(opened), contents)
     reached(Step.UNDO_KEPT)
 
@@ -61,25 +58,6 @@ def _directory(opened: OpenedStream) -> str:
     return files.join(opened.root, "_retention", "reports")
 
 
-def _content(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """An Arrow file of tables, and its digest, in pieces as tables come."""
-    digest, pieces = hashlib.sha256(), io.BytesIO()
-
-    def written() -> bytes:
-        piece = pieces.getvalue()
-        pieces.seek(0)
-        pieces.truncate()
-        digest.update(piece)
-        return piece
-
-    with pa.ipc.new_file(pieces, schema) as writer:
-        for table in tables:
-            writer.write_table(table.select(schema.names).cast(schema))
-            yield written()
-    yield written()
-    yield digest.digest()
-
-
 def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
     """The files that a run removed (`removed`) or added (`added`), shape `FILE_STATS`.
 
@@ -88,8 +66,8 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
         DamagedError: it is not what was written.
     """
     location = undo_location(opened, run, name)
-    content = files.read_bytes(location)
-    if content is None:
+    record = verified(location, run, partial(check_columns, schema=FILE_STATS))
+    if record is None:
         if opened.store.find_commit(run) is None:
             raise RefusedError(
                 f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
@@ -100,20 +78,23 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
             f"{location}: the record of the files of run {run} is gone (reclaim deletes it once grace is "
             "over), so the run cannot be undone; nothing was changed; bring messages back from an archive or a backup"
         )
-    return _decoded(location, run, content, partial(check_file_records, schema=FILE_STATS))
+    together = pa.concat_tables([FILE_STATS.empty_table(), *record.tables()])
+    with judged(location, run):
+        check_file_records(together, FILE_STATS)
+    return together
 
 
-def read_ranges(opened: OpenedStream, run: str) -> pa.Table:
-    """The messages that a run took of files, exactly; shape `RUN_RANGES`.
+def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
+    """The messages that a run took of files, exactly; tables of the shape `RUN_RANGES`.
 
     Raises:
         RefusedError: there is no such record; the sentence says whether there ever was.
         DamagedError: it is not what was written.
     """
     location = undo_location(opened, run, _RANGES)
-    content = files.read_bytes(location)
-    if content is not None:
-        return _decoded(location, run, content, partial(check_ranges, schema=RUN_RANGES))
+    record = verified(location, run, partial(check_ranges, schema=RUN_RANGES))
+    if record is not None:
+        return record
     if "who" in (history_of(opened.warehouse, opened.name).begun(run) or {}):
         raise RefusedError(
             f"{location}: the record of the sequences that run {run} took is gone; restore it from a copy if there is "
@@ -125,7 +106,7 @@ def read_ranges(opened: OpenedStream, run: str) -> pa.Table:
     )
 
 
-def find_ranges(opened: OpenedStream, run: str) -> pa.Table | None:
+def find_ranges(opened: OpenedStream, run: str) -> RecordFile | None:
     """The messages that a run took, as `read_ranges` has them; None: the run kept no record of them, or it is gone.
 
     Raises:
@@ -134,31 +115,6 @@ def find_ranges(opened: OpenedStream, run: str) -> pa.Table | None:
     with suppress(RefusedError):
         return read_ranges(opened, run)
     return None
-
-
-def _decoded(
-    location: str, run: str, content: bytes, check: Callable[[pa.Table], None]
-) -> pa.Table:
-    """The table in a record, which is as it was written and fits its shape.
-
-    Raises:
-        DamagedError: it is not, or does not.
-    """
-    table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    if hashlib.sha256(table).digest() != digest:
-        raise DamagedError(
-            f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
-            "changed; restore the record from a copy if there is one"
-        )
-    try:
-        record = pa.ipc.open_file(pa.BufferReader(table)).read_all()
-        check(record)
-    except (ValueError, pa.ArrowException) as error:
-        raise DamagedError(
-            f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
-            "be undone; nothing was changed; restore the record from a copy if there is one"
-        ) from error
-    return record
 
 
 def kept_runs(opened: OpenedStream) -> dict[str, list[str]]:

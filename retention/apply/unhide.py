@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ExpectedStats
-from retention.core.seq_ranges import difference_of_ranges
+from retention.core.seq_ranges import difference_of_ranges, ranges_in
 from retention.core.spans import Array
 from retention.datafile.parquet import describe
-from retention.stores.row_tombstones import record_row
-from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
+from retention.stores.row_tombstones import recorded_file
+from retention.stores.tombstone_files import file_tables
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 
 def record_without(
@@ -30,11 +32,11 @@ def record_without(
         shown: path of a live file → the sequences to show again, as ascending ranges; shape (n, 2).
     """
     record, paths = opened.store.released(number), pa.array(list(shown), pa.string())
-    touched = pc.is_in(record["path"], paths)
+    stays = pc.invert(pc.is_in(record.files["path"], paths)).to_numpy()
     there = live.filter(pc.is_in(live["path"], paths))
-    rows = [_row(file, row, shown[file.path]) for file, row in _located(opened, there)]
-    kept = pa.Table.from_pylist([row for row in rows if row is not None], schema=TOMBSTONED_FILES)
-    return opened.store.keep_released(pa.concat_tables([record.filter(pc.invert(touched)), kept]))
+    rows = (_row(file, row, shown[file.path]) for file, row in _located(opened, there))
+    hiding = file_tables(row for row in rows if row is not None)
+    return opened.store.keep_released(chain(record.tables(stays), hiding))
 
 
 def _located(opened: OpenedStream, there: pa.Table) -> Iterator[tuple[DataFile, dict[str, Any]]]:
@@ -42,11 +44,13 @@ def _located(opened: OpenedStream, there: pa.Table) -> Iterator[tuple[DataFile, 
     yield from zip(opened.store.data_files(there), stored, strict=True)
 
 
-def _row(file: DataFile, stored: dict[str, Any], shown: Array) -> dict[str, Any] | None:
+def _row(
+    file: DataFile, stored: dict[str, Any], shown: Array
+) -> tuple[dict[str, Any], Array] | None:
     """The record's row of a file of which some hidden rows are shown; None: nothing is hidden in it any more."""
-    hidden = difference_of_ranges(file.hidden, shown)
+    hidden = difference_of_ranges(ranges_in(file.hidden), shown)
     if not len(hidden):
         return None
     left = describe(replace(file, hidden=hidden, claim=ExpectedStats())).stats
     pin = {name: stored[name] for name in LOGGED_FILES.names}
-    return record_row(left | pin, stored, hidden)
+    return recorded_file(left | pin, stored), hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,13 @@ _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
 """No ranges of sequences."""
+
+
+class SeqRanges(Protocol):
+    """Ranges of sequences that are read where they are needed."""
+
+    def read(self) -> np.ndarray:
+        """The ranges, ascending and disjoint, both ends inclusive; shape (n, 2)."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +115,14 @@ class DataFile:
     """The statistics that the file must have, or it is not the file that was committed."""
     later: str | None = None
     """The place of the file once a rival's commit has removed it, if that is elsewhere."""
-    hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive; shape (n, 2)."""
+    hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive; shape (n, 2); or where
+    they are, because they are many."""
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether some of its rows are hidden from readers."""
+        return not isinstance(self.hidden, np.ndarray) or len(self.hidden) > 0
 
     def named(self, path: str) -> DataFile:
         """The file under another name in the same directory."""

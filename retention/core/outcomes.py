@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retention.core.units import SECOND
-from retention.errors import RetentionError, StreamsFailedError
+from retention.errors import RetentionError, StorageError, StreamsFailedError
 from retention.errors.printable import visible
 from retention.storage.errors import first_line, storage_error
 
@@ -104,6 +104,8 @@ def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ends with this error."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return _of_system(error).exit_code
     return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
 
 
@@ -112,10 +114,17 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, RetentionError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        return str(storage_error(error.filename or "a file", error))
+        return str(_of_system(error))
     return (
         f"unexpected {type(error).__name__}: {first_line(error)}; --debug shows where it came from"
     )
+
+
+def _of_system(error: OSError) -> StorageError:
+    """An error of the operating system, with its place; one that has its place already stays."""
+    if isinstance(error, StorageError):
+        return error
+    return storage_error(error.filename or "a file", error)
 
 
 def failure_entry(outcome: Outcome[Any]) -> dict[str, Any]:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.inventory import NO_RANGES, DataFile, SeqRanges
 from schemas.bounds import MAX_SEQ
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
-class SeqRanges(Protocol):
-    """Ranges of sequences that are read where they are needed."""
+@dataclass(frozen=True)
+class JoinedRanges:
+    """Ranges of two sources, none of which overlaps one of the other; implements `SeqRanges`."""
+
+    first: np.ndarray | SeqRanges
+    second: np.ndarray | SeqRanges
 
     def read(self) -> np.ndarray:
-        """The ranges, ascending and disjoint, both ends inclusive; shape (n, 2)."""
+        """The ranges of both, as `union_of_ranges`."""
+        return union_of_ranges(ranges_in(self.first), ranges_in(self.second))
+
+
+def joined_ranges(
+    first: np.ndarray | SeqRanges, second: np.ndarray | SeqRanges
+) -> np.ndarray | SeqRanges:
+    """The ranges of both, as `union_of_ranges`: at once where both are held, else where they are needed."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return union_of_ranges(first, second)
+    return JoinedRanges(first, second)
 
 
 def ranges_in(ranges: np.ndarray | SeqRanges) -> np.ndarray:
@@ -36,12 +51,6 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
         return np.zeros(len(seqs), dtype=bool)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
-
-
-def outside(first: int, last: int) -> np.ndarray:
-    """The ranges of all sequences that a message can have below `first` and above `last`; shape (n, 2)."""
-    ranges = np.array([[0, first - 1], [last + 1, MAX_SEQ]])
-    return ranges[ranges[:, 0] <= ranges[:, 1]]
 
 
 def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -78,6 +87,11 @@ def difference_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return _joined(kept)
 
 
+def complement_of_ranges(ranges: np.ndarray) -> np.ndarray:
+    """The ranges of all other sequences that a message can have; shape (n, 2)."""
+    return difference_of_ranges(np.array([[0, MAX_SEQ]]), ranges)
+
+
 def _joined(ranges: np.ndarray) -> np.ndarray:
     """Ascending, disjoint ranges, of which adjacent ones become one."""
     if not len(ranges):
@@ -89,9 +103,9 @@ def _joined(ranges: np.ndarray) -> np.ndarray:
 
 def visible_rows(file: DataFile, rows: Rows) -> Rows:
     """Rows of a file, `seq` among their columns, without the hidden ones."""
-    if not len(file.hidden):
+    if not file.hides_rows:
         return rows
-    gone = in_ranges(rows.column("seq").to_numpy(), file.hidden)
+    gone = in_ranges(rows.column("seq").to_numpy(), ranges_in(file.hidden))
     return rows.filter(pa.array(~gone))
 
 

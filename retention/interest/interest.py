@@ -15,6 +15,7 @@ from retention.consumers.expiry import has_expired
 from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
+from retention.context.subject_counts import counts_in_pieces
 from retention.core.inventory import Inventory
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError
@@ -161,9 +162,11 @@ def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest
     if not interest.filters:
         return None
     open_ended = inventory.files.filter(pc.greater(inventory.files["max_seq"], interest.ack_floor))
-    counts = opened.store.subject_counts(open_ended)
-    matching = counts.filter(pa.array(interest.matches(counts["subject"])))
-    wanted = open_ended.take(pc.unique(matching["file"]))
+    numbers = [
+        pc.unique(counts["file"].filter(pa.array(interest.matches(counts["subject"]))))
+        for counts in counts_in_pieces(opened.store, open_ended)
+    ]
+    wanted = open_ended.take(pa.chunked_array(numbers, pa.int64()))
     parts = [np.zeros(0, dtype=np.int64)]
     for file in opened.store.data_files(wanted):
         rows, _ = read_columns(file, ("seq", "subject"))

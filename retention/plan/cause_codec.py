@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.plan.cause import Cause, CauseFiles, Remaining
 from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
-from retention.plan.removed_ranges import RemovedRanges
+from retention.plan.loaded_ranges import loaded_ranges
 from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest
@@ -28,12 +28,13 @@ _LISTS = {
     "sizes": "bytes",
 }
 """Column of a saved cause → column of its ranges."""
+_OF_FILE = [*CAUSE_FILES.names, "remaining_messages", "remaining_bytes"]
 _MOST_SEQUENCES = 2**26
 """More sequences than a consumer ever has pending; a document with more was not written here."""
 
 
-def cause_table(cause: Cause, written: pa.Array) -> pa.Table:
-    """The files of a cause, shape `SAVED_CAUSE`.
+def cause_tables(cause: Cause, written: pa.Array) -> Iterator[pa.Table]:
+    """The files of a cause, some at a time, shape `SAVED_CAUSE`.
 
     Args:
         cause: what a plan was made from.
@@ -41,21 +42,26 @@ def cause_table(cause: Cause, written: pa.Array) -> pa.Table:
     """
     files = cause.files.select(CAUSE_FILES.names).cast(CAUSE_FILES)
     known = pc.is_in(files["path"], value_set=written).to_numpy()
-    parts = cause.parts.only(~known).table
-    remaining = cause.remaining
-    nothing = pa.nulls(files.num_rows, pa.int64())
-    bounds = np.searchsorted(parts["file"].to_numpy(), np.arange(files.num_rows + 1))
-    offsets = pa.array(bounds, pa.int32())
-    columns = [
-        *files.columns,
-        nothing if remaining is None else pa.array(remaining.messages),
-        nothing if remaining is None else pa.array(remaining.bytes),
-        *(
-            pa.ListArray.from_arrays(offsets, parts[name].combine_chunks())
-            for name in _LISTS.values()
-        ),
+    remaining, nothing = cause.remaining, pa.nulls(files.num_rows, pa.int64())
+    for name in ("messages", "bytes"):
+        left = nothing if remaining is None else pa.array(getattr(remaining, name))
+        files = files.append_column(f"remaining_{name}", left)
+    start = 0
+    for parts in cause.parts.only(~known).tables():
+        end = parts["file"][-1].as_py() + 1
+        yield _with_lists(files.slice(start, end - start), parts, start)
+        start = end
+    yield _with_lists(files.slice(start), REMOVED_RANGES.empty_table(), start)
+
+
+def _with_lists(files: pa.Table, parts: pa.Table, start: int) -> pa.Table:
+    """Files from row number `start` on, with their ranges as lists; shape `SAVED_CAUSE`."""
+    numbers = np.arange(start, start + files.num_rows + 1)
+    offsets = pa.array(np.searchsorted(parts["file"].to_numpy(), numbers), pa.int32())
+    lists = [
+        pa.ListArray.from_arrays(offsets, parts[name].combine_chunks()) for name in _LISTS.values()
     ]
-    return pa.table(columns, schema=SAVED_CAUSE)
+    return pa.table([*files.columns, *lists], schema=SAVED_CAUSE)
 
 
 def cause_as_json(cause: Cause) -> dict[str, Any]:
@@ -96,14 +102,24 @@ def cause_from(read_files: Callable[[], CauseFiles], values: Mapping[str, Any]) 
     )
 
 
-def cause_files(table: pa.Table) -> CauseFiles:
-    """Read what `cause_table` made.
+def cause_files(tables: Iterable[pa.Table]) -> CauseFiles:
+    """Read what `cause_tables` made, however it is cut.
 
     Raises:
-        ValueError: the table says what no plan is made from.
+        ValueError: a table says what no plan is made from.
     """
-    parts = RemovedRanges(_parts(table))
-    return CauseFiles(table.select(CAUSE_FILES.names), _remaining(table), parts)
+    files = [SAVED_CAUSE.empty_table().select(_OF_FILE)]
+
+    def ranges() -> Iterator[pa.Table]:
+        before = 0
+        for table in tables:
+            yield _parts(table, before)
+            before += table.num_rows
+            files.append(table.select(_OF_FILE))
+
+    parts = loaded_ranges(ranges())
+    together = pa.concat_tables(files)
+    return CauseFiles(together.select(CAUSE_FILES.names), _remaining(together), parts)
 
 
 def _remaining(table: pa.Table) -> Remaining | None:
@@ -116,8 +132,13 @@ def _remaining(table: pa.Table) -> Remaining | None:
     return Remaining(*(column.to_numpy() for column in columns))
 
 
-def _parts(table: pa.Table) -> pa.Table:
-    """Ranges that rules take of a cause's files, read from their columns of lists; shape `REMOVED_RANGES`."""
+def _parts(table: pa.Table, before: int) -> pa.Table:
+    """Ranges that rules take of a cause's files, read from their columns of lists; shape `REMOVED_RANGES`.
+
+    Args:
+        table: some of the files, shape `SAVED_CAUSE`.
+        before: the number of files before them.
+    """
     lengths = {name: pc.list_value_length(table[name]).to_numpy() for name in _LISTS}
     if any((lengths[name] != lengths["rules"]).any() for name in _LISTS):
         raise ValueError("rules, first_seqs, last_seqs, counts and sizes are not as many")
@@ -129,7 +150,7 @@ def _parts(table: pa.Table) -> pa.Table:
         raise ValueError("rules names a rule that is not there")
     if pc.any(pc.greater(columns["first_seq"], columns["last_seq"])).as_py():
         raise ValueError("a first sequence is behind its last")
-    files = np.repeat(np.arange(table.num_rows), lengths["rules"])
+    files = np.repeat(np.arange(before, before + table.num_rows), lengths["rules"])
     return pa.table({"file": files} | columns).select(REMOVED_RANGES.names).cast(REMOVED_RANGES)
 
 

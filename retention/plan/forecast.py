@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -87,6 +87,27 @@ def forecast(
     if due[0].messages_at_most:
         return Forecast(as_of_ns, due)
     return Forecast(_next(at_once, policy, as_of_ns, inventory, later), due)
+
+
+def never_below(ahead: Forecast, policy: Policy, messages: int, size: int) -> Forecast:
+    """The forecast whose least amounts are not below what surely goes at once, nor below those of earlier horizons.
+
+    What goes at an instant goes at every later one. Delete markers alone can change that, for more of them evict other
+    messages, or are refused; where a stream has them, only the first amounts rise.
+
+    Args:
+        ahead: the forecast.
+        policy: the stream's rules.
+        messages: the messages that surely go at the instant of looking.
+        size: their bytes.
+    """
+    due = list(ahead.due)
+    rising = 1 if policy.subject_delete_marker_ttl_ns is not None else len(due)
+    for number, entry in enumerate(due[:rising]):
+        messages = max(messages, entry.messages_at_least)
+        size = max(size, entry.bytes_at_least)
+        due[number] = replace(entry, messages_at_least=messages, bytes_at_least=size)
+    return replace(ahead, due=tuple(due))
 
 
 def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.core.documents import PlanHeader, judge
 from retention.core.file_records import check_columns, check_file_records
@@ -21,13 +22,21 @@ from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
 from retention.plan.cause import CauseFiles
-from retention.plan.cause_codec import cause_as_json, cause_files, cause_from, cause_table
+from retention.plan.cause_codec import cause_as_json, cause_files, cause_from, cause_tables
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.header import Header, Pins, SegmentCounts
+from retention.plan.loaded_ranges import loaded_ranges
 from retention.plan.plan import FORMAT_VERSION, Plan
 from retention.plan.protected import protected_from_json, protected_segments_from_json
 from retention.plan.removed_ranges import RemovedRanges
-from retention.plan.rule_rows import numbered_parts, rule_column, rule_counts, rule_numbers
+from retention.plan.rule_rows import (
+    numbered_parts,
+    planned_parts,
+    rule_column,
+    rule_counts,
+    rule_numbers,
+)
+from retention.plan.saved_tables import VerifiedTable, verified_table, write_table
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -42,7 +51,6 @@ from schemas.plan import (
 )
 
 _PLAN = pa.field("plan", pa.int32())
-_NUMBERS = (pa.int32(), pa.int64())
 _ACTIONS = {DROP, REWRITE, TOMBSTONE}
 _TABLES = {
     "files": PLANNED_FILES,
@@ -51,6 +59,7 @@ _TABLES = {
     "markers": PLANNED_MARKERS,
     "cause": SAVED_CAUSE,
 }
+Gathered = TypeVar("Gathered")
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
@@ -61,9 +70,9 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
     location = place_of(location)
     digests = {}
     for part, schema in _TABLES.items():
-        content = _parquet([_table(plan, part) for plan in plans], _saved(schema))
-        files.replace(_beside(location, part), content)
-        digests[part] = hashlib.sha256(content).hexdigest()
+        digests[part] = write_table(
+            _beside(location, part), _saved(schema).append(_PLAN), _numbered_tables(plans, part)
+        )
     document = {
         "format_version": FORMAT_VERSION,
         "kind": "retention plan",
@@ -73,11 +82,21 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
     files.replace(location, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
-def _table(plan: Plan, part: str) -> pa.Table:
+def _numbered_tables(plans: Sequence[Plan], part: str) -> Iterator[pa.Table]:
+    """One of the tables of each plan, some rows at a time, with the number of the plan."""
+    for number, plan in enumerate(plans):
+        for table in _tables(plan, part):
+            numbers = pa.array(np.full(table.num_rows, number), _PLAN.type)
+            yield table.cast(_saved(_TABLES[part])).append_column(_PLAN, numbers)
+
+
+def _tables(plan: Plan, part: str) -> Iterator[pa.Table]:
     if part == "cause":
-        return cause_table(plan.cause, _partly(plan))
-    table: pa.Table = getattr(plan, part)
-    return table.cast(_saved(_TABLES[part]))
+        yield from cause_tables(plan.cause, _partly(plan))
+    elif part == "removed":
+        yield from map(planned_parts, plan.actions.removed.tables())
+    else:
+        yield getattr(plan, part)
 
 
 def _saved(schema: pa.Schema) -> pa.Schema:
@@ -133,12 +152,17 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     for header in headers:
         judge(PlanHeader, header)
     contents = {part: _content(location, part, document["sha256"][part]) for part in _TABLES}
-    read_cause = cache(partial(_table_of, "cause", contents.pop("cause")))
-    tables = {part: _table_of(part, content) for part, content in contents.items()}
-    plans = [
-        _plan(header, number, tables, partial(_cause_files, location, read_cause, number))
-        for number, header in enumerate(headers)
-    ]
+    causes = cache(partial(_by_plan, contents.pop("cause"), "cause", cause_files))
+    ranges = _by_plan(contents.pop("removed"), "removed", _removed)
+    tables = {part: _by_plan(content, part, pa.concat_tables) for part, content in contents.items()}
+    plans = []
+    for number, header in enumerate(headers):
+        of_plan = {
+            part: some.get(number, _TABLES[part].empty_table()) for part, some in tables.items()
+        }
+        removed = ranges.get(number, RemovedRanges())
+        made_from = partial(_cause_files, location, causes, number)
+        plans.append(_plan(header, Actions(**of_plan, removed=removed), made_from))
     for plan, header in zip(plans, headers, strict=True):
         _judge_parts(plan)
         if plan.plan_id != header["plan_id"]:
@@ -161,24 +185,42 @@ def _judge_parts(plan: Plan) -> None:
         ValueError: naming the field that is wrong.
     """
     check_file_records(plan.files, PLANNED_FILES)
-    files_, removed = plan.files, plan.actions.removed.held
+    files_ = plan.files
     actions = set(files_["action"].unique().to_pylist())
     if not actions <= _ACTIONS:
         raise ValueError(
             f"action is one of {', '.join(sorted(actions))}: {', '.join(sorted(_ACTIONS))} are known"
         )
-    for table in (plan.rules, removed):
-        numbers = table["file"].to_numpy()
-        if (numbers >= len(files_)).any():
-            raise ValueError("file names a row that is not there")
-        if (np.diff(numbers) < 0).any():
-            raise ValueError("file is not in order")
+    numbers = plan.rules["file"].to_numpy()
+    if (np.diff(numbers) < 0).any():
+        raise ValueError("file is not in order")
+    if (np.append(numbers, plan.actions.removed.files) >= len(files_)).any():
+        raise ValueError("file names a row that is not there")
     going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
     taken = rule_counts(plan.rules, len(files_)).sum(axis=1)
     if (taken != going).any() or (going > held).any():
         raise ValueError("removed_messages is not what the rules take, or more than there are")
-    if (removed["first_seq"].to_numpy() > removed["last_seq"].to_numpy()).any():
-        raise ValueError("first_seq is behind last_seq")
+
+
+def _removed(tables: Iterable[pa.Table]) -> RemovedRanges:
+    """The ranges of one plan, from tables of the shape `PLANNED_PARTS`.
+
+    Raises:
+        ValueError: they are none.
+    """
+    return loaded_ranges(numbered_parts(table) for table in _in_order(tables))
+
+
+def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    reached = 0
+    for table in tables:
+        numbers = table["file"].to_numpy()
+        if (np.diff(numbers, prepend=reached) < 0).any():
+            raise ValueError("file is not in order")
+        if (table["first_seq"].to_numpy() > table["last_seq"].to_numpy()).any():
+            raise ValueError("first_seq is behind last_seq")
+        reached = numbers[-1]
+        yield table
 
 
 def _header(plan: Plan) -> dict[str, Any]:
@@ -200,30 +242,45 @@ def _header(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _cause_files(location: str, read: Callable[[], pa.Table], number: int) -> CauseFiles:
+def _cause_files(
+    location: str, read: Callable[[], dict[int, CauseFiles]], number: int
+) -> CauseFiles:
     """Decode the files that a plan was made from.
 
     Raises:
         DamagedError: they are what no plan is made from.
     """
     with _judged(location):
-        return cause_files(_rows_of(read(), number))
+        return read().get(number, CauseFiles())
 
 
-def _rows_of(table: pa.Table, number: int) -> pa.Table:
-    """The rows of one plan of a saved table, which lie together."""
-    start, end = np.searchsorted(table["plan"].to_numpy(), [number, number + 1])
-    return _loaded(table.slice(start, end - start).drop(["plan"]))
+def _by_plan(
+    content: VerifiedTable,
+    part: str,
+    gather: Callable[[Iterator[pa.Table]], Gathered],
+) -> dict[int, Gathered]:
+    """Number of each plan that has rows in one of the saved tables → what becomes of them, some at a time."""
+    numbered = (some for table in content.pieces() for some in _divided(table, part))
+    return {
+        number: gather(table for _, table in rows)
+        for number, rows in groupby(numbered, key=itemgetter(0))
+    }
 
 
-def _plan(
-    header: dict[str, Any],
-    number: int,
-    tables: dict[str, pa.Table],
-    read_files: Callable[[], CauseFiles],
-) -> Plan:
-    plan_tables = {part: _rows_of(table, number) for part, table in tables.items()}
-    removed = RemovedRanges(numbered_parts(plan_tables.pop("removed")))
+def _divided(table: pa.Table, part: str) -> Iterator[tuple[int, pa.Table]]:
+    """Rows of a saved table by the number of their plan, which lie together, in the shape that plans have.
+
+    Raises:
+        ValueError: they are none of a saved plan.
+    """
+    check_columns(table, _saved(_TABLES[part]).append(_PLAN))
+    numbers = table["plan"].to_numpy()
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=False):
+        yield int(numbers[start]), _loaded(table.slice(start, end - start).drop(["plan"]))
+
+
+def _plan(header: dict[str, Any], actions: Actions, read_files: Callable[[], CauseFiles]) -> Plan:
     held = header.get("held")
     return Plan(
         Header(
@@ -243,11 +300,7 @@ def _plan(
             pins_from_json(header["expired"]) or (),
             header["released"],
         ),
-        Actions(
-            **plan_tables,
-            removed=removed,
-            sequences=tuple(header["sequences"]) if header["sequences"] else None,
-        ),
+        replace(actions, sequences=tuple(header["sequences"]) if header["sequences"] else None),
         cause_from(read_files, header["cause"]),
         held=protected_from_json(held),
         held_segments=protected_segments_from_json(held),
@@ -284,48 +337,15 @@ def _document(location: str) -> dict[str, Any]:
     return document
 
 
-def _content(location: str, part: str, sha256: str) -> bytes:
+def _content(location: str, part: str, sha256: str) -> VerifiedTable:
     beside = _beside(location, part)
-    content = files.read_bytes(beside)
-    if content is None or hashlib.sha256(content).hexdigest() != sha256:
-        raise _damaged(beside, "it is missing" if content is None else "it is not what was written")
+    try:
+        content = verified_table(beside, sha256)
+    except FileNotFoundError as error:
+        raise _damaged(beside, "it is missing") from error
+    if content is None:
+        raise _damaged(beside, "it is not what was written")
     return content
-
-
-def _table_of(part: str, content: bytes) -> pa.Table:
-    table = pq.read_table(pa.BufferReader(content))
-    check_columns(table, _saved(_TABLES[part]).append(_PLAN))
-    return table
-
-
-def _parquet(tables: Sequence[pa.Table], schema: pa.Schema) -> bytes:
-    numbered = [
-        table.append_column("plan", pa.array([number] * table.num_rows, pa.int32()))
-        for number, table in enumerate(tables)
-    ]
-    schema = schema.append(_PLAN)
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.concat_tables([schema.empty_table(), *numbered]),
-        sink,
-        compression="zstd",
-        use_dictionary=[name for name in ("action", "rule") if name in schema.names],
-        column_encoding=_encodings(schema),
-        write_statistics=False,
-    )
-    return sink.getvalue().to_pybytes()
-
-
-def _encodings(schema: pa.Schema) -> dict[str, str]:
-    """Encodings of columns of numbers and paths, which differ little from row to row."""
-    leaves = {
-        f"{field.name}.list.element": field.type.value_type
-        for field in schema
-        if pa.types.is_list(field.type)
-    }
-    leaves |= {field.name: field.type for field in schema}
-    numbers = {leaf: "DELTA_BINARY_PACKED" for leaf, kind in leaves.items() if kind in _NUMBERS}
-    return numbers | ({"path": "DELTA_BYTE_ARRAY"} if "path" in schema.names else {})
 
 
 def _beside(location: str, part: str) -> str:

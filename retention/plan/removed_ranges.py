@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
 from retention.storage import scratch_files
 from schemas.plan import REMOVED_RANGES
 
+AT_A_TIME = 1 << 18
+"""Ranges that are worked on at a time, as far as whole files let them."""
 _ORDER = [("file", "ascending"), ("first_seq", "ascending")]
 
 
@@ -32,6 +35,12 @@ class StoredPart:
     files: Array
     """The row number that stands for each of them here, ascending."""
 
+    @classmethod
+    def of(cls, stored: StoredRanges, *, reached: bool = True) -> StoredPart:
+        """Stored ranges under the row numbers that their task had."""
+        numbers = np.unique(stored.counts["file"].to_numpy())
+        return cls(stored, reached, numbers, numbers)
+
     def read(self) -> pa.Table:
         """The ranges, shape `REMOVED_RANGES`, by file.
 
@@ -45,7 +54,7 @@ class StoredPart:
             raise StalePlanError(
                 f"{self.stored.place}: what tasks found out for this plan is gone; nothing was changed; plan again"
             ) from error
-        ranges = settle(table, reached=self.reached)
+        ranges = _settle(table, reached=self.reached)
         stored = ranges["file"].to_numpy()
         at = np.minimum(np.searchsorted(self.numbers, stored), len(self.numbers) - 1)
         wanted = self.numbers[at] == stored
@@ -101,6 +110,10 @@ class RemovedRanges:
         return self._in_order["file"].to_numpy()
 
     @cached_property
+    def _held_ends(self) -> Array:
+        return _ends(self._in_order)
+
+    @cached_property
     def _parts_of_file(self) -> Mapping[int, Sequence[StoredPart]]:
         parts: dict[int, list[StoredPart]] = {}
         for part in self.parts:
@@ -112,6 +125,12 @@ class RemovedRanges:
     def table(self) -> pa.Table:
         """All of them, shape `REMOVED_RANGES`, by file and first sequence: only where it is known that they are few."""
         return pa.concat_tables([REMOVED_RANGES.empty_table(), *self.tables()])
+
+    @property
+    def files(self) -> Array:
+        """Row numbers of the files that have any, ascending."""
+        stored = (part.files for part in self.parts)
+        return np.unique(np.concatenate([self._numbers, *stored]))
 
     def tables(self) -> Iterator[pa.Table]:
         """Some of them at a time, shape `REMOVED_RANGES`, by file and first sequence; no file is in two tables."""
@@ -147,7 +166,7 @@ class RemovedRanges:
 
     def of_files(self, numbers: Array) -> list[Array | FileRanges]:
         """Ranges of some files, by ascending row numbers: ranges of shape (n, 2), or where they are."""
-        ends, parts = _ends(self._in_order), self._parts_of_file
+        ends, parts = self._held_ends, self._parts_of_file
         bounds = np.searchsorted(self._numbers, np.stack([numbers, numbers + 1]))
         return [
             FileRanges(number, ends[start:end], tuple(parts[number]))
@@ -181,11 +200,30 @@ class RemovedRanges:
         return max((seq for seq in highest if seq is not None), default=None)
 
 
-def ranges_of(answers: Sequence[Answer], stopped_at: int | None) -> RemovedRanges:
+class SpanRanges(Protocol):
+    """The ranges that an answer of one span has, held or stored."""
+
+    @property
+    def span(self) -> int:
+        """The span's number."""
+        ...
+
+    @property
+    def removed(self) -> pa.Table:
+        """Shape `REMOVED_RANGES`; empty where they are stored."""
+        ...
+
+    @property
+    def stored(self) -> StoredRanges | None:
+        """None: they are held."""
+        ...
+
+
+def ranges_of(answers: Sequence[SpanRanges], stopped_at: int | None) -> RemovedRanges:
     """The ranges of answers, now that the span in which the age scan ended is known; None: in none."""
-    held = [settle(answer.removed, reached=_reached(answer, stopped_at)) for answer in answers]
+    held = [_settle(answer.removed, reached=_reached(answer, stopped_at)) for answer in answers]
     parts = (
-        part_of(answer.stored, reached=_reached(answer, stopped_at))
+        StoredPart.of(answer.stored, reached=_reached(answer, stopped_at))
         for answer in answers
         if answer.stored is not None
     )
@@ -193,12 +231,6 @@ def ranges_of(answers: Sequence[Answer], stopped_at: int | None) -> RemovedRange
         pa.concat_tables([REMOVED_RANGES.empty_table(), *held]),
         tuple(part for part in parts if len(part.files)),
     )
-
-
-def part_of(stored: StoredRanges, *, reached: bool = True) -> StoredPart:
-    """Stored ranges under the row numbers that their task had."""
-    numbers = np.unique(stored.counts["file"].to_numpy())
-    return StoredPart(stored, reached, numbers, numbers)
 
 
 def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
@@ -211,11 +243,11 @@ def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
     return relabelled.select(wanted).filter(pa.array(rules != STAYS))
 
 
-def _reached(answer: Answer, stopped_at: int | None) -> bool:
+def _reached(answer: SpanRanges, stopped_at: int | None) -> bool:
     return stopped_at is None or answer.span <= stopped_at
 
 
-def settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
+def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
     """Ranges with their final rules, those that stay after all left out; shape `REMOVED_RANGES`."""
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
@@ -256,8 +288,16 @@ def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
 
 
 def _some(table: pa.Table) -> Iterator[pa.Table]:
-    if table.num_rows:
-        yield table
+    """A table by file in pieces of at most `AT_A_TIME` rows, or of those of one file."""
+    file, start = table["file"].to_numpy(), 0
+    while len(file) - start > AT_A_TIME:
+        end = int(np.searchsorted(file, file[start + AT_A_TIME]))
+        if end <= start:
+            end = int(np.searchsorted(file, file[start], side="right"))
+        yield table.slice(start, end - start)
+        start = end
+    if start < len(file):
+        yield table.slice(start)
 
 
 def _ends(ranges: pa.Table) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -11,16 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import NO_RANGES
-from retention.core.seq_ranges import union_of_ranges
+from retention.core.seq_ranges import ranges_in, union_of_ranges
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
+from retention.plan.removed_ranges import RemovedRanges
 from retention.plan.rule_rows import rule_counts
+from retention.ports import ReleasedRows
 from retention.rules import RULES
 from schemas.runs import RUN_RANGES
 
+_MOST_EXCEPTED = 1 << 18
+"""Exceptions that are held at a time, as far as whole files let them."""
 
-def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> Iterator[pa.Table]:
+
+def ranges_of_plan(plan: Plan, tombstones: ReleasedRows) -> Iterator[pa.Table]:
     """The ranges that carrying a plan out takes, some at a time; shape `RUN_RANGES`.
 
     Of a file that does not go whole, rows told every range and its rule. A file that goes whole is one range; where
@@ -28,16 +33,16 @@ def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> Iterator[pa.Table]:
 
     Args:
         plan: what was decided.
-        tombstones: what is hidden in files before it is carried out; shape `TOMBSTONED_FILES`.
+        tombstones: what is hidden in files before it is carried out.
     """
     shares = _shares_of_dropped(plan)
-    yield _whole_files(plan.files, shares, _hidden_ranges(tombstones))
-    for parts in chain(plan.actions.removed.tables(), shares.by_rows):
+    yield from _whole_files(plan.files, shares, tombstones)
+    for parts in chain(plan.actions.removed.tables(), shares.by_rows.tables()):
         yield _parts(plan.files, parts)
 
 
 def ranges_of_files(
-    files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str], tombstones: pa.Table
+    files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str], tombstones: ReleasedRows
 ) -> pa.Table:
     """The ranges that a run takes of files by one rule, or by none; shape `RUN_RANGES`.
 
@@ -46,7 +51,7 @@ def ranges_of_files(
         lost: path → ranges that go of a file that is replaced, in which every sequence is a message; shape (n, 2).
             Files that are not in it go whole.
         rules: the rule, or nothing.
-        tombstones: what was hidden in the files before; shape `TOMBSTONED_FILES`.
+        tombstones: what was hidden in the files before.
     """
     partly = pc.is_in(files["path"], value_set=pa.array(list(lost), pa.string()))
     going = files.filter(pc.invert(partly))
@@ -55,7 +60,7 @@ def ranges_of_files(
         counts[:, RULES.index(rule)] = going["messages"].to_numpy()
     numbers = np.arange(going.num_rows)
     shares = _Shares(numbers, counts, counts > 0, going["messages"].to_numpy(), going["bytes"])
-    whole = _whole_files(going, shares, _hidden_ranges(tombstones))
+    whole = _whole_files(going, shares, tombstones)
     rows = [
         {
             "path": row["path"],
@@ -72,7 +77,7 @@ def ranges_of_files(
         for row in files.filter(partly).select(["path", "partition", "segment"]).to_pylist()
         for first, last in lost[row["path"]].tolist()
     ]
-    return pa.concat_tables([whole, pa.Table.from_pylist(rows, schema=RUN_RANGES)])
+    return pa.concat_tables([*whole, pa.Table.from_pylist(rows, schema=RUN_RANGES)])
 
 
 def highest_removed(ranges: pa.Table) -> dict[int, int]:
@@ -95,10 +100,19 @@ class _Shares:
     messages: Array
     bytes: pa.ChunkedArray
     """Bytes that go of the file; null where nobody knows."""
-    apart: Mapping[int, Array] = field(default_factory=dict)
-    """Row number → ranges of the file that stand by themselves; shape (n, 2)."""
-    by_rows: Sequence[pa.Table] = ()
-    """Ranges of these files of which rows told the rule; `REMOVED_RANGES`."""
+    by_rows: RemovedRanges = field(default_factory=RemovedRanges)
+    """Ranges of which rows told the rule, of these and of other files; they stand by themselves."""
+
+    def of(self, some: slice) -> _Shares:
+        """The shares of some of these files."""
+        return replace(
+            self,
+            numbers=self.numbers[some],
+            counts=self.counts[some],
+            may=self.may[some],
+            messages=self.messages[some],
+            bytes=self.bytes[some],
+        )
 
 
 def _shares_of_dropped(plan: Plan) -> _Shares:
@@ -117,11 +131,11 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
     if not doubtful.any():
         return _Shares(numbers, counts, may, messages.to_numpy(), size)
     decided = _decided_by_rows(plan, numbers[doubtful])
-    known = np.zeros_like(counts)
-    at = np.searchsorted(numbers, decided["file"].to_numpy())
-    np.add.at(known, (at, decided["rule"].to_numpy()), decided["messages"].to_numpy())
-    decided_bytes = np.zeros(len(numbers), dtype=np.int64)
-    np.add.at(decided_bytes, at, decided["bytes"].to_numpy())
+    known, decided_bytes = np.zeros_like(counts), np.zeros(len(numbers), dtype=np.int64)
+    for ranges in decided.tables():
+        at = np.searchsorted(numbers, ranges["file"].to_numpy())
+        np.add.at(known, (at, ranges["rule"].to_numpy()), ranges["messages"].to_numpy())
+        np.add.at(decided_bytes, at, ranges["bytes"].to_numpy())
     rest = np.maximum(counts - known, 0)
     left = messages.to_numpy() - known.sum(axis=1)
     may = np.where((left > 0)[:, None], _in_span(rest, spans.first_file)[spans.span_of_file], may)
@@ -132,8 +146,7 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
         may[some],
         left[some],
         pa.chunked_array([pa.array(size.to_numpy()[some] - decided_bytes[some])]),
-        _ranges_by_file(decided),
-        (decided,),
+        decided,
     )
 
 
@@ -145,43 +158,34 @@ def _in_span(counts: Array, first_file: Array) -> Array:
     return np.add.reduceat(counts, first_file[:-1]) > 0
 
 
-def _decided_by_rows(plan: Plan, numbers: Array) -> pa.Table:
-    """Ranges that rows told of some of a plan's files, by their numbers in the plan; shape `REMOVED_RANGES`."""
+def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
+    """Ranges that rows told of some of a plan's files, by their numbers in the plan."""
     paths = plan.files["path"].take(pa.array(numbers)).combine_chunks()
     in_cause = pc.index_in(paths, value_set=plan.cause.files["path"].combine_chunks())
     of_plan = np.full(plan.cause.files.num_rows, -1)
     of_plan[pc.drop_null(in_cause).to_numpy()] = numbers[
         pc.is_valid(in_cause).to_numpy(zero_copy_only=False)
     ]
-    return plan.cause.parts.renumbered(of_plan).table
+    return plan.cause.parts.renumbered(of_plan)
 
 
-def _ranges_by_file(parts: pa.Table) -> dict[int, Array]:
-    """File number → its ranges, ascending; shape (n, 2)."""
-    ends = np.stack([parts[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
-    files, starts = np.unique(parts["file"].to_numpy(), return_index=True)
-    stops = [*starts[1:], len(ends)]
-    return {
-        file: ends[start:stop]
-        for file, start, stop in zip(files.tolist(), starts, stops, strict=False)
-    }
-
-
-def _hidden_ranges(tombstones: pa.Table) -> dict[str, Array]:
-    """Path → the ranges that are hidden in the file; shape (n, 2)."""
-    columns = (tombstones[name].to_pylist() for name in ("path", "first_seqs", "last_seqs"))
-    return {
-        path: np.stack([firsts, lasts], axis=1).astype(np.int64)
-        for path, firsts, lasts in zip(*columns, strict=True)
-        if firsts
-    }
-
-
-def _whole_files(files: pa.Table, shares: _Shares, hidden: Mapping[str, Array]) -> pa.Table:
-    """One range for each file that goes whole; shape `RUN_RANGES`."""
+def _whole_files(files: pa.Table, shares: _Shares, tombstones: ReleasedRows) -> Iterator[pa.Table]:
+    """One range for each file that goes whole, some files at a time where many ranges are excepted; `RUN_RANGES`."""
     going = files.take(pa.array(shares.numbers))
+    start, excepted, held = 0, [], 0
+    for at, ranges in _excepted(going, shares, tombstones):
+        excepted.append((at - start, ranges))
+        held += len(ranges)
+        if held >= _MOST_EXCEPTED:
+            some = slice(start, at + 1)
+            yield _whole(going.slice(start, at + 1 - start), shares.of(some), excepted)
+            start, excepted, held = at + 1, [], 0
+    yield _whole(going.slice(start), shares.of(slice(start, None)), excepted)
+
+
+def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array]]) -> pa.Table:
+    """One range for each of `going`, with the exceptions of some by row number; shape `RUN_RANGES`."""
     rows, rules = np.nonzero(shares.may)
-    excepted = list(_excepted(going, shares, hidden))
     columns = {
         "path": going["path"],
         "partition": going["partition"],
@@ -207,17 +211,15 @@ def _whole_files(files: pa.Table, shares: _Shares, hidden: Mapping[str, Array]) 
 
 
 def _excepted(
-    going: pa.Table, shares: _Shares, hidden: Mapping[str, Array]
+    going: pa.Table, shares: _Shares, tombstones: ReleasedRows
 ) -> Iterator[tuple[int, Array]]:
     """Row of `going` → the ranges between its ends that are not the row's, ascending, where there are any."""
-    among = pc.is_in(going["path"], value_set=pa.array(list(hidden), pa.string())).to_numpy()
-    among = among | np.isin(shares.numbers, list(shares.apart))
-    for at in np.flatnonzero(among).tolist():
-        row = going.select(["path", "min_seq", "max_seq"]).slice(at, 1).to_pylist()[0]
-        ranges = union_of_ranges(
-            hidden.get(row["path"], NO_RANGES),
-            shares.apart.get(int(shares.numbers[at]), NO_RANGES),
-        )
+    hiding = pc.is_in(going["path"], value_set=tombstones.files["path"].combine_chunks()).to_numpy()
+    among = np.flatnonzero(hiding | np.isin(shares.numbers, shares.by_rows.files))
+    apart = shares.by_rows.of_files(shares.numbers[among])
+    bounds = going.select(["path", "min_seq", "max_seq"]).take(pa.array(among)).to_pylist()
+    for at, row, by_rows in zip(among.tolist(), bounds, apart, strict=True):
+        ranges = union_of_ranges(ranges_in(tombstones.ranges_of(row["path"])), ranges_in(by_rows))
         inside = (ranges[:, 1] >= row["min_seq"]) & (ranges[:, 0] <= row["max_seq"])
         if inside.any():
             yield at, ranges[inside]

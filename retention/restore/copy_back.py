@@ -12,7 +12,7 @@ from retention.apply.archive import digest_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
-from retention.core.seq_ranges import outside, union_of_ranges
+from retention.core.seq_ranges import ranges_in, union_of_ranges
 from retention.datafile.parquet import (
     describe,
     open_messages,
@@ -91,13 +91,10 @@ def _pieces(
 ) -> Iterator[tuple[Part, int]]:
     """The messages of a copy by the segment to which they belong; a segment without any has no piece."""
     source = part.copy.data_file(archive.directory)
-    removed = source.hidden if part.removed is None else part.removed
+    removed = ranges_in(source.hidden) if part.removed is None else part.removed
     seqs = read_columns(replace(source, hidden=removed), ("seq",))[0]["seq"].to_numpy()
-    for base, last in placing.stretches(part.copy.partition, home):
-        messages = int(((seqs >= base) & (seqs <= last)).sum())
-        if messages:
-            gone = union_of_ranges(removed, outside(base, last))
-            yield replace(part, messages=messages, removed=gone), base
+    for base, others, messages in placing.shares(part.copy.partition, home, seqs):
+        yield replace(part, messages=messages, removed=union_of_ranges(removed, others)), base
 
 
 def _task(archive: Archive, part: Part, target: DataFile, subject: str | None) -> CopyTask:

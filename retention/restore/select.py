@@ -9,7 +9,7 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array
 from retention.core.subjects import path_name
 from retention.datafile.parquet import read_columns
@@ -209,7 +209,9 @@ def select_parts(
             file = copy.data_file(directory)
             seqs = _seqs(replace(file, hidden=NO_RANGES))
             requested = (
-                (seqs >= wanted.first) & (seqs <= wanted.last) & ~in_ranges(seqs, file.hidden)
+                (seqs >= wanted.first)
+                & (seqs <= wanted.last)
+                & ~in_ranges(seqs, ranges_in(file.hidden))
             )
             present = sequences.live(copy, seqs)
             already += int((requested & present).sum())

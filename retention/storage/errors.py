@@ -17,7 +17,10 @@ _OF_DISKS = "free space or mend what the system objects to"
 
 
 def storage_error(location: str, error: Exception) -> StorageError:
-    """The error for an operation at a location that the storage did not carry out."""
+    """The error for an operation at a location that the storage did not carry out.
+
+    One that a right of this user mends has the exit code of wrong usage, as on an object store.
+    """
     if "://" in location:
         return _of_object_store(location, error)
     number = error.errno if isinstance(error, OSError) else None
@@ -26,6 +29,8 @@ def storage_error(location: str, error: Exception) -> StorageError:
         f"{location}: {(number and os.strerror(number)) or first_line(error)}", remedy
     )
     wrapped.errno = number
+    if number in _NOT_PERMITTED:
+        wrapped.exit_code = UsageError.exit_code
     return wrapped
 
 

@@ -97,6 +97,14 @@ def open_input(location: str) -> pa.NativeFile:
         return pa.OSFile(location, "rb")
 
 
+def open_mapped(location: str) -> pa.NativeFile:
+    """Open a file whose parts come into memory as they are looked at, and may leave it, where its storage has that."""
+    if is_remote(location):
+        return open_input(location)
+    with as_storage_errors(location, FileNotFoundError):
+        return pa.memory_map(location)
+
+
 def chunks(location: str, size: int) -> Iterator[bytes]:
     """The content of a file, at most `size` bytes at a time."""
     with as_storage_errors(location, FileNotFoundError), open_input(location) as source:

@@ -39,8 +39,8 @@ def put(location: str) -> Iterator[Any]:
         raise
 
 
-def create_if_absent(location: str, content: bytes) -> bool:
-    """Put `content` at a local path unless a file is there; False if one is.
+def create_if_absent(location: str, content: bytes | Iterable[bytes]) -> bool:
+    """Put `content`, whole or in pieces, at a local path unless a file is there; False if one is.
 
     A hard link of a synced temporary file: it appears whole, and of several rivals one succeeds.
     """
@@ -50,7 +50,7 @@ def create_if_absent(location: str, content: bytes) -> bool:
     with as_storage_errors(location):
         try:
             with temporary.open("xb") as sink:
-                sink.write(content)
+                sink.writelines([content] if isinstance(content, bytes) else content)
                 sink.flush()
                 os.fsync(sink.fileno())
             reached(Step.ENTRY_SYNCED)

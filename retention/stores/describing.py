@@ -91,7 +91,8 @@ def describe_files(task: DescribeTask) -> Described:
         logged = source.read_all()
     rows, read = inventory.describe_live(task.layout, live_files(task.layout, logged), logged)
     is_kept = StatisticsCache(task.layout, lambda: task.clock_ns).add(rows)
-    return Described(read, rows.slice(0, 0) if is_kept else rows)
+    # Even an empty part of a table, pickled, takes all of it along.
+    return Described(read, FILE_STATS.empty_table() if is_kept else rows)
 
 
 def live_files(layout: Layout, logged: pa.Table) -> list[DataFile]:

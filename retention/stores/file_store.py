@@ -149,19 +149,19 @@ class FileStore(ABC):
         """`FILE_STATS` rows of an inventory, counting also the messages that are released and still in the files."""
         return self._released.stored(files)
 
-    def released(self, number: int) -> pa.Table:
+    def released(self, number: int) -> RowTombstones:
         """Read a record of the messages that are released and still in live files."""
-        return self._records.read(number)
+        return self._released if number == self._released.number else self._records.read(number)
 
-    def keep_released(self, record: pa.Table) -> int:
-        """Write a record of released messages, for a commit to name; return its number."""
-        return self._records.write(record)
+    def keep_released(self, tables: Iterable[pa.Table]) -> int:
+        """Write a record of released messages, some files at a time, for a commit to name; return its number."""
+        return self._records.write(tables)
 
     def _follow(self, counters: Counters) -> None:
         """Hide from now on the messages of the record that the log names; stage from now on under its claims."""
         self._staging_claims = counters.staging_claims
         if counters.released != self._released.number:
-            self._released = RowTombstones(counters.released, self._records.read(counters.released))
+            self._released = self._records.read(counters.released)
 
     def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
         """Statistics of the remaining messages of files, in order, and path → the file's hidden bytes."""

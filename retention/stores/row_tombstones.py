@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from retention.core.file_records import check_file_records
-from retention.core.inventory import DataFile, ExpectedStats
+from retention.core.inventory import NO_RANGES, DataFile, ExpectedStats, SeqRanges
 from retention.datafile.expected_stats import expected_stats_of
-from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.stores import tombstone_files
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
+from retention.stores.tombstone_files import RecordedRanges
+from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES, TOMBSTONED_STATS
 
 _DIGITS = 20
 _SUFFIX = ".parquet"
@@ -27,16 +26,45 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class RowTombstones:
-    """One record of row tombstones, applied to files."""
+    """One record of row tombstones, applied to files; few ranges are held, many are read where they are needed."""
 
     number: int
-    record: pa.Table
-    """The record, shape `TOMBSTONED_FILES`; it may name files that are not live any more."""
+    files: pa.Table
+    """Every file of the record, shape `TOMBSTONED_STATS`; it may name files that are not live any more."""
+    read: Callable[[], Iterable[pa.Table]]
+    """Reads the record, some of its files at a time, in the order of `files`; shape `TOMBSTONED_FILES`."""
+    place: str | None = None
+    """The location of the record, where its ranges are many; None: they are held."""
+
+    @classmethod
+    def of(cls, number: int, record: pa.Table) -> RowTombstones:
+        """A record that is held, shape `TOMBSTONED_FILES`."""
+        return cls(number, record.select(TOMBSTONED_STATS.names), lambda: [record])
+
+    def tables(self, wanted: np.ndarray) -> Iterator[pa.Table]:
+        """The rows of the `files` in `wanted`, a mask, some at a time; shape `TOMBSTONED_FILES`.
+
+        Raises:
+            DamagedError: the record is gone or cannot be read.
+        """
+        start = 0
+        for table in self.read() if wanted.any() else ():
+            yield table.filter(pa.array(wanted[start : start + table.num_rows]))
+            start += table.num_rows
+
+    def ranges_of(self, path: str) -> np.ndarray | SeqRanges:
+        """The released ranges of a file, or where they are; none of a file that the record does not name."""
+        at = self._row_of.get(path)
+        if at is None:
+            return NO_RANGES
+        return self._held[at] if self.place is None else RecordedRanges(self.place, at)
 
     def hide(self, file: DataFile) -> DataFile:
         """A file as it is to be read: without its released messages, and held against statistics without them."""
-        entry = self._by_path.get(file.path)
-        return file if entry is None else replace(file, hidden=entry[0], claim=entry[1])
+        at = self._row_of.get(file.path)
+        if at is None:
+            return file
+        return replace(file, hidden=self.ranges_of(file.path), claim=self._claims[at])
 
     def left(self, table: pa.Table) -> pa.Table:
         """Statistics of files (`FILE_STATS`), not counting released messages; in no particular order."""
@@ -46,10 +74,10 @@ class RowTombstones:
 
     def stored(self, table: pa.Table) -> pa.Table:
         """Statistics of files (`FILE_STATS`), also counting released messages; in the same order."""
-        at = pc.index_in(table["path"], value_set=self.record["path"].combine_chunks())
+        at = pc.index_in(table["path"], value_set=self.files["path"].combine_chunks())
         if at.null_count == len(at):
             return table
-        stored = self.record.take(at)
+        stored = self.files.take(at)
         is_ours = pc.is_valid(at)
         columns = [
             table[field.name]
@@ -67,17 +95,24 @@ class RowTombstones:
 
     def _of(self, table: pa.Table) -> pa.Table:
         live = table["path"].combine_chunks()
-        return self.record.filter(pc.is_in(self.record["path"], value_set=live))
+        return self.files.filter(pc.is_in(self.files["path"], value_set=live))
 
     @cached_property
-    def _by_path(self) -> dict[str, tuple[np.ndarray, ExpectedStats]]:
-        paths, claims = self.record["path"].to_pylist(), expected_stats_of(self.record)
-        return dict(zip(paths, zip(ranges_of(self.record), claims, strict=True), strict=True))
+    def _row_of(self) -> dict[str, int]:
+        return {path: at for at, path in enumerate(self.files["path"].to_pylist())}
+
+    @cached_property
+    def _claims(self) -> list[ExpectedStats]:
+        return expected_stats_of(self.files)
+
+    @cached_property
+    def _held(self) -> list[np.ndarray]:
+        return [ranges for table in self.read() for ranges in tombstone_files.ranges_of(table)]
 
 
 def no_row_tombstones() -> RowTombstones:
     """The empty record, of a stream in which nothing is hidden."""
-    return RowTombstones(0, TOMBSTONED_FILES.empty_table())
+    return RowTombstones.of(0, TOMBSTONED_FILES.empty_table())
 
 
 class RowTombstoneRecords:
@@ -91,26 +126,19 @@ class RowTombstoneRecords:
         """Whether there is a record, be it one that no commit names."""
         return bool(files.names(self._directory))
 
-    def read(self, number: int) -> pa.Table:
-        """One record, shape `TOMBSTONED_FILES`; 0 is the empty one.
+    def read(self, number: int) -> RowTombstones:
+        """One record, of which every range is checked; 0 is the empty one.
 
         Raises:
             DamagedError: the record is gone or cannot be read.
         """
         if not number:
-            return no_row_tombstones().record
+            return no_row_tombstones()
         place = self._place(number)
-        try:
-            with files.open_input(place) as source:
-                table = pq.read_table(source, page_checksum_verification=True)
-            check_file_records(table, TOMBSTONED_FILES)
-            _refuse_uneven(table)
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise DamagedError(
-                f"{place}: the record of what is released in stream {self._layout.stream} cannot be read ({error}); "
-                "nothing was changed; restore it from a copy"
-            ) from error
-        return table
+        stats, held = tombstone_files.checked(place)
+        if held is None:
+            return RowTombstones(number, stats, partial(tombstone_files.tables, place), place)
+        return RowTombstones.of(number, held)
 
     def written(self) -> dict[int, int]:
         """Number → when the storage wrote the record, nanoseconds since the epoch."""
@@ -124,15 +152,17 @@ class RowTombstoneRecords:
         """The locations of some records."""
         return [self._place(number) for number in numbers]
 
-    def write(self, record: pa.Table) -> int:
-        """Write a record under the next number that nobody has taken; return the number."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(record, sink, compression="zstd", write_page_checksum=True)
-        content = sink.getvalue().to_pybytes()
-        taken = files.names(self._directory)
-        number = int(taken[-1].removesuffix(_SUFFIX)) + 1 if taken else 1
-        while not files.create_if_absent(self._place(number), content):
-            number += 1
+    def write(self, tables: Iterable[pa.Table]) -> int:
+        """Write a record under the next number that nobody has taken; return the number.
+
+        Args:
+            tables: the files of the record, some at a time; shape `TOMBSTONED_FILES`.
+        """
+        with tombstone_files.spooled(tables) as content:
+            taken = files.names(self._directory)
+            number = int(taken[-1].removesuffix(_SUFFIX)) + 1 if taken else 1
+            while not files.create_if_absent(self._place(number), content()):
+                number += 1
         reached(Step.RELEASED_KEPT)
         return number
 
@@ -140,37 +170,12 @@ class RowTombstoneRecords:
         return files.join(self._directory, f"{number:0{_DIGITS}d}{_SUFFIX}")
 
 
-def record_row(left: dict[str, Any], stored: dict[str, Any], ranges: np.ndarray) -> dict[str, Any]:
-    """Make a row of `TOMBSTONED_FILES`.
+def recorded_file(left: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Make a row of `TOMBSTONED_STATS`.
 
     Args:
         left: the row of `FILE_STATS` of the file's remaining messages.
         stored: the row of `FILE_STATS` of all messages in the file.
-        ranges: the released sequences, shape (n, 2): [[3, 5], [9, 9]] becomes `first_seqs` [3, 9], `last_seqs` [5, 9].
     """
     described = FILE_STATS.names[len(LOGGED_FILES) :]
-    return {
-        **left,
-        **{f"stored_{name}": stored[name] for name in described},
-        "first_seqs": ranges[:, 0].tolist(),
-        "last_seqs": ranges[:, 1].tolist(),
-    }
-
-
-def _refuse_uneven(record: pa.Table) -> None:
-    """Refuse ranges that are none, or not ascending."""
-    for ends in zip(record["first_seqs"].to_pylist(), record["last_seqs"].to_pylist(), strict=True):
-        if len(ends[0]) != len(ends[1]):
-            raise ValueError("first_seqs and last_seqs are not as many")
-        flat = [end for both in zip(*ends, strict=True) for end in both]
-        if any(end is None for end in flat) or flat != sorted(flat) or (flat and flat[0] < 0):
-            raise ValueError("first_seqs and last_seqs are no ascending ranges of sequences")
-
-
-def ranges_of(record: pa.Table) -> list[np.ndarray]:
-    """The released ranges of each file of a record, shape (n, 2)."""
-    firsts, lasts = (record[name].combine_chunks() for name in ("first_seqs", "last_seqs"))
-    return [
-        np.stack([firsts[at].values.to_numpy(), lasts[at].values.to_numpy()], axis=1)
-        for at in range(record.num_rows)
-    ]
+    return {**left, **{f"stored_{name}": stored[name] for name in described}}

@@ -143,7 +143,7 @@ def test_logs_have_the_counters_under_the_names_that_they_always_had(
     run = "20270115T080000.000000000Z-0a1b2c"
     swap = appending(staged(store, rows(range(1, 11))), 11, batches={"loader/a b": 7})
     store.commit(swap, store.snapshot())
-    number = store.keep_released(TOMBSTONED_FILES.empty_table())
+    number = store.keep_released([TOMBSTONED_FILES.empty_table()])
     edits = replace(
         EMPTY,
         metadata={"run": run, "plan_id": "p"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -129,16 +129,16 @@ class PlainStore:
     def stored(self, files: pa.Table) -> pa.Table:
         return self._hidden().stored(files)
 
-    def released(self, number: int) -> pa.Table:
-        return self.records[number - 1] if number else TOMBSTONED_FILES.empty_table()
+    def released(self, number: int) -> RowTombstones:
+        record = self.records[number - 1] if number else TOMBSTONED_FILES.empty_table()
+        return RowTombstones.of(number, record)
 
-    def keep_released(self, record: pa.Table) -> int:
-        self.records.append(record)
+    def keep_released(self, tables: Iterable[pa.Table]) -> int:
+        self.records.append(pa.concat_tables([TOMBSTONED_FILES.empty_table(), *tables]))
         return len(self.records)
 
     def _hidden(self) -> RowTombstones:
-        number = self.versions[-1][1].released
-        return RowTombstones(number, self.released(number))
+        return self.released(self.versions[-1][1].released)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         if self.before_commit:

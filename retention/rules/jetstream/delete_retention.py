@@ -157,6 +157,10 @@ class Decided(Decision):
         """Exactly the messages that digests count; up to all where nobody has looked for deletions."""
         return self.stored, np.where(self.doubtful, self.spans.messages, self.stored)
 
+    def ordered(self) -> Array:
+        """Spans in which a deletion may lie that takes messages of other files along; a mask."""
+        return self.doubtful
+
 
 @dataclass(frozen=True)
 class OfDeleted:

@@ -35,7 +35,7 @@ def find_deletions(file: DataFile) -> tuple[pa.Table, ReadCount]:
         DamagedError: the file cannot be read to its end.
     """
     whole = file
-    if len(file.hidden):
+    if file.hides_rows:
         # Undone, a release shows them again.
         whole = replace(file, hidden=NO_RANGES, claim=ExpectedStats())
     groups = (_deleting(rows) for rows in rows_in_order(whole, _LOOKED_AT))

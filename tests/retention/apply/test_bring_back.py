@@ -239,7 +239,7 @@ def taken(*rows: dict[str, Any]) -> list[TakenOfFile]:
     shape: dict[str, Any] = {"partition": 0, "segment": 1, "rules": [], "counts": []}
     nothing: dict[str, Any] = {"except_firsts": [], "except_lasts": [], "bytes": None}
     table = [shape | nothing | {"path": "a", "messages": 1} | row for row in rows]
-    return list(taken_of_files(pa.Table.from_pylist(table, schema=RUN_RANGES)))
+    return list(taken_of_files([pa.Table.from_pylist(table, schema=RUN_RANGES)]))
 
 
 def test_the_ranges_of_a_file_and_all_others() -> None:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from retention.apply import undo_records
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan, remove_now
 from retention.apply.undo import undo_run
-from retention.apply.undo_records import read_ranges, undo_location
+from retention.apply.undo_records import undo_location
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
@@ -25,6 +27,7 @@ from retention.planners.cached import plan_stream
 from retention.rules.requests import Delete, Purge
 from retention.storage import files
 from retention.storage.checksum import with_checksum
+from schemas.runs import RUN_RANGES
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, laid_stream
 
@@ -42,6 +45,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         return laid_stream(tmp_path, request.param, NOW, 4, **settings)
 
     return made
+
+
+def read_ranges(opened: OpenedStream, run: str) -> pa.Table:
+    tables = undo_records.read_ranges(opened, run).tables()
+    return pa.concat_tables([RUN_RANGES.empty_table(), *tables])
 
 
 def seqs(opened: OpenedStream) -> set[int]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from threading import Barrier
 
 import pytest
@@ -9,12 +10,14 @@ from retention.core.outcomes import (
     act_concurrently,
     act_sequentially,
     exit_code,
+    exit_code_of,
     failure_entry,
     sentence_of,
 )
 from retention.core.policy import UNLIMITED
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.plan.plan import empty_plan
+from retention.storage.errors import storage_error
 from retention.views.json_entries import failed_entry, plan_entry, report_entry
 
 
@@ -94,3 +97,14 @@ def test_a_failed_stream_has_the_keys_of_one_that_is_done() -> None:
     planned = plan_entry(Outcome("s", empty_plan("s", 0, UNLIMITED)))
     assert unplanned.keys() - {"error"} == planned.keys()
     assert unplanned.items() >= {key: entry[key] for key in ("error", "stream")}.items()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.EACCES, 2), (errno.EPERM, 2), (errno.EROFS, 2), (errno.ENOSPC, 1), (errno.EIO, 1)],
+)
+def test_a_missing_right_is_no_surprise(number: int, code: int) -> None:
+    raw = OSError(number, "no", "/srv/lake")
+    for error in (raw, storage_error("/srv/lake", raw)):
+        assert exit_code_of(error) == code
+        assert sentence_of(error).startswith("/srv/lake: ")

@@ -127,7 +127,7 @@ def test_of_rivals_none_loses_its_offset(topic: Topic) -> None:
         (0, "group", "billing", 0, "cannot be told from its name"),
         (0, "consumer", "", 0, "1 to 255 bytes"),
         (0, "consumer", str(2**32), 0, "out of range"),
-        (0, "reader", "7", 0, "consumer or group"),
+        (0, "reader", "7", 0, "must be 'consumer' or 'group'"),
     ],
 )
 def test_what_cannot_be_stored(

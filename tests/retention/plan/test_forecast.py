@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
-from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
+from retention.plan.forecast import (
+    HORIZONS_NS,
+    NOTHING_FORETOLD,
+    Due,
+    Forecast,
+    forecast,
+    never_below,
+)
 from retention.ports import TailTotals
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from schemas.messages import NEVER
@@ -72,6 +79,26 @@ def check(world: World, policy: Policy, as_of_ns: int, ahead: Forecast) -> None:
 
 @law
 @given(worlds, policies, instants, st.booleans())
+def test_least_amounts_never_fall_and_are_not_below_what_goes_at_once(
+    world: World, policy: Policy, as_of: int, whole: bool
+) -> None:
+    policy = in_segments(slow_policy(policy), whole=whole)
+    world, as_of_ns = slow(world), as_of * UNIT
+    now = plan_of(world, policy, as_of_ns)
+    ahead = foretold(world, policy, as_of_ns)
+    risen = never_below(ahead, policy, now.removed_messages, now.removed_bytes)
+    check_due(world, policy, risen)
+    least = [(one.messages_at_least, one.bytes_at_least) for one in risen.due]
+    event(f"risen: {risen != ahead}")
+    if least and policy.subject_delete_marker_ttl_ns is None:
+        assert least[0] == (now.removed_messages, now.removed_bytes)
+        assert [sorted(amounts) for amounts in zip(*least, strict=True)] == [
+            list(amounts) for amounts in zip(*least, strict=True)
+        ]
+
+
+@law
+@given(worlds, policies, instants, st.booleans())
 def test_a_forecast_contains_what_a_pass_takes_at_that_instant(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
@@ -83,6 +110,16 @@ def test_a_forecast_contains_what_a_pass_takes_at_that_instant(
         return
     assert [one.by_ns - as_of_ns for one in ahead.due] == [0, *HORIZONS_NS]
     check(world, policy, as_of_ns, ahead)
+
+
+def test_a_deletion_may_take_younger_messages_of_another_file_along() -> None:
+    rows = [
+        Message(seq, "a", ts_ns, 1, never=False) for seq, ts_ns in ((1, 0), (3, 0), (2, 2), (4, 2))
+    ]
+    deletion = Message(5, "a", 0, 1, never=False, deletes=True)
+    world = slow(World(((1, (*rows[:2], deletion)), (1, tuple(rows[2:]))), 1))
+    policy = slow_policy(Policy(delete_retention_ns=1))
+    check_due(world, policy, foretold(world, policy, 0))
 
 
 @law

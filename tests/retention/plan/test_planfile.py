@@ -2,30 +2,57 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from retention.core.policy import Policy
 from retention.errors import DamagedError, RefusedError, RetentionError, StalePlanError, UsageError
+from retention.plan import loaded_ranges, removed_ranges, saved_tables
+from retention.plan.actions import Actions
+from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
+from retention.plan.removed_ranges import RemovedRanges
 from tests.support.worlds import Message, World, plan_of
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> str:
+@pytest.fixture(params=["few", "many"])
+def saved(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "many":
+        # Whatever is saved is too much to be held, or worked on at once.
+        for of, name in (
+            (loaded_ranges, "MOST_HELD"),
+            (loaded_ranges, "_OF_PART"),
+            (removed_ranges, "AT_A_TIME"),
+            (saved_tables, "READ_VALUES"),
+        ):
+            monkeypatch.setattr(of, name, 1)
+    location = str(tmp_path / "plan.json")
+    save_plans(location, two_plans())
+    return location
+
+
+def two_plans() -> list[Plan]:
     messages = tuple(Message(seq, "ab"[seq % 2], seq, 10, never=False) for seq in range(1, 21))
     world = World(((1, messages[:10]), (11, messages[10:])), open_base=11)
-    location = str(tmp_path / "plan.json")
-    plans = [
-        plan_of(world, policy, 30)
-        for policy in (Policy(max_msgs_per_subject=3), Policy(max_age_ns=15))
+    policies = (Policy(max_msgs_per_subject=3), Policy(max_age_ns=15))
+    return [plan_of(world, policy, 30) for policy in policies]
+
+
+def scattered_plans() -> list[Plan]:
+    """Plans of three files of which rows tell four ranges each: one takes them, one takes nothing after all."""
+    messages = [
+        Message(seq, "a" if seq % 5 else f"k{seq}", seq, 10, never=False) for seq in range(1, 62)
     ]
-    save_plans(location, plans)
-    return location
+    files = tuple((first, tuple(messages[first - 1 : first + 19])) for first in (1, 21, 41))
+    world = World((*files, (61, (messages[60],))), open_base=61)
+    plan = plan_of(world, Policy(max_msgs_per_subject=1), 30)
+    return [plan, replace(plan, actions=Actions())]
 
 
 def edited(location: str, **changes: Any) -> None:
@@ -40,6 +67,64 @@ def test_a_plan_comes_back_as_it_was_saved(saved: str) -> None:
     again = saved + ".again"
     save_plans(again, [first, second])
     assert Path(again).read_text() == Path(saved).read_text()
+
+
+def test_the_ranges_of_a_plan_and_of_its_cause_come_back(saved: str) -> None:
+    plans = scattered_plans()
+    assert [len(plan.removed) for plan in plans] == [12, 0]
+    save_plans(saved, plans)
+    for loaded, plan in zip(load_plans(saved), plans, strict=True):
+        assert loaded.removed == plan.removed
+        assert loaded.plan_id == plan.plan_id
+        for ranges in (loaded.actions.removed, loaded.cause.parts):
+            # Of many, none is held.
+            assert ranges.held.num_rows == (0 if ranges.parts else len(ranges.table))
+            assert bool(ranges.parts) is (len(ranges.table) > loaded_ranges.MOST_HELD)
+    _, whole = load_plans(saved)
+    assert whole.cause.parts.table == plans[1].cause.parts.table
+    assert len(whole.cause.parts.table) == 12
+    assert whole.cause.files.num_rows == 4
+
+
+def test_nobody_asks_for_all_ranges_at_once(saved: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = scattered_plans()
+    everything = property(lambda _: pytest.fail("all ranges at once"))
+    monkeypatch.setattr(RemovedRanges, "table", everything)
+    save_plans(saved, plans)
+    for plan in load_plans(saved):
+        assert plan.cause.files.num_rows == 4
+
+
+def test_the_bytes_of_a_saved_plan_do_not_tell_how_its_ranges_were_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_tables, "GROUP_VALUES", 5)
+    saved = []
+    for most in (1, 4, 6, 1000):
+        monkeypatch.setattr(removed_ranges, "AT_A_TIME", most)
+        location = tmp_path / f"{most}" / "plan.json"
+        location.parent.mkdir()
+        save_plans(str(location), scattered_plans())
+        saved.append({file.name: file.read_bytes() for file in location.parent.iterdir()})
+    assert all(files == saved[0] for files in saved)
+    removed = pq.read_metadata(f"{location}.removed.parquet")
+    rows = [removed.row_group(at).num_rows for at in range(removed.num_row_groups)]
+    assert rows == [5, 5, 2]
+    cause = pq.ParquetFile(f"{location}.cause.parquet")
+    lists = [cause.read_row_group(at)["sizes"] for at in range(cause.metadata.num_row_groups)]
+    assert max(len(pc.list_flatten(sizes)) for sizes in lists) == 4
+
+
+def test_plans_that_an_earlier_version_saved_are_read(saved: str) -> None:
+    plans = scattered_plans()
+    save_plans(saved, plans)
+    digests = {}
+    for part in ("files", "rules", "removed", "markers", "cause"):
+        beside = Path(f"{saved}.{part}.parquet")
+        pq.write_table(pq.read_table(beside), beside, compression="zstd", write_statistics=False)
+        digests[part] = hashlib.sha256(beside.read_bytes()).hexdigest()
+    edited(saved, sha256=digests)
+    assert [plan.removed for plan in load_plans(saved)] == [plan.removed for plan in plans]
 
 
 def test_a_saved_plan_is_a_document_that_people_can_review(saved: str) -> None:

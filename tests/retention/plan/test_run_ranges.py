@@ -4,17 +4,20 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 
 from retention.core.file_records import check_ranges
 from retention.core.policy import Policy
+from retention.plan import run_ranges
 from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
+from retention.stores.row_tombstones import RowTombstones, no_row_tombstones
 from schemas.files import TOMBSTONED_FILES
 from schemas.runs import RUN_RANGES
 from tests.support.laws import law
 from tests.support.worlds import World, instants, plan_of, policies, update, worlds
 
-NOTHING_HIDDEN = TOMBSTONED_FILES.empty_table()
+NOTHING_HIDDEN = no_row_tombstones()
 
 
 def taken(world: World, ranges: pa.Table) -> dict[int, set[str]]:
@@ -69,7 +72,7 @@ def files(*rows: tuple[str, int, int, int]) -> pa.Table:
     )
 
 
-def hidden(name: str, *ranges: tuple[int, int]) -> pa.Table:
+def hidden(name: str, *ranges: tuple[int, int]) -> RowTombstones:
     """A record in which ranges of one file are hidden, and nothing else is told."""
     row: dict[str, object] = {
         field.name: [] if pa.types.is_list(field.type) else None for field in TOMBSTONED_FILES
@@ -78,7 +81,7 @@ def hidden(name: str, *ranges: tuple[int, int]) -> pa.Table:
         "first_seqs": [first for first, _ in ranges],
         "last_seqs": [last for _, last in ranges],
     }
-    return pa.Table.from_pylist([row], schema=TOMBSTONED_FILES)
+    return RowTombstones.of(1, pa.Table.from_pylist([row], schema=TOMBSTONED_FILES))
 
 
 def shown(table: pa.Table) -> list[tuple[object, ...]]:
@@ -94,6 +97,22 @@ def test_a_file_that_goes_whole_is_one_range_without_what_was_hidden_before() ->
         (6, 12, 5, ["rollup"], [9], [10]),
         (20, 22, 3, ["rollup"], [], []),
     ]
+
+
+def test_exceptions_are_laid_out_some_files_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = files(
+        ("a", 2, 1, 9), ("b", 3, 20, 22), ("c", 5, 30, 39), ("d", 5, 40, 49), ("e", 1, 60, 60)
+    )
+    record = hidden("a", (2, 4), (6, 9)), hidden("c", (31, 35)), hidden("d", (40, 40), (45, 48))
+    together = RowTombstones.of(
+        1, pa.concat_tables(table for one in record for table in one.read())
+    )
+    whole = ranges_of_files(of, {}, ["rollup"], together)
+    monkeypatch.setattr(run_ranges, "_MOST_EXCEPTED", 2)
+    cut = ranges_of_files(of, {}, ["rollup"], together)
+    assert cut == whole
+    assert [len(chunk) for chunk in cut["path"].chunks if len(chunk)] == [1, 3, 1]
+    assert [len(chunk) for chunk in whole["path"].chunks if len(chunk)] == [5]
 
 
 def test_a_file_that_is_replaced_has_the_ranges_that_go() -> None:

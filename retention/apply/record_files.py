@@ -1,0 +1,121 @@
+"""Records of a run as files: Arrow tables with their digest behind them, written and read some rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from retention.errors import DamagedError
+from retention.storage import files
+
+AT_A_TIME = 1 << 16
+"""Rows of a record that are worked on at a time."""
+_DIGEST_BYTES = 32
+"""The SHA-256 at the end of a record: a flipped bit in it would become a wrong number in the table."""
+_MOST_OF_BATCH = 32 << 20
+"""Bytes of a batch, on average, that may be in memory at once."""
+_CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A record that is as it was written."""
+
+    location: str
+    end: int
+    """The length of the table in it, without the digest."""
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows in order, at most `AT_A_TIME` at a time.
+
+        Raises:
+            FileNotFoundError: it is gone since it was verified.
+            pyarrow.ArrowException: it is no table.
+        """
+        with (
+            self._opened() as source,
+            pa.ipc.open_file(source, footer_offset=self.end) as reader,
+        ):
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                for start in range(0, batch.num_rows, AT_A_TIME):
+                    yield pa.Table.from_batches([batch.slice(start, AT_A_TIME)])
+
+    def _opened(self) -> pa.NativeFile:
+        """The file; one of an earlier version, whose rows may be one batch, so that they come in as they are read."""
+        with (
+            files.open_input(self.location) as source,
+            pa.ipc.open_file(source, footer_offset=self.end) as reader,
+        ):
+            is_cut = self.end <= _MOST_OF_BATCH * max(reader.num_record_batches, 1)
+        return files.open_input(self.location) if is_cut else files.open_mapped(self.location)
+
+
+def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """An Arrow file of tables, and its digest, in pieces as tables come."""
+    digest, pieces = hashlib.sha256(), io.BytesIO()
+
+    def written() -> bytes:
+        piece = pieces.getvalue()
+        pieces.seek(0)
+        pieces.truncate()
+        digest.update(piece)
+        return piece
+
+    with pa.ipc.new_file(pieces, schema) as writer:
+        for table in tables:
+            for start in range(0, table.num_rows, AT_A_TIME):
+                some = table.slice(start, AT_A_TIME)
+                writer.write_table(some.select(schema.names).cast(schema).combine_chunks())
+                yield written()
+    yield written()
+    yield digest.digest()
+
+
+def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> RecordFile | None:
+    """A record that is as it was written, and of which each piece passes a check; None: there is none.
+
+    Raises:
+        DamagedError: it is not, or does not.
+        StorageError: the storage failed.
+    """
+    digest, length, tail = hashlib.sha256(), 0, b""
+    try:
+        for chunk in files.chunks(location, _CHUNK_BYTES):
+            together = tail + chunk
+            digest.update(together[:-_DIGEST_BYTES])
+            tail = together[-_DIGEST_BYTES:]
+            length += len(chunk)
+    except FileNotFoundError:
+        return None
+    if digest.digest() != tail:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
+            "changed; restore the record from a copy if there is one"
+        )
+    record = RecordFile(location, length - _DIGEST_BYTES)
+    with judged(location, run):
+        for table in record.tables():
+            check(table)
+    return record
+
+
+@contextmanager
+def judged(location: str, run: str) -> Iterator[None]:
+    """Refuse a record that the block cannot decode, or finds to be none.
+
+    Raises:
+        DamagedError: it does.
+    """
+    try:
+        yield
+    except (ValueError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
+            "be undone; nothing was changed; restore the record from a copy if there is one"
+        ) from error

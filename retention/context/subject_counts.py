@@ -1,0 +1,32 @@
+"""The subject digests of very many files, of some at a time: together they may be more than memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.neighbours import runs_within
+from retention.datafile.subject_digest import MESSAGES_AT_ONCE
+from retention.ports import Store
+
+FILES_AT_ONCE = 1_000
+
+
+def counts_in_pieces(store: Store, files: pa.Table) -> Iterator[pa.Table]:
+    """Subject digests as `Store.subject_counts` has them, of some files at a time; `file` numbers all of them.
+
+    Args:
+        store: where they are kept.
+        files: shape `FILE_STATS`.
+
+    Raises:
+        DamagedError: a data file whose digest is lost cannot be read.
+    """
+    least = MESSAGES_AT_ONCE // FILES_AT_ONCE
+    weights = [max(messages, least) for messages in files["messages"].to_pylist()]
+    for first, end in runs_within(weights, MESSAGES_AT_ONCE):
+        counts = store.subject_counts(files.slice(first, end - first))
+        at = counts.schema.get_field_index("file")
+        yield counts.set_column(at, counts.schema.field(at), pc.add(counts["file"], first))
