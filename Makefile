@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes bench year format lock
+.PHONY: help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -56,6 +56,9 @@ queue: setup  ## Let eight processes work off a queue of 100,000 messages, and k
 publishes: setup  ## Compact and reclaim what 500 small publishes leave, and count what is left (a minute)
 	RETENTION_PUBLISHES=500 $(BIN)/pytest tests/retention/apply/reclaim/test_beside.py -k small_publishes
 
+backups: setup  ## Back 50 streams of a real server up while they are in use, and import each as the server restores it (minutes)
+	RETENTION_BACKUPS=50 $(BIN)/pytest tests/live/test_busy_backups.py -s
+
 foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
 		tests/contract/test_table_features.py tests/contract/test_protocols.py tests/safety/test_contradictions.py tests/safety/test_damage.py
@@ -79,6 +82,9 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.reclaim
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.growth --millions 5
+
+scale: setup  ## Stand for a terabyte: 100 million subjects, a million files, 100 million acks (an hour or two, 20 GB of disk)
+	$(BIN)/python -m benchmarks.scale
 
 year: setup  ## Live through a year of hourly publishes and nightly maintenance, six times (hours; needs a C compiler)
 	$(BIN)/python -m benchmarks.year

@@ -32,7 +32,14 @@ TTL_MINUTES = (24 * 60, 21 * 24 * 60)
 """TTLs are drawn evenly from here to there."""
 DUE = 0.05
 """Share of the TTLs that are over, all over the stream."""
-CONTENDERS = ("ours", "ours-spark", "delta-spark", "delta-spark-window", "duckdb")
+CONTENDERS = (
+    "ours",
+    "ours-spark",
+    "ours-spark-cluster",
+    "delta-spark",
+    "delta-spark-window",
+    "duckdb",
+)
 NAMES = ("last-many", "ttl", "bytes")
 _SEED = 20_250_103
 
@@ -82,16 +89,19 @@ def measured(directory: Path, task: Task, names: tuple[str, ...]) -> Iterator[di
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Results as a Markdown table; peaks are of resident memory, and a session's JVM is driver and executors in one."""
+    """Results as a Markdown table.
+
+    Peaks are of resident memory, of the largest process of a kind; a local session's JVM is driver and executor.
+    """
     lines = [
-        "| | seconds | processor seconds | MB read | MB written | peak MB: Python | JVM | a worker |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | seconds | processor seconds | MB read | MB written | MB shuffled | peak MB: Python | JVM | a worker |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "failed" in row:
-            lines.append(f"| {row['contender']} | {row['failed']} |" + " |" * 6)
+            lines.append(f"| {row['contender']} | {row['failed']} |" + " |" * 7)
             continue
-        moved = (row["bytes_read"] or 0) / 1e6, (row["bytes_written"] or 0) / 1e6
+        moved = ((row[name] or 0) / 1e6 for name in ("bytes_read", "bytes_written", "shuffled"))
         peaks = (row["peaks"].get(kind, 0) for kind in ("driver", "java", "worker"))
         cells = (*moved, *peaks)
         lines.append(

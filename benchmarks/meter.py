@@ -65,7 +65,7 @@ class Watch:
         self._thread.join()
 
     def peaks(self) -> dict[str, float]:
-        """The largest of each kind of process, MiB: `driver` (the one that is watched), `java`, `worker`."""
+        """The largest of each kind of process, MiB: `driver` (which is watched), `java`, `worker` (of Python)."""
         largest: dict[str, float] = {}
         for (kind, _), peak in self._peaks.items():
             largest[kind] = max(peak, largest.get(kind, 0))
@@ -81,7 +81,8 @@ class Watch:
     def _kind(self, process: Path) -> str:
         if process == self._root:
             return "driver"
-        return "java" if _name(process) == "java" else "worker"
+        # A JVM that begins another program is counted twice until that has its own memory.
+        return "worker" if _name(process).startswith("python") else _name(process)
 
 
 def server_process() -> Path:

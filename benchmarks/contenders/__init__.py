@@ -9,6 +9,7 @@ from benchmarks.contenders.contender import Contender
 WHERE = {
     "ours": "ours:Local",
     "ours-spark": "ours_on_spark:OnSpark",
+    "ours-spark-cluster": "ours_on_cluster:OnCluster",
     "deltalake": "delta_rs:ByTime",
     "deltalake-partition": "delta_rs:ByPartition",
     "delta-spark": "delta_spark:ByTime",

@@ -13,7 +13,7 @@ from benchmarks.tasks import NAMES, Size, task
 from benchmarks.worker import run
 
 SIZE = Size(messages=500, segments=8, subjects=50, many_subjects=1_500)
-ON_SPARK = [name for name in WHERE if "spark" in name]
+ON_SPARK = [name for name in WHERE if "spark" in name and "cluster" not in name]
 ELSEWHERE = [name for name in WHERE if "spark" not in name]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
