@@ -103,7 +103,7 @@ def parse_ttl(value: bytes | str) -> int:
         return 0
     if raw.lower() == b"never":
         return NEVER_TTL
-    duration = _go_duration(raw)
+    duration = go_duration_ns(raw)
     if duration is not None:
         if duration < _SECOND_NS:
             raise _invalid_ttl(raw)
@@ -151,7 +151,22 @@ def ttl_deadlines(headers: Headers, ts_ns: pa.Array | pa.ChunkedArray) -> pa.Arr
 def with_ttl(headers: pa.ChunkedArray, seconds: int) -> pa.ChunkedArray:
     """Valid blocks with this `Nats-TTL` as their last line, and no other: as the server rewrites them."""
     others = pc.replace_substring_regex(headers, rf"(?s)\r\n(?:{TTL}:.*?\r\n)+", "\r\n")
-    return pc.replace_substring_regex(others, r"\r\n\z", f"{TTL}: {seconds}\r\n\r\n")
+    return with_line(others, TTL, str(seconds))
+
+
+def with_line(headers: pa.ChunkedArray, name: str, value: str) -> pa.ChunkedArray:
+    """Valid blocks with one more line, the last."""
+    return pc.replace_substring_regex(headers, r"\r\n\z", f"{name}: {value}\r\n\r\n")
+
+
+def with_value(block: bytes, name: str, value: bytes) -> bytes:
+    """A valid block whose first line of that name has this value; a last line more, if it has no such line."""
+    key = b"\r\n" + name.encode() + b":"
+    at = block.find(key)
+    if at < 0:
+        return block[:-2] + name.encode() + b": " + value + b"\r\n\r\n"
+    end = block.find(b"\r\n", at + len(key))
+    return block[: at + len(key)] + b" " + value + block[end:]
 
 
 def is_marker(headers: Headers) -> pa.Array:
@@ -162,6 +177,15 @@ def is_marker(headers: Headers) -> pa.Array:
     rows, operations = first_values(headers, KV_OPERATION)
     marks[rows] |= pc.equal(operations, b"PURGE").to_numpy(zero_copy_only=False)
     return pa.array(marks)
+
+
+def marker_reasons(headers: Headers) -> pa.Array:
+    """The reason of each message that is a subject-delete marker (ADR-43), such as `MaxAge`; null for any other."""
+    reasons: list[str | None] = [None] * len(headers)
+    rows, given = first_values(headers, MARKER_REASON)
+    for row, reason in zip(rows.tolist(), _as_strings(given).to_pylist(), strict=True):
+        reasons[row] = reason or None
+    return pa.array(reasons, pa.string())
 
 
 def msg_ids(headers: Headers) -> pa.Array:
@@ -201,7 +225,7 @@ def _ttl_or_unreadable(value: bytes) -> int:
         return UNREADABLE_TTL
 
 
-def _go_duration(raw: bytes) -> int | None:
+def go_duration_ns(raw: bytes) -> int | None:
     """Nanoseconds of a Go duration, bounded and rounded as by `time.ParseDuration`; null if none."""
     text = raw[1:] if raw[:1] in (b"-", b"+") else raw
     if text == b"0":

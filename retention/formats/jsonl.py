@@ -1,18 +1,24 @@
-"""JSON lines: messages to publish, read strictly, and messages as `retention messages` prints them."""
+"""JSON lines, and records of Python: messages to publish, read strictly, and messages as people see them printed."""
 
 from __future__ import annotations
 
 import json
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from retention.core import headers, kv
 from retention.errors import UsageError
+from retention.formats.records import ArrowStream, plain, records_of
+
+Line: TypeAlias = bytes | str | Mapping[str, Any]
+"""JSON text, or the object itself: a record, which may have `payload` for `data`, and bytes where text may stand."""
+Given: TypeAlias = Iterable[Line] | Mapping[str, Any] | ArrowStream | Path
+"""Lines or records; one record; a frame of pandas, Polars or DuckDB, or an Arrow table; a file of lines."""
 
 PUBLISHED = pa.schema(
     [
@@ -26,6 +32,7 @@ PUBLISHED = pa.schema(
 """One row per message to publish: the columns of `retention.core.message_rows.complete_rows`, and the line's number."""
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
+_NAMES = {"payload": "data", "time": "ts_ns"}
 _INT64 = range(-(2**63), 2**63)
 _PRINTED = [
     *("partition", "segment", "seq", "subject", "ts_ns", "headers", "payload"),
@@ -33,34 +40,37 @@ _PRINTED = [
 ]
 
 
-def parse_messages(lines: Iterable[bytes | str], now_ns: int) -> pa.Table:
-    """Parse JSON lines into messages to publish, shape `PUBLISHED`, in their order.
+def parse_messages(lines: Iterable[Line], now_ns: int) -> pa.Table:
+    """Parse JSON lines, or records, into messages to publish, shape `PUBLISHED`, in their order.
 
     A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
     payload; `headers`, pairs or an object of texts and lists of texts; `ts_ns`, by default `now_ns`.
-    Empty lines are passed over.
+    Empty lines are passed over. A record may also have `payload`, a text or bytes; `time`, an instant; headers as a
+    block of bytes; and None, NaN or NaT for what it does not have.
 
     Args:
-        lines: text, or bytes in UTF-8.
+        lines: text, or bytes in UTF-8; or records.
         now_ns: the time of messages without one, nanoseconds since the epoch.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
     """
-    return table_of_lines(lines, lambda message: _message(message, now_ns), PUBLISHED)
+    return table_of_lines(lines, lambda message: _message(message, now_ns), PUBLISHED, _NAMES)
 
 
 def table_of_lines(
-    lines: Iterable[bytes | str],
+    lines: Iterable[Line],
     read: Callable[[dict[str, Any]], tuple[Any, ...]],
     schema: pa.Schema,
+    names: Mapping[str, str],
 ) -> pa.Table:
-    """Read the objects of JSON lines into a table, one a row; empty lines are passed over.
+    """Read the objects of JSON lines, or records, into a table, one a row; empty lines are passed over.
 
     Args:
-        lines: text, or bytes in UTF-8.
+        lines: text, or bytes in UTF-8; or records.
         read: makes a row of an object, all its columns but the last; raises a ValueError for a wrong object.
         schema: the schema of the table; the last column is the line's number.
+        names: the key that a record may have → the key of a line.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
@@ -69,8 +79,9 @@ def table_of_lines(
     decode = json.JSONDecoder(object_pairs_hook=_object).decode
     for number, line in enumerate(lines, start=1):
         try:
-            text = line if isinstance(line, str) else line.decode()
-            if text and not text.isspace():
+            if isinstance(line, Mapping):
+                rows.append((*read(plain(line, names)), number))
+            elif text := _text(line):
                 rows.append((*read(_checked(decode(text))), number))
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
@@ -82,12 +93,19 @@ def table_of_lines(
 
 
 def message_lines(messages: pa.Table) -> Iterator[str]:
-    """Yield one JSON object per message of shape `MESSAGES`, without line ends, in the order given."""
+    """Yield one JSON object per message of shape `MESSAGES`, without line ends, in the order given.
+
+    A delete marker alone has `marker`, its reason.
+    """
     for batch in messages.select(_PRINTED).to_batches():
         operations = kv.operations(batch["headers"]).to_pylist()
-        for row, operation in zip(batch.to_pylist(), operations, strict=True):
+        reasons = headers.marker_reasons(batch["headers"]).to_pylist()
+        for row, operation, reason in zip(batch.to_pylist(), operations, reasons, strict=True):
             printed = dict(_printed(name, row[name]) for name in _PRINTED)
-            yield json.dumps(printed | {"operation": operation}, ensure_ascii=False)
+            printed["operation"] = operation
+            if reason is not None:
+                printed["marker"] = reason
+            yield json.dumps(printed, ensure_ascii=False)
 
 
 def _printed(name: str, value: Any) -> tuple[str, Any]:
@@ -100,6 +118,15 @@ def _printed(name: str, value: Any) -> tuple[str, Any]:
 
 def _base64(octets: bytes) -> str:
     return b2a_base64(octets, newline=False).decode()
+
+
+def _text(line: Any) -> str:
+    """The text of a line; empty, if nothing but whitespace is in it."""
+    if not isinstance(line, str | bytes | bytearray):
+        kind = type(line).__name__
+        raise ValueError(f"it is a {kind}, neither JSON text nor a dict")  # noqa: TRY004
+    text = line if isinstance(line, str) else line.decode()
+    return "" if text.isspace() else text
 
 
 def _checked(message: Any) -> dict[str, Any]:
@@ -141,7 +168,7 @@ def payload_of(message: dict[str, Any]) -> bytes:
 
 
 def octets_of(message: dict[str, Any], name: str) -> bytes | None:
-    """The bytes that an object gives as a text, or under `<name>_b64` in base64; None if it gives none.
+    """The bytes that an object gives as a text (a record also as bytes), or under `<name>_b64` in base64; None without.
 
     Raises:
         ValueError: the object gives both, or one that cannot be read.
@@ -149,6 +176,8 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
     encoded = f"{name}_b64"
     if encoded not in message:
         text = message.get(name, "")
+        if isinstance(text, bytes):
+            return text
         if not isinstance(text, str):
             raise ValueError(f"{name} must be a text; other bytes go into {encoded}")
         return text.encode() if name in message else None
@@ -172,6 +201,12 @@ def from_base64(encoded: Any, name: str) -> bytes:
 
 
 def _block(given: Any) -> bytes | None:
+    if isinstance(given, bytes):
+        if given and not headers.is_valid(given):
+            raise ValueError(
+                "headers are bytes, and no header block (NATS/1.0, then `name: value`)"
+            )
+        return given or None
     pairs = _pairs(given) if isinstance(given, dict) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         raise ValueError("headers must be pairs of texts, or an object of texts and lists of texts")
@@ -206,20 +241,35 @@ def _json_problem(error: json.JSONDecodeError) -> str:
     return f"it is not JSON ({error.msg} at column {error.colno})"
 
 
-def open_lines(
-    lines: Iterable[bytes | str] | Path,
-) -> AbstractContextManager[Iterable[bytes | str]]:
-    """Open lines: those given, or those of a file.
+def open_lines(lines: Given) -> AbstractContextManager[Iterable[Line]]:
+    """Open messages to publish or to append: lines or records as they are given, rows of a frame, a file's lines.
 
     Raises:
-        UsageError: the file cannot be opened.
+        UsageError: the file cannot be opened; or what is given holds no messages.
     """
-    if not isinstance(lines, Path):
-        return nullcontext(lines)
+    if isinstance(lines, Path):
+        return _open_file(lines)
+    if isinstance(lines, Mapping):
+        return nullcontext([lines])
+    if hasattr(lines, "sparkSession"):
+        raise UsageError(
+            "a Spark DataFrame is appended, not published; nothing was written; call append, or publish its toPandas()"
+        )
+    if isinstance(lines, ArrowStream):
+        return nullcontext(records_of(lines))
+    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+        raise UsageError(
+            f"a value of type {type(lines).__name__} is nothing that holds messages; nothing was written; give a frame "
+            "of pandas or Polars, an Arrow table, a dict, a list of dicts or of JSON lines, or Path(…) of such a file"
+        )
+    return nullcontext(lines)
+
+
+def _open_file(path: Path) -> AbstractContextManager[Iterable[Line]]:
     try:
-        return lines.open("rb")
+        return path.open("rb")
     except OSError as error:
         raise UsageError(
-            f"{lines}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
+            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
             "standard input"
         ) from error

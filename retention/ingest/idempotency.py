@@ -14,6 +14,8 @@ from retention.stores.kept_ids import UNSTORED_IDS
 _QUERY = "retention/query/"
 """Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
 _TAKEN = (TURN, UNSTORED_IDS)
+_NOT_OF_PEOPLE = (*_TAKEN, _QUERY, "nats-backup/", "iggy-log/")
+"""The beginnings of the names under which the engine itself counts, imports among them."""
 _WRITER = "append"
 """The writer of an append that names none."""
 
@@ -125,6 +127,12 @@ def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | No
         UsageError: a writer is given without a batch.
     """
     return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)
+
+
+def last_batches(counters: Counters) -> dict[str, int]:
+    """Writer → the number of its last batch, by name; without what the engine counts for itself."""
+    named = sorted(counters.batches.items())
+    return {writer: batch for writer, batch in named if not writer.startswith(_NOT_OF_PEOPLE)}
 
 
 def is_repeat(stream: str, snapshot: Snapshot, identity: BatchIdentity | None) -> bool:

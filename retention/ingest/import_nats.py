@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +17,18 @@ from retention.consumers.state import from_json
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
+from retention.core.message_rows import Storage
 from retention.core.subjects import is_valid_name
 from retention.datafile.segment_writer import PARTITION, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import DamagedError, RefusedError
+from retention.formats.nats.account import (
+    Difference,
+    Totals,
+    differences,
+    refuse_differences,
+    refuse_other_storage,
+)
 from retention.formats.nats.backup import Backup, read_backup
 from retention.ingest.append import appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
@@ -42,10 +51,15 @@ class Imported:
     last_seq: int
     already: bool
     """The same file was imported before, and nothing was written."""
+    differences: tuple[Difference, ...] = ()
+    """Numbers of which the server's account says otherwise, because messages went while it wrote the archive."""
 
 
-def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
+def import_nats_backup(opened: OpenedStream, path: str | Path, *, strict: bool = False) -> Imported:
     """Import a v2 backup: sequences, times, headers and payloads unchanged, whatever the stream's limits.
+
+    Messages may go while a server writes the archive, whose account was written before: as RESTORE does, what the
+    archive holds is taken in, and the answer says what differs.
 
     What makes a second import of the same file a no-op is its SHA-256, kept as a writer's batch in the very commit
     that adds the messages. The last sequence is the backup's, also where the messages before it are gone.
@@ -53,9 +67,11 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
     Args:
         opened: the stream; nothing may ever have been written to it. It is created if it does not exist.
         path: the archive, or the directory that `nats stream backup` made.
+        strict: refuse an archive that differs from the account.
 
     Raises:
-        DamagedError: it is no archive, is cut off, or disagrees with its `state.json`; nothing was imported.
+        DamagedError: it is no archive, is cut off, or RESTORE refuses it; its bytes are those of another storage; or it
+            differs from its account, if that matters. Nothing was imported.
         RefusedError: the stream holds, or held, something else.
         BusyError: the append lease is held, or rivals kept committing first.
     """
@@ -64,28 +80,62 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         backup = read_backup(path)
         origin = _WRITER + _digest(backup.path)
     consumers = _consumers(backup, origin, opened.clock())
-    state, dialect = backup.state, JetStream.of(opened.config)
+    storage, dialect = opened.config.storage, JetStream.of(opened.config)
+    reading = _Reading(backup, storage, strict)
     with appending(opened, BatchIdentity(origin, 1)) as append:
         for attempt in append.attempts():
             _check_empty(opened, attempt.position, backup)
             _keep_consumers(opened, consumers)
             ends = dialect.ends(Tail(attempt.position.next_seq))
-            staged = stage_rows(attempt.staging, _rows(opened, backup), ends)
-            append.commit(replace(staged, next_seq={PARTITION: state["last_seq"] + 1}))
-    return Imported(
-        opened.name,
-        state["messages"],
-        state["bytes"],
-        state["first_seq"] if state["messages"] else state["last_seq"] + 1,
-        state["last_seq"],
-        append.done.duplicate,
-    )
+            rows = (message_rows.complete_rows(batch, storage) for batch in reading.batches())
+            staged = stage_rows(attempt.staging, rows, ends)
+            append.commit(replace(staged, next_seq={PARTITION: reading.last_seq + 1}))
+    if append.done.duplicate:
+        deque(reading.batches(), maxlen=0)
+    return reading.imported(opened.name, already=append.done.duplicate)
 
 
-def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
-    storage = opened.config.storage
-    for batch in backup.batches(storage=storage):
-        yield message_rows.complete_rows(batch, storage)
+class _Reading:
+    """A backup as its messages are read and counted, and then compared with the server's account of them."""
+
+    def __init__(self, backup: Backup, storage: Storage, strict: bool) -> None:  # noqa: FBT001
+        self._backup, self._storage, self._strict = backup, storage, strict
+        self._totals = Totals()
+        self._differences: tuple[Difference, ...] = ()
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that the stream has given out, once all is read: the account's, or a later message's."""
+        return max(self._backup.state["last_seq"], self._totals.last_seq)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Read the messages from their beginning, shape `RAW_ROWS`.
+
+        Raises:
+            DamagedError: see `import_nats_backup`.
+        """
+        path, totals = self._backup.path, Totals()
+        for batch in self._backup.batches():
+            totals.add(batch)
+            yield batch
+        differing = differences(self._backup.state, totals, self._storage)
+        if self._strict:
+            refuse_differences(path, differing)
+        refuse_other_storage(path, differing, totals, self._storage)
+        self._totals, self._differences = totals, differing
+
+    def imported(self, stream: str, *, already: bool) -> Imported:
+        """The content of the backup, once all is read."""
+        totals, last = self._totals, self.last_seq
+        return Imported(
+            stream,
+            totals.messages,
+            totals.bytes[self._storage],
+            totals.first_seq or last + 1,
+            last,
+            already,
+            self._differences,
+        )
 
 
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,18 @@ from retention.core.subjects import matching_mask
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
-from retention.formats.jsonl import parse_messages
+from retention.formats.jsonl import Line, parse_messages
 from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish_checks import Answers, Batch, RefusedMessage, answer
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
+from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import transform_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
-from retention.ingest.validate import Refusal, validate_early, validate_late
+from retention.ingest.validate import validate_early, validate_features, validate_late
+from retention.ingest.validation import Refusal
 from retention.ports import Snapshot
 from retention.stores.consumer_table import ConsumerTable
 from schemas.messages import FILE_COLUMNS
@@ -43,6 +46,12 @@ class Ack:
     seq: int
     duplicate: bool
     """Its `Nats-Msg-Id` was there already: nothing was stored, and `seq` is the original's."""
+    val: str | None = field(default=None, kw_only=True)
+    """Of a message that counts: its counter's total behind it."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as a server writes it: `val` only where something counts."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,10 @@ class Published:
 
     def acks(self) -> Iterator[Ack]:
         """An ack for each message, in the order of the lines."""
-        for seq, duplicate in zip(
-            self.answers.seqs.tolist(), self.answers.duplicates.tolist(), strict=True
-        ):
-            yield Ack(self.stream, seq, duplicate)
+        seqs, duplicates = self.answers.seqs.tolist(), self.answers.duplicates.tolist()
+        totals = self.answers.totals
+        for row, (seq, duplicate) in enumerate(zip(seqs, duplicates, strict=True)):
+            yield Ack(self.stream, seq, duplicate, val=totals.get(row))
 
     def summary(self) -> str:
         """The outcome of the batch in a few words."""
@@ -82,7 +91,7 @@ class Published:
 
 def publish(
     opened: OpenedStream,
-    lines: Iterable[bytes | str],
+    lines: Iterable[Line],
     identity: BatchIdentity | None = None,
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses.
@@ -108,10 +117,9 @@ def publish(
     """
     refuse_topic_of(opened.config)
     now = opened.clock()
-    given = parse_messages(lines, now)
-    batch = _batch(given, opened.config)
+    batch = _batch(parse_messages(lines, now), opened.config)
     answers = Answers.plain(0, 0)
-    with _rolling_up(opened, given, now) as run, appending(opened, identity) as append:
+    with _rolling_up(opened, batch.given, now) as run, appending(opened, identity) as append:
         for attempt in append.attempts():
             batch = _wanted(opened, batch, attempt.position)
             answers = _answered(opened, batch, attempt.position)
@@ -123,14 +131,34 @@ def publish(
 def _batch(given: pa.Table, config: StreamConfig) -> Batch:
     """Messages as they were given, and as they would be stored, with what is to be refused of them in any case."""
     early = validate_early(given, config)
-    stored_as = {
-        **{name: given[name] for name in given.column_names},
-        "subject": transform_subjects(given["subject"], config),
-        "headers": clamp_ttls(given["headers"], config),
-    }
-    stored = message_rows.complete_rows(pa.table(stored_as), config.storage)
+    subjects = transform_subjects(given["subject"], config)
+    features = validate_features(given, subjects, config)
+    blocks = with_schedules_rolled_up(given["headers"], config)
+    given = _with_columns(given, headers=blocks)
+    stored_as = _with_columns(given, subject=subjects, headers=clamp_ttls(blocks, config))
+    stored = message_rows.complete_rows(stored_as, config.storage)
     wanted = np.ones(given.num_rows, dtype=bool)
-    return Batch(given, stored, early, validate_late(stored, config), wanted)
+    return Batch(given, stored, early, features, validate_late(stored, config), wanted)
+
+
+def _with_columns(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:
+    """A table with other values in some columns."""
+    return pa.table({name: columns.get(name, table[name]) for name in table.column_names})
+
+
+def _counted(rows: pa.Table, answers: Answers, config: StreamConfig) -> pa.Table:
+    """Rows of a stream of counters, with the totals that are stored."""
+    if not answers.counted:
+        return rows
+    stored = rows.select(["headers", "payload"]).to_pylist()
+    for place, (block, payload) in answers.counted.items():
+        stored[place] = {"headers": block, "payload": payload}
+    raw = _with_columns(
+        rows.select(["subject", "headers", "payload", "ts_ns"]),
+        headers=pa.chunked_array([pa.array([row["headers"] for row in stored], pa.binary())]),
+        payload=pa.chunked_array([pa.array([row["payload"] for row in stored], pa.binary())]),
+    )
+    return message_rows.complete_rows(raw, config.storage)
 
 
 @contextmanager
@@ -216,7 +244,8 @@ def _staged(
     new = ~answers.duplicates
     kept = batch.wanted & new & ~rolled_up.superseded
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
-    staged = stage_rows(staging, _numbered(batch.rows, answers.seqs, kept), ends)
+    rows = _counted(batch.rows, answers, opened.config)
+    staged = stage_rows(staging, _numbered(rows, answers.seqs, kept), ends)
     if new.any():
         # Messages that are not stored use a sequence, too.
         staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +15,11 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.core import headers
 from retention.core.subjects import matches
+from retention.ingest import counters
 from retention.ingest import rollup as rollups
+from retention.ingest.counters import Counter, UncountableError
 from retention.ingest.stream_state import UNCAPPED, Room, StreamState
-from retention.ingest.validate import Refusal, Validation
+from retention.ingest.validation import Refusal, Validation
 
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
@@ -22,7 +27,9 @@ EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
 _ROLLUPS = {b"sub": rollups.SUBJECT, b"all": rollups.EVERYTHING}
-_ASKING = rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|Nats-Expected-[A-Za-z-]+):"
+_ASKING = (
+    rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|{counters.INCREMENT}|Nats-Expected-[A-Za-z-]+):"
+)
 """Headers with which the answer depends on what the stream holds."""
 
 
@@ -35,6 +42,7 @@ class Batch:
     rows: pa.Table
     """Messages as they would be stored: `FILE_COLUMNS` without `seq`."""
     early: Validation
+    features: Validation
     late: Validation
     wanted: np.ndarray
     """bool: those that are stored. The others are answered all the same: they use a sequence, and roll up."""
@@ -50,6 +58,13 @@ class Answers:
     """bool: nothing is stored for these."""
     rollups: np.ndarray
     """The roll-up of each message that is stored: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
+    counted: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Row of a message that counts → the header block and the payload that are stored."""
+
+    @property
+    def totals(self) -> dict[int, str]:
+        """Row of a message that counts → its counter's total behind it."""
+        return {row: json.loads(payload)["val"] for row, (_, payload) in self.counted.items()}
 
     @classmethod
     def plain(cls, first_seq: int, count: int) -> Answers:
@@ -79,10 +94,11 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
         config.discard == "new"
         and max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
     )
-    if counted or pc.any(asking).as_py():
+    if counted or config.allow_msg_counter or pc.any(asking).as_py():
         return _Checks(batch, config, stored, next_seq).answer(np.asarray(asking))
     late = batch.late.earliest(batch.wanted)
-    refusals = [refusal for refusal in (batch.early.earliest(), late) if refusal]
+    stages = (batch.early.earliest(), batch.features.earliest(), late)
+    refusals = [refusal for refusal in stages if refusal]
     if refusals:
         raise RefusedMessage(min(refusals, key=lambda refusal: refusal.row))
     return Answers.plain(next_seq, batch.given.num_rows)
@@ -108,7 +124,14 @@ class _Checks:
         self._last_seqs = stored.last_seqs() if _holds(blocks, EXPECTED_SUBJECT_SEQ) else {}
         expected = _values(blocks, EXPECTED_MSG_ID)
         self._last_id = stored.last_id(next_seq - 1, expected) if expected else ""
-        self._room = self._counted(stored)
+        self._room = self._filled(stored)
+        self._last_messages = (
+            stored.last_messages(pc.unique(batch.rows["subject"].combine_chunks()))
+            if config.allow_msg_counter
+            else {}
+        )
+        self._counters: dict[str, Counter] = {}
+        self._counted: dict[int, tuple[bytes, bytes]] = {}
 
     def answer(self, asking: np.ndarray) -> Answers:
         count = self._batch.given.num_rows
@@ -124,13 +147,14 @@ class _Checks:
             if original is None:
                 answers.rollups[self._row] = self._rollup
                 self._take_in()
-        return answers
+        return replace(answers, counted=self._counted)
 
     def _original(self, block: bytes | None) -> int | None:
         """The sequence of the message that this one repeats, None if it is new and let in."""
         self._raise(self._batch.early.refusal(self._row))
         if block:
             self._check_sequences(block)
+        self._raise(self._batch.features.refusal(self._row))
         original = self._duplicate_of()
         if original is not None:
             return original
@@ -141,6 +165,8 @@ class _Checks:
             self._raise(self._batch.late.refusal(self._row))
             if self._room is not None:
                 self._check_room(self._room, block)
+        if self._config.allow_msg_counter and block:
+            self._count(block)
         return None
 
     def _check_sequences(self, block: bytes) -> None:
@@ -202,6 +228,19 @@ class _Checks:
         if 0 < config.max_bytes < room.bytes + size and not replaces:
             self._refuse("maximum bytes exceeded", 10077)
 
+    def _count(self, block: bytes) -> None:
+        subject = self._subjects[self._row]
+        try:
+            if subject not in self._counters:
+                self._counters[subject] = Counter(*self._last_messages.get(subject, (None, None)))
+            headings, payload = self._counters[subject].add(block)
+        except UncountableError as error:
+            self._refuse(error.reason, error.code)
+        if 0 < self._config.max_msg_size < len(headings) + len(payload):
+            text = f"its total exceeds max_msg_size, {self._config.max_msg_size:,} bytes"
+            self._refuse(text, 10054)
+        self._counted[self._row] = (headings, payload)
+
     def _take_in(self) -> None:
         subject, msg_id = self._subjects[self._row], self._msg_ids[self._row]
         if msg_id is not None and self._config.duplicate_window_ns:
@@ -231,7 +270,7 @@ class _Checks:
             stored.ids(pc.unique(ids.drop_null()), oldest - self._config.duplicate_window_ns)
         )
 
-    def _counted(self, stored: StreamState) -> Room | None:
+    def _filled(self, stored: StreamState) -> Room | None:
         config = self._config
         if config.discard != "new":
             return None
@@ -245,7 +284,7 @@ class _Checks:
         if refusal:
             raise RefusedMessage(refusal)
 
-    def _refuse(self, reason: str, code: int | None = None) -> None:
+    def _refuse(self, reason: str, code: int | None = None) -> NoReturn:
         raise RefusedMessage(Refusal(self._row, reason, code))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from retention.context.position import Position
 from retention.core.message_rows import later_mask
 from retention.datafile.parquet import read_columns
 from retention.ingest.rollup import EVERYTHING, SUBJECT
+from retention.inspect.latest import pick_latest
 from retention.ports import Store
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout
@@ -104,6 +106,19 @@ class StreamState:
         """Subject → its last sequence, from the subject digests."""
         last = self._digests().group_by("subject").aggregate([("last_seq", "max")])
         return dict(zip(last["subject"].to_pylist(), last["last_seq_max"].to_pylist(), strict=True))
+
+    def last_messages(self, subjects: pa.Array) -> dict[str, tuple[bytes | None, bytes]]:
+        """Subject → header block and payload of its last message, of those subjects that have one."""
+        digests = self._digests()
+        known = digests.filter(pc.is_in(digests["subject"], value_set=subjects))
+        last = known.group_by("subject").aggregate([("last_seq", "max")])
+        seqs = np.sort(last["last_seq_max"].to_numpy())
+        columns = ("seq", "subject", "headers", "payload")
+        return {
+            row["subject"]: (row["headers"], row["payload"])
+            for rows in pick_latest(self.store, self.files, seqs, columns)
+            for row in rows.to_pylist()
+        }
 
     def room(self, cap: int | None, arriving: pa.Array, *, sizes: bool) -> Room:
         """Count how full the stream is.

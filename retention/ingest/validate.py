@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,54 +10,18 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.core import headers, subjects
+from retention.ingest.batch_headers import refuse_batch_ids, refuse_sources
+from retention.ingest.counters import refuse_increments, refuse_uncounted
+from retention.ingest.schedule_headers import refuse_schedules
+from retention.ingest.validation import Validation
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
 MAX_RECORD_BYTES = 32 * 2**20
 """The file store refuses a record above this."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """The refusal of one message."""
-
-    row: int
-    reason: str
-    code: int | None = None
-    """The server's error code, where it answers with one."""
-    malformed: bool = False
-    """The message is wrong in itself, whatever the stream."""
-
-
-class Validation:
-    """The first reason to refuse each message of a batch, for one stage of the server's checks."""
-
-    def __init__(self, messages: int) -> None:
-        self._reasons: list[tuple[str, int | None, bool]] = []
-        self._of_row = np.full(messages, -1)
-
-    def refuse(
-        self, mask: np.ndarray, reason: str, code: int | None = None, *, malformed: bool = False
-    ) -> None:
-        """Refuse the messages in `mask` that no earlier reason refuses."""
-        self._of_row[mask & (self._of_row < 0)] = len(self._reasons)
-        self._reasons.append((reason, code, malformed))
-
-    def refusal(self, row: int) -> Refusal | None:
-        """The refusal of a message, if it is refused."""
-        at = self._of_row[row]
-        if at < 0:
-            return None
-        reason, code, malformed = self._reasons[at]
-        return Refusal(row, reason, code, malformed)
-
-    def earliest(self, among: np.ndarray | None = None) -> Refusal | None:
-        """The refusal of the first message that has one; of those in a mask, if it is given."""
-        refused = np.flatnonzero((self._of_row >= 0) & (True if among is None else among))
-        return self.refusal(int(refused[0])) if len(refused) else None
-
-
 def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
-    """Check what the server (2.15) checks before it looks for duplicates: sealed, sizes, TTLs where there are none.
+    """Check what the server (2.15) checks first: sealed, sizes, batches, increments, TTLs where there are none.
 
     Args:
         given: messages as published: `subject`, `headers`, `payload`.
@@ -82,6 +45,8 @@ def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
     )
     screen.refuse(np.full(given.num_rows, config.sealed), "the stream is sealed", 10109)
     refuse_sizes(screen, given, config)
+    refuse_batch_ids(screen, given["headers"], config)
+    refuse_increments(screen, given, config)
     elsewhere = [
         row
         for row, value in _values(given["headers"], EXPECTED_STREAM)
@@ -95,14 +60,31 @@ def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
     return screen
 
 
+def validate_features(
+    given: pa.Table, subjects: pa.ChunkedArray, config: StreamConfig
+) -> Validation:
+    """Check what the server checks between expected sequences and duplicates: schedules, and where messages come from.
+
+    Args:
+        given: messages as published: `headers`.
+        subjects: the subjects under which they would be stored.
+        config: the stream's.
+    """
+    screen = Validation(given.num_rows)
+    refuse_schedules(screen, given["headers"], subjects, config)
+    refuse_sources(screen, given["headers"])
+    return screen
+
+
 def validate_late(rows: pa.Table, config: StreamConfig) -> Validation:
-    """Check what the server checks after it has looked for duplicates: TTLs that cannot be read, its record size.
+    """Check what the server checks last: increments that are missing, TTLs that cannot be read, its record size.
 
     Args:
         rows: messages as they would be stored: `headers`, `size`.
         config: the stream's.
     """
     screen = Validation(rows.num_rows)
+    refuse_uncounted(screen, rows["headers"], config)
     unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
     screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)

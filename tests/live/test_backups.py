@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +65,23 @@ def test_a_written_backup_survives_the_server_unchanged(
     backup = read_backup(tmp_path / name)
     assert backup.consumers["c"]["state"]["ack_floor"] == {"consumer_seq": 1, "stream_seq": 3}
     assert list(backup.consumers["c"]["state"]["pending"]) == ["4"]
+
+
+def test_the_pages_client_backs_a_stream_up(nats: Nats, tmp_path: Path) -> None:
+    nats.request("STREAM.CREATE.PAGE", {"name": "PAGE", "subjects": ["PAGE.>"]})
+    payloads = [bytes([number % 256]) * 1_000 + os.urandom(1_000) for number in range(500)]
+    nats.publish(("PAGE.a", payload, None) for payload in payloads)
+    page = Path(__file__).parents[2] / "docs/semantics/publish-and-import.md"
+    [client] = re.findall(r"```python\n(import asyncio[^`]*)```", page.read_text())
+    (tmp_path / "backup.py").write_text(client)
+    archive = tmp_path / "PAGE.arc"
+    command = [sys.executable, str(tmp_path / "backup.py"), nats.url, "PAGE", str(archive)]
+    subprocess.run(command, check=True)
+    rows = pa.concat_tables(read_backup(archive).batches())
+    assert rows["payload"].to_pylist() == payloads
+    command[3] = "NONE"
+    refused = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (refused.returncode, refused.stderr.strip()) == (1, "stream not found")
 
 
 def test_an_empty_stream_with_a_past_survives_the_server(nats: Nats, tmp_path: Path) -> None:

@@ -22,8 +22,11 @@ from retention.formats.nats.backup import RAW_ROWS, write_backup
 
 Answer = TypeVar("Answer")
 Json = dict[str, Any]
+Published = tuple[str, bytes, Mapping[str, str] | None]
+"""Subject, payload and headers of a message to publish."""
 
 CHUNK_BYTES = 128 << 10
+SMALL_CHUNK_BYTES = 64 << 10
 STARTED_WITHIN = 20.0
 TIMEOUT = 60.0
 _ANCHOR = {"name": "ANCHOR", "mirror": {"name": "NOWHERE"}, "storage": "file", "num_replicas": 1}
@@ -109,7 +112,24 @@ class Nats:
         """Back the stream up (v2) into `path`; the answer with `config` and `state`."""
         return self._run(self._snapshot(name, path))
 
-    def publish(self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]) -> None:
+    def snapshot_in_use(
+        self, name: str, path: Path, load: Iterable[Sequence[Published]], pause_s: float = 0
+    ) -> Json:
+        """Back the stream up in pieces of 64 KiB, and publish some of a load behind each; the answer with `state`.
+
+        A server reads on when a piece is answered, 4 MiB ahead: what the load makes it remove goes while it writes the
+        archive.
+
+        Args:
+            name: the stream.
+            path: the archive.
+            load: what is published behind each piece.
+            pause_s: seconds to wait before the first piece is answered.
+        """
+        small = {"chunk_size": SMALL_CHUNK_BYTES, "window_size": SMALL_CHUNK_BYTES}
+        return self._run(self._snapshot(name, path, small, iter(load), pause_s))
+
+    def publish(self, messages: Iterable[Published]) -> None:
         """Publish (subject, payload, headers) one after the other; returns when all are stored."""
         self._run(self._publish(messages))
 
@@ -163,22 +183,31 @@ class Nats:
             after = stored["seq"]
         return kept
 
-    async def _snapshot(self, name: str, path: Path) -> Json:
+    async def _snapshot(
+        self,
+        name: str,
+        path: Path,
+        sizes: Mapping[str, int] | None = None,
+        load: Iterator[Sequence[Published]] | None = None,
+        pause_s: float = 0,
+    ) -> Json:
         inbox = self._client.new_inbox()
         arrived = await self._client.subscribe(inbox, pending_bytes_limit=-1)
-        answer = await self._api(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": inbox})
+        request = {"deliver_subject": inbox, **(sizes or {})}
+        answer = await self._api(f"STREAM.SNAPSHOT.{name}", request)
         with path.open("wb") as file:
             while (chunk := await arrived.next_msg(timeout=TIMEOUT)).data:
                 file.write(chunk.data)
+                await self._publish(next(load, ()) if load else ())
+                await asyncio.sleep(pause_s)
+                pause_s = 0
                 if chunk.reply:
                     await self._client.publish(chunk.reply, b"")
         await arrived.unsubscribe()
         return answer
 
-    async def _publish(
-        self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]
-    ) -> None:
-        held: tuple[str, bytes, Mapping[str, str] | None] | None = None
+    async def _publish(self, messages: Iterable[Published]) -> None:
+        held: Published | None = None
         for one in messages:
             if held is not None:
                 await self._client.publish(held[0], held[1], headers=_plain(held[2]))

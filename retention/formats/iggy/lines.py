@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from retention.formats.iggy.user_headers import Typed, build, parse, typed_of
 from retention.formats.jsonl import (
+    Line,
     from_base64,
     octets_of,
     payload_of,
@@ -42,23 +43,24 @@ _KEYS = frozenset(
         *("data", "data_b64", "headers", "headers_b64"),
     ]
 )
+_NAMES = {"payload": "data"}
 _U32 = range(2**32)
 _MOST_ID = 2**128 - 1
 _LOW = 2**64 - 1
 
 
-def parse_sent(lines: Iterable[bytes | str], topic: str, now_ns: int) -> pa.Table:
+def parse_sent(lines: Iterable[Line], topic: str, now_ns: int) -> pa.Table:
     """Parse JSON lines into messages to publish, shape `SENT`, in their order (docs/semantics/topics.md).
 
     Args:
-        lines: text, or bytes in UTF-8.
+        lines: text, or bytes in UTF-8; or records, with `payload` for `data`, and with bytes where text may stand.
         topic: the topic's name, the only subject that a line may have.
         now_ns: the producer's time of messages without one, nanoseconds since the epoch.
 
     Raises:
         UsageError: a line is no message; it is named by its number.
     """
-    return table_of_lines(lines, lambda message: _sent(message, topic, now_ns), SENT)
+    return table_of_lines(lines, lambda message: _sent(message, topic, now_ns), SENT, _NAMES)
 
 
 def user_headers_of(given: Any) -> bytes:
@@ -109,6 +111,9 @@ def _id(given: Any) -> int:
 
 
 def _headers(message: dict[str, Any]) -> bytes | None:
+    if isinstance(block := message.get("headers"), bytes):
+        parse(block)
+        return block or None
     if "headers_b64" not in message:
         return user_headers_of(message["headers"]) or None if "headers" in message else None
     if "headers" in message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.message_rows import Storage, message_sizes
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats import tar
+from retention.formats.nats.account import AGAIN, NUMBERS, STATE, check_account
 from retention.formats.s2 import stream as s2
 from retention.storage import files
 from retention.storage.checksum import parse_json
-from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
+from schemas.bounds import MAX_SEQ
 
 RAW_ROWS = pa.schema(
     [
@@ -34,20 +34,10 @@ DIRECTORY_CONFIG = "backup.json"
 DIRECTORY_ARCHIVE = "stream.tar.s2"
 """Names of the files that `nats stream backup` writes into its directory, and `nats stream restore` reads."""
 
-_STORAGES: tuple[Storage, ...] = ("file", "memory")
-_STATE = "state.json"
-_STATE_NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
 _CONSUMERS = "consumers/"
 
 _BATCH_BYTES = 64 << 20
 _UINT64 = 2**64
-_BOUNDS = {
-    "messages": (MAX_SEQ, "2^62"),
-    "bytes": (MAX_TABLE_BYTES, "2^62"),
-    "first_seq": (MAX_SEQ + 1, "2^62 + 1"),
-    "last_seq": (MAX_SEQ, "2^62"),
-}
-_AGAIN = "nothing was imported; make or copy the backup again"
 
 
 @dataclass(frozen=True)
@@ -64,28 +54,23 @@ class Backup:
     config: Mapping[str, Any] | None
     """The stream's configuration, if a `backup.json` lies beside the archive."""
 
-    def batches(self, rows: int = 65_536, storage: Storage | None = None) -> Iterator[pa.Table]:
-        """Read the messages in order of sequence, shape `RAW_ROWS`, checked against the state at the end.
+    def batches(self, rows: int = 65_536) -> Iterator[pa.Table]:
+        """Read the messages in order of sequence, shape `RAW_ROWS`; what RESTORE refuses of them is refused.
 
         Args:
             rows: least number of rows of a table, the last one aside; 64 MiB end a table earlier.
-            storage: the storage whose byte accounting the state must agree with; by default the
-                configuration's, and without one either.
 
         Raises:
-            DamagedError: the archive is cut off or malformed, or disagrees with its state.
+            DamagedError: the archive is cut off or malformed, sequences do not rise, or begin before the account.
             RefusedError: a message that a table cannot hold.
         """
-        totals = Totals()
         pending: list[pa.Table] = []
         for table in self._messages():
-            totals.add(table)
             pending.append(table)
             buffered = sum(part.num_rows for part in pending), sum(part.nbytes for part in pending)
             if buffered[0] >= rows or buffered[1] >= _BATCH_BYTES:
                 yield pa.concat_tables(pending)
                 pending = []
-        self._check(totals, storage or (self.config or {}).get("storage"))
         if pending:
             yield pa.concat_tables(pending)
 
@@ -101,10 +86,19 @@ class Backup:
             if len(wrong):
                 raise DamagedError(
                     f"{self.path}: sequence {seqs[wrong[0] + 1]} follows sequence {seqs[wrong[0]]}, "
-                    f"but sequences must rise; {_AGAIN}"
+                    f"but sequences must rise; {AGAIN}"
                 )
+            self._refuse_below(int(seqs[1]))
             last = int(seqs[-1])
             yield self._raw_rows(messages)
+
+    def _refuse_below(self, seq: int) -> None:
+        first = self.state["first_seq"]
+        if not 0 < first <= seq:
+            raise DamagedError(
+                f"{self.path}: first_seq is {first} in {STATE} and {seq} in the archive, and no server restores what "
+                f"lies before it; {AGAIN}"
+            )
 
     def _refuse_beyond(self, seqs: pa.ChunkedArray) -> None:
         """Refuse sequences above a table's: the server's are u64, the higher half of which is negative as int64."""
@@ -120,35 +114,15 @@ class Backup:
         try:
             subjects = messages["name"].cast(pa.string())
         except pa.ArrowInvalid as error:
+            seq, subject = _not_utf8(messages)
             raise RefusedError(
-                f"{self.path}: a subject between sequences {messages['seq'][0]} and "
-                f"{messages['seq'][-1]} is not UTF-8, which a table cannot hold; nothing was "
-                "imported; delete that message in the broker and make the backup again"
+                f"{self.path}: the subject {subject!r} of sequence {seq} is not UTF-8, which a table cannot hold; "
+                "nothing was imported; delete that message in the broker and make the backup again"
             ) from error
         empty = pc.equal(pc.binary_length(messages["headers"]), 0)
         headers = pc.if_else(empty, pa.scalar(None, pa.binary()), messages["headers"])
         columns = [messages["seq"], subjects, messages["ts_ns"], headers, messages["payload"]]
         return pa.table(columns, schema=RAW_ROWS)
-
-    def _check(self, totals: Totals, storage: Storage | None) -> None:
-        state = self.state
-        counted = [totals.bytes[kind] for kind in _STORAGES if storage in (None, kind)]
-        compared = (
-            ("messages", state["messages"], totals.messages),
-            ("first_seq", state["first_seq"] if totals.messages else 0, totals.first_seq),
-            ("last_seq", state["last_seq"], max(state["last_seq"], totals.last_seq)),
-            ("bytes", state["bytes"], state["bytes"] if state["bytes"] in counted else counted[0]),
-        )
-        wrong = [
-            f"{name} is {stated} in {_STATE} and {actual} in the archive"
-            for name, stated, actual in compared
-            if stated != actual
-        ]
-        if wrong:
-            others = [kind for kind in _STORAGES if storage not in (None, kind)]
-            fits = [kind for kind in others if totals.bytes[kind] == state["bytes"]]
-            hint = f"; the bytes fit storage: {fits[0]}, set that for the stream" if fits else ""
-            raise DamagedError(f"{self.path}: {'; '.join(wrong)}; {_AGAIN}{hint}")
 
 
 def read_backup(path: Path | str) -> Backup:
@@ -156,24 +130,19 @@ def read_backup(path: Path | str) -> Backup:
 
     Raises:
         UsageError: there is no such file, or the directory holds no archive or several.
-        DamagedError: the file is no v2 archive, or is cut off or malformed.
+        DamagedError: the file is no v2 archive, is cut off or malformed, or no server restores its account.
     """
     given = Path(path)
     if not given.exists():
         raise UsageError(f"{given}: no such file or directory; name a backup that exists")
     file, config = _in_directory(given) if given.is_dir() else (given, None)
     documents = _documents(file)
-    state = documents.pop(_STATE, {})
-    if not all(isinstance(state.get(name), int) for name in _STATE_NUMBERS):
-        numbers = ", ".join(_STATE_NUMBERS)
-        raise tar.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
-    for name, (most, bound) in _BOUNDS.items():
-        if not 0 <= state[name] <= most:
-            raise DamagedError(
-                f"{file}: {name} is {state[name]} in {_STATE}, and a table holds 0 to {bound}; nothing was imported; "
-                "if the broker says so, too, copy its messages into another stream and back that one up"
-            )
+    state = documents.pop(STATE, {})
+    if not all(isinstance(state.get(name), int) for name in NUMBERS):
+        numbers = ", ".join(NUMBERS)
+        raise tar.damaged(file, 0, f"it begins without a {STATE} that has {numbers}")
     consumers = {name.removeprefix(_CONSUMERS): content for name, content in documents.items()}
+    check_account(file, state, len(consumers))
     own_name = given.resolve().name if given.is_dir() else given.stem
     return Backup(file, str((config or {}).get("name", own_name)), state, consumers, config)
 
@@ -193,30 +162,18 @@ def write_backup(
         consumers: consumer name → `config` and `state`.
         batches: tables with the columns of `RAW_ROWS`, in order of sequence.
     """
-    documents = {_STATE: {**state, "consumer_count": len(consumers)}}
+    documents = {STATE: {**state, "consumer_count": len(consumers)}}
     documents |= {f"{_CONSUMERS}{name}": dict(content) for name, content in consumers.items()}
     with files.create(str(location)) as sink:
         s2.write_frames(sink, tar.encode(documents, batches))
 
 
-@dataclass
-class Totals:
-    """Totals of the messages of a backup."""
-
-    messages: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
-    bytes: dict[Storage, int] = field(default_factory=lambda: dict.fromkeys(_STORAGES, 0))
-    """Bytes by the accounting of either storage."""
-
-    def add(self, rows: pa.Table) -> None:
-        """Count one more table with the columns of `RAW_ROWS`, which holds at least one row."""
-        self.first_seq = self.first_seq or rows["seq"][0].as_py()
-        self.last_seq = rows["seq"][-1].as_py()
-        self.messages += rows.num_rows
-        for storage in _STORAGES:
-            counted = message_sizes(rows["subject"], rows["headers"], rows["payload"], storage)
-            self.bytes[storage] += pc.sum(counted).as_py()
+def _not_utf8(messages: pa.Table) -> tuple[int, bytes]:
+    """The sequence and the subject of the first message whose subject is not UTF-8."""
+    for seq, name in zip(messages["seq"].to_pylist(), messages["name"].to_pylist(), strict=True):
+        if name.decode(errors="replace").encode() != name:
+            return seq, name
+    raise AssertionError("every subject is UTF-8")
 
 
 def _documents(file: Path) -> dict[str, dict[str, Any]]:
@@ -225,7 +182,7 @@ def _documents(file: Path) -> dict[str, dict[str, Any]]:
         count = _count_documents(entries)
         for entry in entries.slice(0, count).select(["name", "payload"]).to_pylist():
             name = entry["name"].decode(errors="backslashreplace")
-            if name != _STATE and not name.startswith(_CONSUMERS):
+            if name != STATE and not name.startswith(_CONSUMERS):
                 raise tar.damaged(file, 0, f"an entry {name} has no sequence")
             documents[name] = _json_object(file, name, entry["payload"])
         if count < entries.num_rows:
@@ -254,7 +211,7 @@ def _json_object(file: Path, name: str, content: bytes) -> dict[str, Any]:
     try:
         value = parse_json(content)
     except ValueError as error:
-        raise DamagedError(f"{file}: {name} is not JSON ({error}); {_AGAIN}") from error
+        raise DamagedError(f"{file}: {name} is not JSON ({error}); {AGAIN}") from error
     if not isinstance(value, dict):
-        raise DamagedError(f"{file}: {name} is not a JSON object; {_AGAIN}")
+        raise DamagedError(f"{file}: {name} is not a JSON object; {AGAIN}")
     return value

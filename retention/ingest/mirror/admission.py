@@ -12,7 +12,8 @@ from retention.config import StreamConfig
 from retention.ingest.mirror.rollup_scan import kinds_of
 from retention.ingest.rollup import NONE
 from retention.ingest.stream_state import UNCAPPED, Room, StreamState
-from retention.ingest.validate import Refusal, Validation, refuse_records, refuse_sizes
+from retention.ingest.validate import refuse_records, refuse_sizes
+from retention.ingest.validation import Refusal, Validation
 
 
 class Stalled(Exception):  # noqa: N818  (never leaves mirroring)

@@ -18,6 +18,7 @@ from retention.dialects.iggy import Iggy
 from retention.dialects.iggy_checks import TopicRefusal, first_refusal, sizes_of
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
+from retention.formats.jsonl import Line
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
@@ -61,7 +62,7 @@ class TopicPublished(Published):
 
 def publish_to_topic(
     opened: OpenedStream,
-    lines: Iterable[bytes | str],
+    lines: Iterable[Line],
     identity: BatchIdentity | None = None,
 ) -> TopicPublished:
     """Publish JSON lines as one commit, refusing what Iggy refuses (docs/semantics/topics.md).
@@ -76,8 +77,14 @@ def publish_to_topic(
         RefusedError: a server would refuse a message; it is named by its number and the server's error.
         BusyError: the append lease is held, or rivals kept committing first.
     """
+    return publish_sent(opened, parse_sent(lines, topic_of(opened).name, opened.clock()), identity)
+
+
+def publish_sent(
+    opened: OpenedStream, sent: pa.Table, identity: BatchIdentity | None = None
+) -> TopicPublished:
+    """Publish messages of shape `formats.iggy.lines.SENT`, as `publish_to_topic`."""
     dialect = Iggy(opened.name, topic_of(opened).policy())
-    sent = parse_sent(lines, opened.name, opened.clock())
     refusal = first_refusal(sent, dialect.policy)
     if refusal is not None:
         raise _error(opened.name, sent, refusal)

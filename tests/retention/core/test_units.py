@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +20,7 @@ from retention.core.units import (
     format_duration,
     format_instant,
     format_size,
+    parse_as_of,
     parse_duration,
     parse_instant,
     parse_size,
@@ -175,6 +180,49 @@ def test_a_written_instant_reads_as_the_same_number(ns: int) -> None:
     assert parse_instant(format_instant(ns)) == ns
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2026, 11, 20, tzinfo=UTC), "2026-11-20T00:00:00Z"),
+        (
+            datetime(2026, 11, 20, 1, 2, 3, 456_789, timezone(timedelta(hours=-1))),
+            "2026-11-20T02:02:03.456789Z",
+        ),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), "1969-12-31T23:59:59.999999Z"),
+        (
+            pd.Timestamp("2026-07-20T00:00:00.123456789", tz="Europe/Berlin"),
+            "2026-07-19T22:00:00.123456789Z",
+        ),
+        # Clocks are put back there: the same hour comes twice.
+        (
+            pd.Timestamp("2026-10-25T00:30:00Z").tz_convert("Europe/Berlin"),
+            "2026-10-25T00:30:00Z",
+        ),
+        (
+            pd.Timestamp("2026-10-25T01:30:00Z").tz_convert("Europe/Berlin"),
+            "2026-10-25T01:30:00Z",
+        ),
+        (np.int64(1_500_000_000), "1970-01-01T00:00:01.5Z"),
+    ],
+)
+def test_a_datetime_is_an_instant(value: datetime, text: str) -> None:
+    assert format_instant(parse_instant(value)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (datetime(2026, 11, 20), "has no time zone"),  # noqa: DTZ001
+        (pd.Timestamp("2026-11-20"), "has no time zone"),
+        (pd.NaT, "NaT is no instant"),
+        (datetime(9999, 12, 31, tzinfo=UTC), "out of range"),
+    ],
+)
+def test_a_datetime_that_is_no_instant_is_refused(value: datetime, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parse_instant(value)
+
+
 def test_an_instant_is_written_with_as_many_decimals_as_it_takes() -> None:
     assert format_instant(0) == "1970-01-01T00:00:00Z"
     assert format_instant(1_795_132_800_120_000_000) == "2026-11-20T00:00:00.12Z"
@@ -191,3 +239,28 @@ def test_every_text_of_the_published_duration_pattern_is_a_duration(text: str) -
 @given(st.from_regex(SIZE_PATTERN, fullmatch=True, alphabet=st.characters(codec="ascii")))
 def test_every_text_of_the_published_size_pattern_is_a_size(text: str) -> None:
     assert isinstance(parse_size(text), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2026-11-20", "2026-11-20T00:00:00Z"),
+        ("2024-02-29", "2024-02-29T00:00:00Z"),
+        ("now", "2027-01-15T08:00:00Z"),
+        ("now-1d", "2027-01-14T08:00:00Z"),
+        ("now-1w2h0.5s", "2027-01-08T05:59:59.5Z"),
+        ("2026-11-20T01:00:00+01:00", "2026-11-20T00:00:00Z"),
+        ("1800000000000000001", "2027-01-15T08:00:00.000000001Z"),
+        (-1, "1969-12-31T23:59:59.999999999Z"),
+    ],
+)
+def test_the_instant_of_a_pass_is_also_a_date_or_before_now(text: str | int, wanted: str) -> None:
+    assert format_instant(parse_as_of(text, 1_800_000_000 * SECOND)) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-02-30", "2026-11", "now-", "now-5", "now--1d", "now+1d", "now-1x", "tomorrow"]
+)
+def test_what_is_no_instant_of_a_pass_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no (instant|duration)"):
+        parse_as_of(text, 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,16 +196,69 @@ def fail() -> None:
     raise OSError("no space")
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"messages": 3}, {"bytes": 1}, {"first_seq": 2}, {"last_seq": 1}]
-)
-def test_a_backup_that_disagrees_with_its_state_is_not_imported(
-    tmp_path: Path, wrong: dict[str, int]
-) -> None:
+GONE: dict[str, tuple[dict[str, int], list[tuple[str, int, int]], int]] = {
+    "the first ones": (
+        {"messages": 5, "first_seq": 1, "bytes": 999},
+        [("messages", 5, 3), ("first_seq", 1, 3), ("bytes", 999, 157)],
+        7,
+    ),
+    "some between": ({"messages": 4}, [("messages", 4, 3)], 7),
+    "the last one, and a later one is there": (
+        {"messages": 3, "last_seq": 6, "bytes": 120},
+        [("last_seq", 6, 7), ("bytes", 120, 157)],
+        7,
+    ),
+    "some behind the last": ({"last_seq": 9, "messages": 5}, [("messages", 5, 3)], 9),
+    "fewer than none": ({"messages": 1}, [("messages", 1, 3)], 7),
+}
+"""What the account says, what of it differs from 3, 5 and 7, and the last sequence that RESTORE ends with."""
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_what_went_while_a_backup_was_written_is_told(tmp_path: Path, gone: str) -> None:
+    state, told, last_seq = GONE[gone]
     opened = opened_stream(tmp_path)
-    path = backup(tmp_path, messages(1, 2), **wrong)
-    with pytest.raises(DamagedError, match=next(iter(wrong))):
-        import_nats_backup(opened, path)
+    path = backup(tmp_path, messages(3, 5, 7), **state)
+    done = import_nats_backup(opened, path)
+    assert [(one.name, one.stated, one.held) for one in done.differences] == told
+    assert (done.messages, done.first_seq, done.last_seq, done.bytes) == (3, 3, last_seq, 157)
+    assert store_of(opened).rows()["seq"].to_pylist() == [3, 5, 7]
+    assert store_of(opened).snapshot().counters.next_seq == {0: last_seq + 1}
+    assert import_nats_backup(opened, path) == replace(done, already=True)
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_strict_refuses_what_differs(tmp_path: Path, gone: str) -> None:
+    state, told, _ = GONE[gone]
+    opened = opened_stream(tmp_path)
+    name, stated, held = told[0]
+    problem = f"{name} is {stated} in state.json and {held} in the archive"
+    with pytest.raises(DamagedError, match=problem) as refused:
+        import_nats_backup(opened, backup(tmp_path, messages(3, 5, 7), **state), strict=True)
+    assert refused.value.exit_code == 6
+    assert is_untouched(opened)
+
+
+def test_strict_takes_what_agrees(tmp_path: Path) -> None:
+    path = backup(tmp_path, messages(3, 5, 7))
+    done = import_nats_backup(opened_stream(tmp_path), path, strict=True)
+    assert (done.messages, done.differences) == (3, ())
+
+
+def test_everything_may_go_while_a_backup_is_written(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(), messages=4, bytes=160, first_seq=2, last_seq=6)
+    done = import_nats_backup(opened, path)
+    assert (done.messages, done.first_seq, done.last_seq) == (0, 7, 6)
+    assert [one.name for one in done.differences] == ["messages", "bytes"]
+    assert store_of(opened).snapshot().counters.next_seq == {0: 7}
+
+
+@pytest.mark.parametrize("wrong", [{"messages": 8}, {"first_seq": 4}, {"first_seq": 0}])
+def test_what_no_server_restores_is_not_imported(tmp_path: Path, wrong: dict[str, int]) -> None:
+    opened = opened_stream(tmp_path)
+    with pytest.raises(DamagedError):
+        import_nats_backup(opened, backup(tmp_path, messages(3, 5, 7), **wrong))
     assert is_untouched(opened)
 
 
@@ -283,9 +337,9 @@ def test_a_consumer_without_any_name_is_given_one(tmp_path: Path) -> None:
         ((3,), {"last_seq": 2**64 - 1}, "last_seq is 18446744073709551615 in state.json"),
         ((3,), {"messages": -1}, "messages is -1 in state.json"),
         ((3,), {"bytes": 2**63}, "bytes is 9223372036854775808 in state.json"),
-        ((3, MAX_SEQ + 1), {"last_seq": 3}, f"it holds sequence {MAX_SEQ + 1}"),
+        ((3, MAX_SEQ + 1), {"messages": 1, "last_seq": 3}, f"it holds sequence {MAX_SEQ + 1}"),
         ((2**63 - 1,), {"first_seq": 3, "last_seq": 3}, f"it holds sequence {2**63 - 1}"),
-        ((-1,), {"first_seq": 3, "last_seq": 3}, f"it holds sequence {2**64 - 1}"),
+        ((-1,), {"messages": 1, "first_seq": 3, "last_seq": 3}, f"it holds sequence {2**64 - 1}"),
     ],
 )
 def test_numbers_beyond_a_tables_are_refused(

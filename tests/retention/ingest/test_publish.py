@@ -362,10 +362,13 @@ def test_a_subject_transform_renames_what_it_matches(tmp_path: Path) -> None:
     assert [subject for _, subject, _ in stored(opened)] == ["kept.a.x.b.c", "orders.a"]
 
 
-def test_a_subject_transform_with_functions_is_refused(tmp_path: Path) -> None:
-    transform = {"src": "orders.*", "dest": "orders.{{partition(3,1)}}"}
+def test_a_subject_transform_that_cuts_a_character_is_refused(tmp_path: Path) -> None:
+    transform = {"src": "orders.*", "dest": "orders.{{left(1,2)}}"}
     opened = opened_stream(tmp_path, subject_transform=transform)
-    assert "rename the subjects before publishing" in refuses(opened, line("orders.a"))
+    publish(opened, [line("orders.abc")])
+    assert [subject for _, subject, _ in stored(opened)] == ["orders.ab"]
+    problem = refuses(opened, line("orders.aéc"))
+    assert "makes b'orders.a\\xc3' of 'orders.aéc', which is not UTF-8" in problem
 
 
 def test_a_mirror_takes_no_publishes(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""Messages that Python holds as frames, Arrow tables or dicts, as the objects that JSON lines have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from numbers import Integral, Real
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from retention.core.units import parse_instant
+from retention.errors import RetentionError, UsageError
+
+_INDEX_LEVEL = "__index_level_"
+"""Under this, and a number, pandas hands out an index without a name."""
+_ROWS = 10_000
+"""Rows that are Python values at a time."""
+_EASY = frozenset((str, bytes, int))
+"""Types of which every value is there, and is what a line has: most values, and quickly told."""
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A frame or table that hands out its rows by Arrow's C stream protocol.
+
+    Those of pandas (2.2), Polars, DuckDB and pyarrow do, and none of these is loaded for it.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
+    """The rows of a frame, each column under its name; times as nanoseconds since the epoch.
+
+    An index of pandas without a name is no column.
+
+    Raises:
+        UsageError: the rows cannot be columns of Arrow, two columns have one name, or times have no time zone.
+    """
+    with _frame_errors(frame):
+        reader = pa.RecordBatchReader.from_stream(frame)
+        names = [name for name in reader.schema.names if not name.startswith(_INDEX_LEVEL)]
+        _refuse_columns(reader.schema, names)
+        for batch in reader:
+            for start in range(0, batch.num_rows, _ROWS):
+                rows = batch.slice(start, _ROWS)
+                columns = [_values(rows[name]) for name in names]
+                for row in zip(*columns, strict=True):
+                    yield dict(zip(names, row, strict=True))
+
+
+def plain(record: Mapping[Any, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A record with the keys and values that the object of a line has.
+
+    What is missing (None, NaN, NaT) is left out; whole numbers of numpy become Python's; a `time` becomes nanoseconds
+    since the epoch; headers are pairs, an object, or a block of bytes.
+
+    Args:
+        record: one message; bytes may stay bytes.
+        names: the key of a record → the key that it has in a line. `ts_ns`, which is exact, goes before `time`.
+
+    Raises:
+        ValueError: a value cannot be one of a message.
+    """
+    if not all(isinstance(name, str) for name in record):
+        raise ValueError("the keys of a message are texts")
+    values = {name: _value(value) for name, value in record.items() if not _is_missing(value)}
+    if "headers" in values:
+        values["headers"] = _headers(values["headers"])
+    if not isinstance(values.get("payload", b""), str | bytes):
+        raise ValueError("payload must be a text or bytes")  # noqa: TRY004  (the caller adds the number)
+    if "payload" in values and values.keys() & {"data", "data_b64"}:
+        raise ValueError("payload, data and data_b64 exclude each other")
+    if "time" in names and "time" in values:
+        values["time"] = _instant(values["time"])
+    renamed = {names[name]: value for name, value in values.items() if name in names}
+    return renamed | {name: value for name, value in values.items() if name not in names}
+
+
+def _instant(value: Any) -> int:
+    try:
+        return parse_instant(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+@contextmanager
+def _frame_errors(frame: ArrowStream) -> Iterator[None]:
+    try:
+        yield
+    except RetentionError:
+        raise
+    except Exception as error:  # whatever the library that made the frame raises
+        reason = str(error).strip().split("\n", 1)[0]
+        raise UsageError(
+            f"the rows of this {type(frame).__name__} cannot be read as columns of Arrow ({reason}); nothing was "
+            "written; give each column values of one type: texts, bytes, whole numbers, times with a zone"
+        ) from error
+
+
+def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two columns are called {name}; nothing was written; rename one")
+        kind = schema.field(name).type
+        if pa.types.is_timestamp(kind) and kind.tz is None:
+            raise UsageError(
+                f"the times in the column {name} have no time zone, so that nobody knows which instants they are; "
+                f"nothing was written; give them one, with pandas by frame[{name!r}].dt.tz_localize('UTC'), with "
+                f"Polars by pl.col({name!r}).dt.replace_time_zone('UTC')"
+            )
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column, with times that keep their nanoseconds."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is what Python, numpy or pandas have for none at all."""
+    kind = type(value)
+    if kind in _EASY:
+        return False
+    if value is None or kind.__name__ == "NAType":
+        return True
+    # NaN and NaT do not equal themselves.
+    return isinstance(value, Real | datetime) and bool(value != value)  # noqa: PLR0124
+
+
+def _value(value: Any) -> Any:
+    if type(value) in _EASY:
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return value
+    return int(value)
+
+
+def _headers(given: Any) -> Any:
+    """Headers as a line has them: of a column of structs without the fields that a row lacks, of pairs as pairs."""
+    if isinstance(given, Mapping):
+        return {name: value for name, value in given.items() if value is not None}
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, list):
+        return [tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in given]
+    return given

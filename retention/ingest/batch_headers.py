@@ -1,0 +1,40 @@
+"""Headers of a server's atomic batches and sources, which a publish cannot have: refused with the server's codes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config import StreamConfig
+from retention.core import headers
+from retention.ingest.validation import Validation
+
+BATCH_ID = "Nats-Batch-Id"
+STREAM_SOURCE = "Nats-Stream-Source"
+
+
+def refuse_batch_ids(screen: Validation, blocks: pa.ChunkedArray, config: StreamConfig) -> None:
+    """Refuse messages of an atomic batch of clients: all that is published together is one commit here."""
+    named = having(blocks, BATCH_ID)
+    if config.allow_atomic:
+        reason = (
+            f"it has a {BATCH_ID}, and what is published together is one batch here, all of it or none: leave the "
+            "header out"
+        )
+        screen.refuse(named, reason)
+    else:
+        screen.refuse(named, f"it has a {BATCH_ID}, and allow_atomic is off", 10174)
+
+
+def refuse_sources(screen: Validation, blocks: pa.ChunkedArray) -> None:
+    """Refuse messages that say that they come from another stream, which sources alone say."""
+    screen.refuse(having(blocks, STREAM_SOURCE), f"only sources store a {STREAM_SOURCE}", 10227)
+
+
+def having(blocks: pa.ChunkedArray, name: str) -> np.ndarray:
+    """A mask of the header blocks in which a header has a value."""
+    mask = np.zeros(len(blocks), dtype=bool)
+    rows, values = headers.first_values(blocks, name)
+    mask[rows] = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    return mask
