@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from retention import errors as errors
     from retention.api.warehouse import open_warehouse as open_warehouse
+    from retention.apply.compact import CompactionLimits as CompactionLimits
+    from retention.apply.guards import Guards as Guards
+    from retention.inspect.messages import Selection as Selection
+    from retention.restore.select import MessageRange as MessageRange
 
-__all__ = ["__version__", "open_warehouse"]
+__all__ = [
+    "CompactionLimits",
+    "Guards",
+    "MessageRange",
+    "Selection",
+    "__version__",
+    "errors",
+    "open_warehouse",
+]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "CompactionLimits": "retention.apply.compact",
+    "Guards": "retention.apply.guards",
+    "MessageRange": "retention.restore.select",
+    "Selection": "retention.inspect.messages",
+    "open_warehouse": "retention.api.warehouse",
+}
+"""What is public → the module that has it, loaded when it is first asked for."""
+
 
 def __getattr__(name: str) -> Any:
-    """Load what is heavy when it is first asked for."""
-    if name == "open_warehouse":
-        from retention.api.warehouse import open_warehouse
+    """Load what is public when it is first asked for."""
+    if name == "errors":
+        return import_module("retention.errors")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
+    )
 
-        return open_warehouse
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """The names that are public."""
+    return sorted(__all__)

@@ -7,29 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.api.arguments import checked_class
+from retention.api.public import Public
+from retention.api.repairs import Instant, Repairs
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
-from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
-from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
-from retention.apply.repair.returned import (
-    ReturnedRepair,
-    find_returned_messages,
-    repair_returned_messages,
-)
-from retention.apply.repair.sequences import (
-    SequenceRepair,
-    find_impossible_sequences,
-    repair_impossible_sequences,
-)
 from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream
-from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
+from retention.formats.jsonl import Given, open_lines
 from retention.history.runs import history_of
 from retention.ingest.append import Appended
-from retention.ingest.dataframe import append_frame, streaming_sink
-from retention.ingest.idempotency import append_identity
+from retention.ingest.dataframe import append_frame, is_spark_frame, streaming_sink
+from retention.ingest.idempotency import append_identity, last_batches
+from retention.ingest.records import append_records
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.removed_message import explain_removed
 from retention.inspect.state import state_of
@@ -42,6 +34,7 @@ from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
 from retention.rules.requests import Request, purge_request
+from retention.views.frames import RunRecords
 from retention.views.html import plan_html
 from retention.views.notebook import (
     ShownCompaction,
@@ -58,14 +51,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from retention.apply.reclaim.report import ReclaimReport
 
-Instant = str | int | None
-"""RFC 3339, integer nanoseconds since the epoch, or None: now."""
-
-
+@checked_class
 @dataclass(frozen=True)
-class Log:
+class Log(Public, Repairs):
     """A stream or topic of a warehouse."""
 
     opened: OpenedStream
@@ -150,126 +139,16 @@ class Log:
         return ShownCompaction(**vars(report))
 
     def state(self, as_of: Instant = None) -> ShownState:
-        """The contents, and what a pass at `as_of` would let go at least."""
+        """The contents, and what a pass at `as_of` would let go at least; `to_pandas()` makes a frame of it."""
         return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""
         return read_messages(self.opened, wanted or Selection())
 
-    def history(self) -> list[dict[str, Any]]:
-        """The outcomes of its runs, newest first."""
-        return list(history_of(self.opened.warehouse, self.name).outcomes())
-
-    def find_wrong_clock(self, as_of: Instant = None) -> ClockRepair:
-        """Find what passes with a wrong clock left, and what `repair_wrong_clock` would make of it; nothing is changed.
-
-        Raises:
-            UsageError: `as_of` is no instant, or later than the clock.
-        """
-        return find_wrong_clock(self.opened, self.instant(as_of))
-
-    def repair_wrong_clock(self, as_of: Instant = None) -> ClockRepair:
-        """Settle passes that were made with a wrong clock: `as_of` counts as the last applied instant from now on.
-
-        Raises:
-            UsageError: `as_of` is no instant, or later than the clock.
-            BusyError: another run is at work.
-        """
-        return repair_wrong_clock(self.opened, self.instant(as_of))
-
-    def find_impossible_sequences(self) -> SequenceRepair:
-        """Find rows with sequences or sizes that no message can have, and counters of such; nothing is changed.
-
-        Raises:
-            ForeignRowsError: rows of other writers break another storage rule.
-        """
-        return find_impossible_sequences(self.opened)
-
-    def repair_impossible_sequences(self) -> SequenceRepair:
-        """Take rows with sequences or sizes that no message can have out, and count sequences on from the others.
-
-        Raises:
-            BusyError: another run is at work.
-            ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
-        """
-        return repair_impossible_sequences(self.opened)
-
-    def find_foreign_files(self) -> ForeignRepair:
-        """Find files that another writer put into a Parquet stream, and that it cannot take in; nothing is changed.
-
-        Raises:
-            RefusedError: it is a Delta stream.
-        """
-        return find_foreign_files(self.opened)
-
-    def repair_foreign_files(self) -> ForeignRepair:
-        """Move files that another writer put into a Parquet stream, and that it cannot take in, aside.
-
-        Raises:
-            RefusedError: it is a Delta stream.
-            BusyError: another run is at work, or somebody appends.
-        """
-        return repair_foreign_files(self.opened)
-
-    def find_returned_messages(self) -> ReturnedRepair:
-        """Find the messages that other writers have brought back by overlooking a removal; nothing is changed.
-
-        Raises:
-            RefusedError: what they made was rewritten since.
-        """
-        return find_returned_messages(self.opened)
-
-    def repair_returned_messages(self) -> ReturnedRepair:
-        """Remove exactly what other writers have brought back, as a run that can be undone.
-
-        Raises:
-            RefusedError: what they made was rewritten since.
-            BusyError: another run is at work.
-        """
-        return repair_returned_messages(self.opened)
-
-    def find_reclaimable(self) -> ReclaimReport:
-        """Find what `reclaim` would delete by now, by reason; nothing is changed.
-
-        Raises:
-            RefusedError, DamagedError: as `reclaim`.
-        """
-        from retention.apply.reclaim.run import plan_reclaim
-
-        return plan_reclaim(self.opened)
-
-    def reclaim(self) -> ReclaimReport:
-        """Delete what is dead for longer than its grace; it cannot be undone.
-
-        Raises:
-            BusyError: another run is at work.
-            RefusedError: the storage's clock differs from this machine's.
-            DamagedError: a record of a run, or an entry of the log, cannot be read.
-        """
-        from retention.apply.reclaim.run import reclaim_now
-
-        return reclaim_now(self.opened)
-
-    def find_leftovers(self) -> ReclaimReport:
-        """Find what killed processes have left, and `reclaim_leftovers` would delete by now; nothing is changed.
-
-        Raises:
-            RefusedError, DamagedError: as `reclaim`.
-        """
-        from retention.apply.reclaim.leftovers import find_leftovers
-
-        return find_leftovers(self.opened)
-
-    def reclaim_leftovers(self) -> ReclaimReport:
-        """Delete what killed processes have left, once it was noted for the grace; every file is listed.
-
-        Raises:
-            BusyError, RefusedError, DamagedError: as `reclaim`.
-        """
-        from retention.apply.reclaim.leftovers import reclaim_leftovers
-
-        return reclaim_leftovers(self.opened)
+    def history(self) -> RunRecords:
+        """The outcomes of its runs, newest first; `to_pandas()` makes a frame of them."""
+        return RunRecords(history_of(self.opened.warehouse, self.name).outcomes())
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""
@@ -278,9 +157,9 @@ class Log:
         return read_frame(self.opened, spark)
 
     def append(
-        self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None
+        self, frame: DataFrame | Given, writer: str | None = None, batch_id: int | None = None
     ) -> Appended:
-        """Append a Spark DataFrame as one commit.
+        """Append a Spark DataFrame as one commit; or whatever `publish` takes, in this process.
 
         Args:
             frame: of a stream `subject`, `payload`, optional `headers`, `ts_ns` or `time`: its rows get sequences in
@@ -294,7 +173,16 @@ class Log:
             UsageError: a column is missing, or a row cannot be a message.
             RefusedError: a topic's server would refuse a row.
         """
-        return append_frame(self.opened, frame, append_identity(writer, batch_id))
+        identity = append_identity(writer, batch_id)
+        if is_spark_frame(frame):
+            return append_frame(self.opened, frame, identity)
+        with open_lines(frame) as records:
+            return append_records(self.opened, records, identity)
+
+    def last_batches(self) -> dict[str, int]:
+        """Writer → the number of its last batch, which and below which nothing is written again."""
+        store = self.opened.store
+        return last_batches(store.snapshot().counters) if store.exists() else {}
 
     def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
         """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
@@ -326,16 +214,13 @@ class Log:
         with Engines(self.engine) as engines:
             return restore(self.opened, archive, wanted or MessageRange(), target, engines)
 
-    def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None is the clock's."""
-        return self.opened.clock() if as_of is None else parse_instant(as_of)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r} in {self.opened.warehouse})"
 
 
+@checked_class
 @dataclass(frozen=True, repr=False)
-class BoundPlan:
+class BoundPlan(Public):
     """A plan together with the stream or topic that it is about."""
 
     stream: Log

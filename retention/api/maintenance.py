@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from retention.api.arguments import checked_class
 from retention.config import Config
+from retention.config.discovery import refuse_missing
 from retention.context.context import OpenedStream
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.engines.select import EngineName, Engines
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from retention.plan.compaction import CompactionPlan
 
 
+@checked_class
 class Maintenance(ABC):
     """The part of a warehouse that keeps its files good and few."""
 
@@ -28,6 +31,10 @@ class Maintenance(ABC):
     @abstractmethod
     def streams(self) -> list[str]:
         """The names of all streams, those of the configuration first."""
+
+    @abstractmethod
+    def chosen(self, names: Iterable[str] = ()) -> list[str]:
+        """The named streams, or all if none is named; refused where there is no warehouse."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
@@ -48,7 +55,7 @@ class Maintenance(ABC):
         def act(name: str) -> CompactionPlan:
             return show_compaction(self._known(name), max_bytes)
 
-        return act_sequentially(list(names) or self.compacted(), act, self.clock, watch)
+        return act_sequentially(self._merging(names), act, self.clock, watch)
 
     def compact(
         self,
@@ -74,7 +81,7 @@ class Maintenance(ABC):
                 rest = rest.without(report)
                 return report
 
-            return act_sequentially(list(names) or self.compacted(), act, self.clock, watch)
+            return act_sequentially(self._merging(names), act, self.clock, watch)
 
     def find_reclaimable(
         self, names: Iterable[str] = (), watch: Watch | None = None
@@ -85,7 +92,7 @@ class Maintenance(ABC):
         def act(name: str) -> ReclaimReport:
             return plan_reclaim(self._known(name))
 
-        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+        return act_sequentially(self.chosen(names), act, self.clock, watch)
 
     def reclaim(
         self, names: Iterable[str] = (), watch: Watch | None = None
@@ -96,7 +103,7 @@ class Maintenance(ABC):
         def act(name: str) -> ReclaimReport:
             return reclaim_now(self._known(name))
 
-        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+        return act_sequentially(self.chosen(names), act, self.clock, watch)
 
     def find_leftovers(
         self, names: Iterable[str] = (), watch: Watch | None = None
@@ -107,7 +114,7 @@ class Maintenance(ABC):
         def act(name: str) -> ReclaimReport:
             return find_leftovers(self._known(name))
 
-        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+        return act_sequentially(self.chosen(names), act, self.clock, watch)
 
     def reclaim_leftovers(
         self, names: Iterable[str] = (), watch: Watch | None = None
@@ -118,7 +125,11 @@ class Maintenance(ABC):
         def act(name: str) -> ReclaimReport:
             return reclaim_leftovers(self._known(name))
 
-        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+        return act_sequentially(self.chosen(names), act, self.clock, watch)
+
+    def _merging(self, names: Iterable[str]) -> list[str]:
+        refuse_missing(self.config)
+        return list(names) or self.compacted()
 
     def compacted(self) -> list[str]:
         """The names of the streams with `compact` in their configuration."""

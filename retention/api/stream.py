@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan, Log
 from retention.api.stream_consumers import StreamConsumers
 from retention.delivery.consumer import BatchConsumer
-from retention.formats.jsonl import open_lines
+from retention.formats.jsonl import Given, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.import_nats import Imported, import_nats_backup
 from retention.ingest.publish import Published, publish
@@ -22,42 +24,47 @@ if TYPE_CHECKING:
     pass
 
 
+@checked_class
 class Stream(Log):
     """A stream of a warehouse."""
 
     def publish(
         self,
-        lines: Iterable[bytes | str] | Path,
+        lines: Given,
         writer: str | None = None,
         batch: int | None = None,
     ) -> Published:
-        """Publish JSON lines, or a file of them, as one commit: all of them, or none with the reason.
+        """Publish messages as one commit: all of them, or none with the reason.
 
         Args:
-            lines: objects with `subject`, `data` or `data_b64`, `headers`, `ts_ns`.
+            lines: JSON lines or the `Path` of a file of them, objects with `subject`, `data` or `data_b64`, `headers`,
+                `ts_ns`; a frame of pandas, Polars or DuckDB, or an Arrow table, with columns `subject`, `payload`, and
+                if there are `headers` and `ts_ns` (whole nanoseconds) or `time` (timestamps with a zone); dicts with
+                the keys of either.
             writer: with `batch`, makes the batch exactly once.
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
 
         Raises:
-            UsageError: a line is no message; it is named by its number.
+            UsageError: a line, or row, is no message; it is named by its number.
             RefusedError: the broker would refuse a message.
         """
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
             return publish(self.opened, source, identity)
 
-    def delete(self, *seqs: int, erase: bool = False) -> BoundPlan:
+    def delete(self, *seqs: int | Iterable[int], erase: bool = False) -> BoundPlan:
         """Plan the removal of single messages; `apply` of the plan carries it out.
 
         Args:
-            seqs: their sequences.
+            seqs: their sequences, one by one or several together: `delete(1, 2)`, `delete([1, 2])`.
             erase: remove every file that still holds them at once, too: it cannot be undone.
 
         Raises:
             UsageError: one of them is not there.
             RefusedError: the stream is sealed, or denies deletes; or its format cannot erase.
         """
-        return self._removal(delete_request(seqs, erase=erase))
+        given = ([seq] if isinstance(seq, int) else seq for seq in seqs)
+        return self._removal(delete_request(tuple(chain.from_iterable(given)), erase=erase))
 
     def latest(self, subject: str | None = None) -> ShownLatest:
         """The last value of each subject: in batches, as a DataFrame, or shown; deletions are there, and say so.
@@ -84,14 +91,19 @@ class Stream(Log):
         """
         return BatchConsumer(self.opened, name)
 
-    def import_nats_backup(self, path: str | Path) -> Imported:
+    def import_nats_backup(self, path: str | Path, *, strict: bool = False) -> Imported:
         """Import a NATS backup into this stream, which must never have held anything else.
 
+        Args:
+            path: the archive, or the directory that `nats stream backup` made.
+            strict: refuse a backup from which messages went while the server wrote it. By default it is taken as
+                RESTORE takes it, and `Imported.differences` says what differs.
+
         Raises:
-            DamagedError: it is no backup, is cut off, or disagrees with itself.
+            DamagedError: it is no backup, is cut off, or no server restores it; or it differs, and `strict`.
             RefusedError: the stream holds, or held, something else.
         """
-        return import_nats_backup(self.opened, path)
+        return import_nats_backup(self.opened, path, strict=strict)
 
     def export_nats_backup(self, target: str | Path) -> Exported:
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.

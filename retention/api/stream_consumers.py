@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from retention.api.arguments import checked_class
+from retention.api.public import Public
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
@@ -22,8 +24,9 @@ from retention.interest.edit import delete_consumer, put_consumers
 from retention.stores.consumer_table import ConsumerRecord, no_consumer
 
 
+@checked_class
 @dataclass(frozen=True)
-class StreamConsumers:
+class StreamConsumers(Public):
     """The consumers of a stream; configurations have the server's names and values."""
 
     opened: OpenedStream

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan, Log
 from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
-from retention.formats.jsonl import open_lines
+from retention.formats.jsonl import Given, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.topics.import_log import TopicImported, import_iggy_log
 from retention.ingest.topics.publish import TopicPublished, publish_to_topic
@@ -24,24 +24,27 @@ from retention.stores.offset_table import ReaderKind, reader_of
 from retention.views.notebook import ShownMessages
 
 
+@checked_class
 class Topic(Log):
     """A topic of a warehouse."""
 
     def publish(
         self,
-        lines: Iterable[bytes | str] | Path,
+        lines: Given,
         writer: str | None = None,
         batch: int | None = None,
     ) -> TopicPublished:
-        """Publish JSON lines, or a file of them, as one commit: all of them, or none with the reason.
+        """Publish messages as one commit: all of them, or none with the reason.
 
         Args:
-            lines: objects with `data` or `data_b64`, `partition` or `key`, `headers`, `id`, `origin_ts_ns`.
+            lines: JSON lines or the `Path` of a file of them, objects with `data` or `data_b64`, `partition` or `key`,
+                `headers`, `id`, `origin_ts_ns`; a frame of pandas, Polars or DuckDB, or an Arrow table, with columns
+                `payload`, and if there are the others; dicts with the keys of either.
             writer: with `batch`, makes the batch exactly once.
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
 
         Raises:
-            UsageError: a line is no message; it is named by its number.
+            UsageError: a line, or row, is no message; it is named by its number.
             RefusedError: a server would refuse a message.
         """
         identity = batch_identity(writer, batch)

@@ -11,19 +11,21 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from retention.api.arguments import checked, checked_class
 from retention.api.maintenance import Maintenance
+from retention.api.public import Public
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import show_undo, undo_run
 from retention.config import Config, StreamConfig
-from retention.config.discovery import find_config, unknown_stream_error
+from retention.config.discovery import find_config, refuse_missing, unknown_stream_error
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
-from retention.core.units import parse_instant
+from retention.core.units import parse_as_of
 from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
@@ -38,16 +40,19 @@ from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
-    from retention.api.log import Instant, Log
+    from retention.api.log import Log
+    from retention.api.repairs import Instant
     from retention.api.stream import Stream
     from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
     from retention.ingest.mirror.run import Mirrored
     from retention.inspect.run_details import RunDetails
+    from retention.views.frames import RunRecords
     from retention.views.notebook import ShownStats
 
 
-class Warehouse(Maintenance):
+@checked_class
+class Warehouse(Public, Maintenance):
     """Streams below one directory or object-store prefix, and their configuration."""
 
     def __init__(
@@ -84,6 +89,19 @@ class Warehouse(Maintenance):
                 if directory != TABLES:
                     on_disk.append(name_of_path(directory))
         return [*configured, *(name for name in on_disk if name not in set(configured))]
+
+    def chosen(self, names: Iterable[str] = ()) -> list[str]:
+        """The streams to act on: those that are named, or all.
+
+        Raises:
+            UsageError: there is no warehouse at this place; whether each stream is there, its own outcome says.
+        """
+        refuse_missing(self.config)
+        return list(names) or self.streams()
+
+    def has(self, name: str) -> bool:
+        """Whether the configuration names such a stream or topic, or something was written to it."""
+        return self.config.stream(name) is not None or name in self.streams()
 
     def log(self, name: str) -> Log:
         """A stream or topic that the configuration names, or that something was written to.
@@ -132,6 +150,7 @@ class Warehouse(Maintenance):
         """
         from retention.views.notebook import stats_of
 
+        refuse_missing(self.config)
         listed = (stream.name for stream in self.config.streams if stream.topic is not None)
         return stats_of(map(self._known, list(names) or listed))
 
@@ -179,8 +198,8 @@ class Warehouse(Maintenance):
             def act(name: str) -> Plan:
                 return plan_stream(self._known(name), instant, engines)
 
-            listed, at_a_time = list(names) or self.streams(), files.read_parallelism(self.location)
-            return act_concurrently(listed, act, self.clock, at_a_time, watch)
+            at_a_time = files.read_parallelism(self.location)
+            return act_concurrently(self.chosen(names), act, self.clock, at_a_time, watch)
 
     def apply(
         self,
@@ -196,13 +215,14 @@ class Warehouse(Maintenance):
             def act(name: str) -> RunReport:
                 return apply_now(self._known(name), instant, engines, guards or Guards())
 
-            return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+            return act_sequentially(self.chosen(names), act, self.clock, watch)
 
     def apply_plans(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
     ) -> list[Outcome[RunReport]]:
         """Apply plans that were made earlier, unchanged."""
         by_name = {plan.stream: plan for plan in plans}
+        refuse_missing(self.config)
         with Engines(self.engine) as engines:
 
             def act(name: str) -> RunReport:
@@ -224,6 +244,7 @@ class Warehouse(Maintenance):
         from retention.ingest.mirror.origin import in_order, origins_of
         from retention.ingest.mirror.run import run_mirror
 
+        refuse_missing(self.config)
         instant = self.instant(as_of)
         if instant > self.clock():
             raise UsageError("messages cannot be stored later than now: give an earlier as_of")
@@ -234,20 +255,23 @@ class Warehouse(Maintenance):
 
         return act_sequentially(in_order(self.config.streams, list(names)), act, self.clock, watch)
 
-    def history(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
-        """The outcomes of runs over streams (all, if none is named), newest first.
+    def history(self, names: Iterable[str] = ()) -> RunRecords:
+        """The outcomes of runs over streams (all, if none is named), newest first; `to_pandas()` makes a frame of them.
 
         Raises:
             UsageError: there is no such stream.
         """
+        from retention.views.frames import RunRecords
+
         dated: list[tuple[int, dict[str, Any]]] = []
-        for name in list(names) or self.streams():
+        for name in self.chosen(names):
             newer_ns = sys.maxsize
             for record in self.log(name).history():
                 # What a wrong clock has named in the future was before the run that came behind it.
                 newer_ns = min(newer_ns, started_ns(record["run"], newer_ns))
                 dated.append((newer_ns, {"stream": name} | record))
-        return [record for _, record in sorted(dated, key=itemgetter(0), reverse=True)]
+        newest_first = sorted(dated, key=itemgetter(0), reverse=True)
+        return RunRecords(record for _, record in newest_first)
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so.
@@ -281,7 +305,7 @@ class Warehouse(Maintenance):
 
     def _of_run(self, run: str) -> OpenedStream:
         """The stream whose run it is."""
-        for name in self.streams():
+        for name in self.chosen():
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
                 return self._known(name)
@@ -291,7 +315,7 @@ class Warehouse(Maintenance):
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""
-        return self.clock() if as_of is None else parse_instant(as_of)
+        return self.clock() if as_of is None else parse_as_of(as_of, self.clock())
 
     def _log(self, name: str) -> Log:
         # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
@@ -305,7 +329,8 @@ class Warehouse(Maintenance):
         return self._open(name)
 
     def _refuse_unknown(self, name: str) -> None:
-        if self.config.stream(name) is None and name not in self.streams():
+        if not self.has(name):
+            refuse_missing(self.config)
             raise unknown_stream_error(name, self.streams(), self.location)
 
     def _open(self, name: str) -> OpenedStream:
@@ -339,6 +364,7 @@ class Warehouse(Maintenance):
         return visible(f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})")
 
 
+@checked
 def open_warehouse(
     path: str | Path,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.history.compaction_report import CompactionReport
@@ -13,6 +14,7 @@ from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.plan.compaction import CompactionPlan
 from retention.plan.explanation import Explanation
+from retention.views.frames import frame_of
 from retention.views.html import (
     explanation_html,
     latest_html,
@@ -25,6 +27,9 @@ from retention.views.text import explanation_text, report_text, state_text
 from retention.views.text_compaction import compaction_plan_text, compaction_text
 from retention.views.text_topic import stats_text
 from retention.views.wording import lines_text
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 
 class ShownReport(RunReport):
@@ -63,6 +68,10 @@ class ShownExplanation(Explanation):
 
 class ShownState(State):
     """A state that shows itself."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The numbers of `as_json` in one row, those of a part under its name (`lag.messages`)."""
+        return frame_of([self.as_json()])
 
     def __repr__(self) -> str:
         return lines_text(state_text(self))

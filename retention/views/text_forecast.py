@@ -12,9 +12,14 @@ from retention.plan.plan import Plan
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 
+def due_lines(ahead: Forecast) -> list[str]:
+    """The next removal and the amounts by each horizon, a line each; none where no rule depends on time."""
+    return [_next_text(ahead), *_later(ahead)] if ahead.due else []
+
+
 def due_text(ahead: Forecast) -> str:
-    """The next removal and the amounts by each horizon; empty where no rule depends on time."""
-    return ", ".join([_next_text(ahead), *_later(ahead)]) if ahead.due else ""
+    """The next removal and the amounts by each horizon, in one line."""
+    return ", ".join(due_lines(ahead))
 
 
 def plan_due_text(plan: Plan) -> str:
