@@ -26,7 +26,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--as-of",
         metavar="TIME",
-        help="RFC 3339, or nanoseconds since the epoch; now, if not given",
+        help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given",
     )
     parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")

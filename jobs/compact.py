@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobs.arguments import job_parser
-from jobs.running import JobResult, run_job, seconds_since
+from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
 from retention.core.outcomes import Outcome
@@ -31,6 +31,7 @@ def main() -> int:
         limits = CompactionLimits.parsed(arguments.max_bytes, arguments.max_time)
         place = arguments.warehouse or arguments.config
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        note_if_empty("compact", warehouse)
         outcomes = warehouse.compact(arguments.stream, limits)
         report = document(started, [entry(outcome) for outcome in outcomes])
         return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)

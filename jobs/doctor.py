@@ -30,7 +30,9 @@ def main() -> int:
         return open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
 
     def work(_: int) -> JobResult:
-        checks = [*check_spark(lambda: opened().location), *examine(opened, arguments.stream)]
+        # A place that is none, or a stream that is not there, is known before Spark has started.
+        of_warehouse = list(examine(opened, arguments.stream))
+        checks = [*check_spark(lambda: opened().location), *of_warehouse]
         report = {"findings": [finding.as_json() for finding in checks]}
         text = visible_lines("\n".join(finding_lines(checks)))
         return JobResult(report, text, exit_code=exit_code(checks))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import asdict, replace
 
 from jobs.arguments import job_parser
 from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
+from retention.config.discovery import unlisted_stream
 from retention.engines.spark.session import session
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
@@ -47,8 +49,12 @@ def run(arguments: argparse.Namespace) -> Ingested:
         instant = warehouse.instant(arguments.as_of)
         opened = replace(opened, clock=lambda: instant)
     check_names(columns, opened.dialect)
+    is_new = not warehouse.has(opened.name)
     with session("ingest") as spark:
-        return ingest(opened, Source(arguments.source, arguments.source_format, columns), spark)
+        done = ingest(opened, Source(arguments.source, arguments.source_format, columns), spark)
+    if is_new and warehouse.has(opened.name):
+        print(f"ingest: {unlisted_stream(opened.name, warehouse.streams())}", file=sys.stderr)
+    return done
 
 
 if __name__ == "__main__":

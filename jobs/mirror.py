@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobs.arguments import job_parser
-from jobs.running import JobResult, run_job, seconds_since
+from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
 from retention.history.report import document
@@ -23,6 +23,7 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+        note_if_empty("mirror", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.mirror(arguments.stream, instant)
         entries = [mirror_entry(outcome) for outcome in outcomes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobs.arguments import job_parser
-from jobs.running import JobResult, run_job, seconds_since
+from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.core.outcomes import Outcome
@@ -26,6 +26,7 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+        note_if_empty("reclaim", warehouse)
         outcomes = warehouse.reclaim(arguments.stream)
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))

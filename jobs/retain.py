@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jobs.arguments import job_parser
-from jobs.running import JobResult, run_job, seconds_since
+from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
 from retention.history.report import RunReport, document
@@ -34,6 +34,7 @@ def main() -> int:
     def work(started: int) -> JobResult:
         place = arguments.warehouse or arguments.config
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        note_if_empty("retain", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.apply(arguments.stream, instant)
         report = document(instant, [report_entry(outcome) for outcome in outcomes])

@@ -10,13 +10,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from retention.config.discovery import no_streams
 from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors.printable import visible_lines
 from retention.startup import spare_pandas
 from retention.storage.places import place_of
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobR
             say(outcome.sentence, outcome.error)
     print(result.text)
     return exit_code(result.outcomes) or result.exit_code
+
+
+def note_if_empty(name: str, warehouse: Warehouse) -> None:
+    """Print that a warehouse has no streams, so that there is nothing for a job to do.
+
+    Raises:
+        UsageError: there is no warehouse.
+    """
+    if not warehouse.config.streams and not warehouse.chosen():
+        print(f"{name}: {no_streams(warehouse.location)}", file=sys.stderr)
 
 
 def seconds_since(started: int) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, complete_stream
-from retention.cli.output import finish, put_json, put_lines, put_outcomes, say
+from retention.cli.output import chosen_streams, finish, put_json, put_lines, put_outcomes, say
 from retention.cli.planning import plan_streams
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
@@ -67,7 +67,7 @@ def apply(
     guards = Guards(allow_future, allow_rewind)
     plans = _saved_plans(warehouse, what or [], as_of)
     instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
-    names = what or warehouse.streams()
+    names = chosen_streams(warehouse, what)
     if plans is None and yes:
         with progress(settings, "applying", len(names), _went) as watch:
             outcomes = warehouse.apply(names, instant, guards, watch)

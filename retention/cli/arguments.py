@@ -55,7 +55,8 @@ Streams = Annotated[
 AsOf = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="RFC 3339, or nanoseconds since the epoch; now, if not given."
+        metavar="TIME",
+        help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given.",
     ),
 ]
 Partition = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import complete_stream
-from retention.cli.output import finish, put_outcomes, say
+from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 
@@ -51,8 +51,9 @@ def compact(
     from retention.views.json_entries import entry
     from retention.views.text_compaction import compaction_plan_text, compaction_text
 
+    listed = chosen_streams(warehouse, streams)
     names = streams or warehouse.compacted()
-    if not names:
+    if listed and not names:
         say("no stream has `compact` in its configuration: write `compact: {}`, or name streams")
     limits = CompactionLimits.parsed(max_bytes, max_time)
     if yes:

@@ -10,13 +10,13 @@ import typer
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Topics
 from retention.cli.consumers import put_consumers
 from retention.cli.output import (
+    chosen_streams,
     finish,
     put_json,
     put_json_lines,
     put_lines,
     put_report,
     put_table,
-    say,
 )
 from retention.cli.settings import settings_of
 from retention.core.units import format_instant, format_size
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from retention.inspect.consumers import ConsumerInfo
     from retention.inspect.state import State
 
+_SPARE = ("SEGMENTS", "SUBJECTS", "FROM", "TO", "KEYS")
+"""Columns of states that a narrow terminal does without: --format json has all."""
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 
@@ -117,6 +119,14 @@ def state(
         bool,
         typer.Option("--consumers", help="Also show who reads them, and how far each has come."),
     ] = False,
+    writers: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool,
+        typer.Option("--writers", help="Also show who wrote batches, and the last number of each."),
+    ] = False,
+    due: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool,
+        typer.Option("--due", help="Instead, when something goes next, and how much by when."),
+    ] = False,
 ) -> None:
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
@@ -125,28 +135,32 @@ def state(
 
     now = warehouse.clock()
     outcomes = act_sequentially(
-        streams or warehouse.streams(),
+        chosen_streams(warehouse, streams),
         lambda name: warehouse.log(name).state(now),
         warehouse.clock,
     )
     if settings.format == "table":
         states = [outcome.value for outcome in outcomes if outcome.value is not None]
-        if states or not outcomes:
+        if states and due:
+            _put_due(states)
+        elif states:
             _put_states(states)
             _put_partitions(states)
         if consumers:
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
+        if writers:
+            _put_writers(warehouse, states)
     else:
         entries = [
             outcome.value.as_json() if outcome.value else failure_entry(outcome)
             for outcome in outcomes
         ]
-        if consumers:
-            entries = [
-                entry
-                | {"consumers": [info.as_json() for info in _consumers(warehouse, entry["stream"])]}
-                for entry in entries
-            ]
+        known = [entry for entry in entries if "error" not in entry]
+        for entry in known if consumers else ():
+            listed = _consumers(warehouse, entry["stream"])
+            entry["consumers"] = [info.as_json() for info in listed]
+        for entry in known if writers else ():
+            entry["writers"] = warehouse.log(entry["stream"]).last_batches()
         put_json(settings, entries, entries)
     finish(outcomes)
 
@@ -154,7 +168,9 @@ def state(
 def stats(ctx: typer.Context, topics: Topics = None) -> None:
     """Show what topics hold: of all together, of each of Iggy's streams, each topic and each partition."""
     settings = settings_of(ctx)
-    statistics = settings.open().topic_stats(topics or ())
+    warehouse = settings.open()
+    chosen_streams(warehouse, topics)
+    statistics = warehouse.topic_stats(topics or ())
     if settings.format == "table":
         from retention.views.text_topic import STATS_HEAD, stats_rows
 
@@ -176,6 +192,15 @@ def _put_partitions(states: Sequence[State]) -> None:
         put_table(("TOPIC", *PARTITION_HEAD), rows, PARTITION_HEAD)
 
 
+def _put_writers(warehouse: Warehouse, states: Sequence[State]) -> None:
+    rows = [
+        (stream_state.stream, writer, f"{batch:,}")
+        for stream_state in states
+        for writer, batch in warehouse.log(stream_state.stream).last_batches().items()
+    ]
+    put_table(("STREAM", "WRITER", "LAST BATCH"), rows, ("LAST BATCH",))
+
+
 def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
     from retention.api.stream import Stream
 
@@ -185,7 +210,6 @@ def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
 
 def _put_states(states: Sequence[State]) -> None:
     from retention.views.text import bucket_text, lag_text, state_overdue_text
-    from retention.views.text_forecast import due_text
     from retention.views.wording import brief_instant
 
     rows = [
@@ -200,35 +224,43 @@ def _put_states(states: Sequence[State]) -> None:
             f"{stream_state.num_subjects:,}",
             f"{stream_state.segments:,}",
             lag_text(stream_state),
-            due_text(stream_state.forecast),
             bucket_text(stream_state.bucket) if stream_state.bucket else "",
         )
         for stream_state in states
     ]
     numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
-    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "DUE", "KEYS")
+    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "KEYS")
     width = len(head) if any(stream_state.bucket for stream_state in states) else len(head) - 1
-    if rows:
-        put_table(head[:width], [row[:width] for row in rows], numbers)
-        put_lines(
-            f"{stream_state.stream}: {old}"
-            for stream_state in states
-            if (old := state_overdue_text(stream_state))
-        )
-    else:
-        say("no streams: publish or import into one, or list it in retention.yaml")
+    put_table(head[:width], [row[:width] for row in rows], numbers, _SPARE)
+    put_lines(
+        f"{stream_state.stream}: {old}"
+        for stream_state in states
+        if (old := state_overdue_text(stream_state))
+    )
+
+
+def _put_due(states: Sequence[State]) -> None:
+    from retention.views.text_forecast import due_lines
+
+    for stream_state in states:
+        put_report([stream_state.stream])
+        lines = due_lines(stream_state.forecast) or ["nothing goes by time alone"]
+        put_report(f"  {line}" for line in lines)
 
 
 def _message_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
     from retention.core import kv
+    from retention.core.headers import marker_reasons
     from retention.core.payload_preview import preview
 
     for table in tables:
         for batch in table.select(_SHOWN).to_batches():
             operations = kv.operations(batch["headers"]).to_pylist()
-            for row, operation in zip(batch.to_pylist(), operations, strict=True):
+            reasons = marker_reasons(batch["headers"]).to_pylist()
+            for row, operation, reason in zip(batch.to_pylist(), operations, reasons, strict=True):
                 time = format_instant(row["ts_ns"])
-                about = f"{row['subject']}  {operation}  {row['size']:,} B"
+                what = operation if reason is None else f"delete marker ({reason})"
+                about = f"{row['subject']}  {what}  {row['size']:,} B"
                 yield f"{row['seq']:>10,}  {time:<30}  {about}  {preview(row['payload'])}"
 
 

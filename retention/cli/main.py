@@ -30,6 +30,7 @@ from retention.cli import (
     sandbox,
     writing,
 )
+from retention.cli.examples import add_examples
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
 from retention.core.outcomes import exit_code_of, sentence_of
@@ -101,6 +102,7 @@ for group in (
     packaging,
 ):
     group.register(app)
+add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)

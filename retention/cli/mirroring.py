@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import complete_stream
-from retention.cli.output import finish, put_outcomes
+from retention.cli.output import chosen_streams, finish, put_outcomes
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 
@@ -45,6 +45,7 @@ def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) 
     from retention.ingest.mirror.origin import in_order
     from retention.views.mirror import mirror_entry, mirror_text
 
+    chosen_streams(warehouse, streams)
     names = in_order(warehouse.config.streams, streams or [])
     instant = warehouse.instant(as_of)
     with progress(settings, "mirroring", len(names), _came) as watch:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from retention.cli.settings import Settings
+from retention.config.discovery import no_streams
 from retention.core.outcomes import Outcome, exit_code
 from retention.errors.printable import sentence, visible, visible_json
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
 
 Value = TypeVar("Value")
 
@@ -22,6 +27,18 @@ _GAP = 2
 def say(text: str) -> None:
     """Print a line for people on standard error; it is never part of a result."""
     typer.echo(sentence(text), err=True)
+
+
+def chosen_streams(warehouse: Warehouse, named: Sequence[str] | None) -> list[str]:
+    """The streams to act on, those that are named or all; an empty warehouse is said.
+
+    Raises:
+        UsageError: there is no warehouse.
+    """
+    names = warehouse.chosen(named or ())
+    if not names:
+        say(no_streams(warehouse.location))
+    return names
 
 
 def put_lines(lines: Iterable[str]) -> None:
@@ -78,27 +95,49 @@ def put_outcomes(
 
 
 def put_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
-    """Print a table; columns named in `right` hold numbers."""
-    from rich.cells import cell_len
+    """Print a table within the terminal's width, or within `COLUMNS`.
+
+    Args:
+        head: the names of the columns.
+        rows: a cell for each.
+        right: columns that hold numbers.
+        spare: columns that may be left out, in this order, while the table is too wide.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [tuple(map(visible, row)) for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name in head:
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
-    for row in cells:
-        table.add_row(*map(Text, row))
     # What nobody looks at must not be cut to a width that nobody has.
-    console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    widths = (max(map(cell_len, column)) for column in zip(head, *cells, strict=True))
-    if sum(widths) + _GAP * len(head) <= console.width:
-        console.print(table)
+    is_bounded = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(width=None if is_bounded else _WIDE)
+    cells = [tuple(map(visible, row)) for row in rows]
+    for left_out in ((), *(spare[: count + 1] for count in range(len(spare)))):
+        kept = [number for number, name in enumerate(head) if name not in left_out]
+        if _width(head, cells, kept) <= console.width:
+            break
     else:
         put_report(_upright(head, cells))
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in (head[number] for number in kept):
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*(Text(row[number]) for number in kept))
+    console.print(table)
+
+
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    """The width of the columns with these numbers, in cells of a terminal."""
+    from rich.cells import cell_len
+
+    columns = [list(column) for column in zip(head, *rows, strict=True)]
+    widths = (max(map(cell_len, columns[number])) for number in kept)
+    return sum(widths) + _GAP * len(kept)
 
 
 def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

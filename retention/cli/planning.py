@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, Streams
-from retention.cli.output import finish, put_outcomes, say
+from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome
@@ -51,7 +51,7 @@ def plan(
         raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
     warehouse = settings.open()
     instant = warehouse.instant(as_of)
-    names = streams or warehouse.streams()
+    names = chosen_streams(warehouse, streams)
     if estimate:
         _estimate(settings, warehouse, names, instant)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import Streams
-from retention.cli.output import finish, put_outcomes, say
+from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 
@@ -36,7 +36,7 @@ def reclaim(
     from retention.views.reclaim import reclaim_entry, reclaim_text
 
     instant = warehouse.clock()
-    names = streams or warehouse.streams()
+    names = chosen_streams(warehouse, streams)
     with progress(settings, "reclaiming", len(names), _went) as watch:
         acts = (
             (warehouse.find_leftovers, warehouse.reclaim_leftovers)

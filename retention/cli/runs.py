@@ -9,6 +9,7 @@ import typer
 
 from retention.cli.arguments import complete_stream
 from retention.cli.output import (
+    chosen_streams,
     put_json,
     put_json_lines,
     put_lines,
@@ -55,13 +56,15 @@ def history(
         return
     if messages:
         raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
-    records = settings.open().history(names)
+    warehouse = settings.open()
+    listed = chosen_streams(warehouse, names)
+    records = warehouse.history(names)
     if settings.format != "table":
         put_json(settings, records, records)
     elif records:
         head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
         put_table(head, map(_run_row, records), ("MESSAGES", "SIZE"))
-    else:
+    elif listed:
         say("no run has finished yet")
 
 
@@ -151,7 +154,11 @@ def _what(record: Mapping[str, Any]) -> str:
 
 
 def _amount(record: Mapping[str, Any]) -> tuple[int, int]:
-    """Messages that a run brought back, or took (negative), and their bytes."""
+    """Messages that a run brought back, or took (negative), and their bytes; nothing of one that committed nothing."""
+    from retention.history.runs import ABANDONED
+
+    if record["status"] == ABANDONED:
+        return 0, 0
     if record["kind"] in {"undo", "restore"}:
         return record["restored_messages"], record["restored_bytes"]
     return -record["removed_messages"], record["removed_bytes"]

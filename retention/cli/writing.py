@@ -12,6 +12,7 @@ from retention.cli.arguments import OneStream
 from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
+from retention.config.discovery import unlisted_stream
 from retention.core.outcomes import act_sequentially, failure_entry
 from retention.errors import UsageError
 
@@ -54,8 +55,11 @@ def publish(
     warehouse = settings.open()
     from retention.formats.jsonl import open_lines
 
+    is_new = not warehouse.has(stream)
     with open_lines(sys.stdin.buffer if file == "-" else Path(file)) as lines:
         published = warehouse.new_stream(stream).publish(lines, writer, batch)
+    if is_new:
+        say(unlisted_stream(stream, warehouse.streams()))
     if settings.format == "table":
         put_lines([_sentence(published, batch)])
     else:
@@ -73,6 +77,10 @@ def nats_backup(
     stream: Annotated[
         str | None, typer.Option(metavar="S", help="The stream; the file's stem, if not given.")
     ] = None,
+    strict: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool,
+        typer.Option("--strict", help="Refuse one from which messages went while it was made."),
+    ] = False,
 ) -> None:
     """Import NATS backups: every message as it was, all of them or none."""
     settings = settings_of(ctx)
@@ -88,17 +96,22 @@ def nats_backup(
         )
 
     def act(name: str) -> Imported:
-        return warehouse.new_stream(name).import_nats_backup(paths[name])
+        return warehouse.new_stream(name).import_nats_backup(paths[name], strict=strict)
 
+    new = [name for name in paths if not warehouse.has(name)]
     with progress(settings, "importing", len(paths), _imported) as watch:
         outcomes = act_sequentially(paths, act, warehouse.clock, watch)
+    for outcome in outcomes:
+        if outcome.value is not None and outcome.stream in new:
+            say(unlisted_stream(outcome.stream, warehouse.streams()))
     if settings.format == "table":
         put_lines(
             f"{outcome.stream}: {_imported(outcome.value)}" for outcome in outcomes if outcome.value
         )
     else:
         entries = [
-            vars(outcome.value) if outcome.value else failure_entry(outcome) for outcome in outcomes
+            _imported_entry(outcome.value) if outcome.value else failure_entry(outcome)
+            for outcome in outcomes
         ]
         put_json(settings, entries, entries)
     finish(outcomes)
@@ -150,13 +163,23 @@ def _stem(file: Path) -> str:
 def _imported(imported: Imported) -> str:
     if imported.already:
         return "this backup was imported before; nothing was written"
-    return f"{imported.messages:,} messages imported, sequences {imported.first_seq:,} to {imported.last_seq:,}"
+    done = f"{imported.messages:,} messages imported, sequences {imported.first_seq:,} to {imported.last_seq:,}"
+    if not imported.differences:
+        return done
+    differ = "; ".join(map(str, imported.differences))
+    return f"{done}; taken in as a server restores it, while the server's account differs: {differ}"
+
+
+def _imported_entry(imported: Imported) -> dict[str, Any]:
+    return vars(imported) | {
+        "differences": [vars(difference) for difference in imported.differences]
+    }
 
 
 def _acks(published: Published, batch: int | None) -> list[dict[str, Any]]:
     if published.appended.duplicate:
         return [{"stream": published.stream, "batch": batch, "duplicate": True}]
-    return [vars(ack) for ack in published.acks()]
+    return [ack.as_json() for ack in published.acks()]
 
 
 def _sentence(published: Published, batch: int | None) -> str:

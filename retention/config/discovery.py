@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "retention.yaml"
 _MOST_NAMES = 12
+_NAME_ONE = "name another with --warehouse DIR or --config FILE, or make one by publishing or importing into it"
+_PARTS = {"streams", "runs"}
+"""Directories of a warehouse without a file, of which it has at least one after the first write."""
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
@@ -69,6 +72,36 @@ def _content(location: str) -> bytes | None:
     return files.read_bytes(location)
 
 
+def refuse_missing(config: Config) -> None:
+    """Check that there is a warehouse to read, before an act on all of its streams, or on several.
+
+    A configuration that lists streams has them before the first write. Without a file, an empty directory is a
+    warehouse into which nothing was written yet; one with other things in it is somebody else's.
+
+    Raises:
+        UsageError: nothing lies at the place, or something that is no warehouse.
+        StorageError: the place cannot be looked at.
+    """
+    from retention.storage import files
+
+    if config.streams:
+        return
+    location = config.warehouse
+    held = {*files.directories(location), *files.names(location)}
+    if not held and not (not files.is_remote(location) and Path(location).is_dir()):
+        named = "" if config.file is None else f", which {config.file} names,"
+        raise UsageError(f"{location}: there is no warehouse{named} at this place; {_NAME_ONE}")
+    if config.file is None and held and held.isdisjoint(_PARTS):
+        raise UsageError(
+            f"{location}: is no warehouse, for it holds neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
+        )
+
+
+def no_streams(location: str) -> str:
+    """The sentence for a warehouse that is there, and has no stream."""
+    return f"{location}: the warehouse is empty; no streams: publish or import into one, or list it in {CONFIG_NAME}"
+
+
 def unknown_stream_error(name: str, names: Sequence[str], location: str) -> UsageError:
     """The error for the name of a stream that is not among those of a warehouse at `location`."""
     if not names:
@@ -77,6 +110,19 @@ def unknown_stream_error(name: str, names: Sequence[str], location: str) -> Usag
             f"{CONFIG_NAME}"
         )
     listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = _hint(name, names)
     return UsageError(f"{name}: there is no such stream in {location}; there are {listed}{hint}")
+
+
+def unlisted_stream(name: str, names: Sequence[str]) -> str:
+    """The sentence for a stream that a write has created, and that no configuration lists."""
+    hint = _hint(name, [other for other in names if other != name])
+    return (
+        f"{name}: this write created the stream; it is not in {CONFIG_NAME}, so it takes any subject and keeps "
+        f"everything; list it there to limit it{hint}"
+    )
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

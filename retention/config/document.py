@@ -13,7 +13,7 @@ from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from retention.errors import ConfigError
+from retention.errors import ConfigError, NoConfigError
 
 Place: TypeAlias = tuple[str | int, ...]
 """The keys and positions that lead to a value, from the top of a file."""
@@ -73,7 +73,8 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         _refuse_brackets(text)
         root = yaml.compose(text)
     except OSError as error:
-        raise ConfigError(
+        kind = NoConfigError if isinstance(error, FileNotFoundError) else ConfigError
+        raise kind(
             f"{path}: cannot be read ({error.strerror}): name a configuration that exists, or"
             " write one with `retention init DIR`"
         ) from error

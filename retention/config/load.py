@@ -79,6 +79,8 @@ class Config:
     streams: tuple[StreamConfig, ...] = ()
     """The configured streams, and topics as the streams that they are kept as."""
     defaults: StorageSettings = field(default_factory=StorageSettings)
+    file: str | None = None
+    """The file that says so; None: there is none, and a directory or prefix was named."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -144,7 +146,10 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         raise ConfigError(describe_mistakes(document, mistakes))
     listed = (*streams.values(), *kept.values())
     return Config(
-        absolute_location(head.warehouse, beside), listed, _archived_at(head.defaults, beside)
+        absolute_location(head.warehouse, beside),
+        listed,
+        _archived_at(head.defaults, beside),
+        beside,
     )
 
 

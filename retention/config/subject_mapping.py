@@ -35,16 +35,22 @@ def is_transform(source: str, destination: str) -> bool:
     return all(_fits(token, wildcards if has_wildcard else None) for token in tokens)
 
 
+def function_of(token: str) -> tuple[str, list[str]] | None:
+    """The function that a token of a destination names, in small letters, and its arguments; None if it names none."""
+    function = _FUNCTION.fullmatch(token)
+    return (function[1].lower(), re.split(r",\s*", function[2])) if function else None
+
+
 def _fits(token: str, wildcards: int | None) -> bool:
     """Whether a token of the destination can be made from a source with so many `*` (None: neither `*` nor `>`)."""
     if re.fullmatch(r"\$[-+]?[0-9]+", token):
         return wildcards is not None and int(token[1:]) <= wildcards
     if not _looks_like_function(token):
         return True
-    function = _FUNCTION.fullmatch(token)
+    function = function_of(token)
     if function is None:
         return False
-    kind, arguments = function[1].lower(), re.split(r",\s*", function[2])
+    kind, arguments = function
     if not _has_good_arguments(kind, arguments):
         return False
     if wildcards is None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from retention.history.runs import history_of
+from tests.cli.test_writing import backup
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 AS_OF = str(NOW)
@@ -91,6 +93,19 @@ def test_what_a_message_does_to_its_key_is_shown(tmp_path: Path) -> None:
     assert row.rstrip().endswith("bucket B: 1 live key, 1 deleted")
 
 
+def test_a_delete_marker_is_called_so(tmp_path: Path) -> None:
+    settings = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1h"}
+    command = commands(tmp_path, ORDERS | settings)
+    command.json("publish", "ORDERS", stdin="\n".join(lines(2, first_ns=10**18)))
+    command.json("apply", "--yes")
+    (marker,) = command.json("messages", "ORDERS")
+    assert (marker["seq"], marker["marker"], marker["operation"]) == (3, "MaxAge", "purge")
+    (line,) = command.run("messages", "ORDERS").stdout.splitlines()
+    assert "orders.new  delete marker (MaxAge)  " in line
+    command.json("publish", "ORDERS", stdin="\n".join(lines(1)))
+    assert "marker" not in command.json("messages", "ORDERS", "--last", 1)[0]
+
+
 def test_a_message_is_explained(orders: Commands) -> None:
     goes = orders.json("explain", "ORDERS", 1, "--as-of", AS_OF)
     assert (goes["goes"], goes["rule"]) == (True, "max_age")
@@ -114,12 +129,94 @@ def test_state_for_people_is_a_row_a_stream(orders: Commands) -> None:
     assert row.split()[:2] == ["ORDERS", "48"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "missing"),
+    [
+        (200, set()),
+        (110, {"SEGMENTS"}),
+        (100, {"SEGMENTS", "SUBJECTS"}),
+        (80, {"SEGMENTS", "SUBJECTS", "FROM"}),
+        (60, {"SEGMENTS", "SUBJECTS", "FROM", "TO"}),
+    ],
+)
+def test_state_fits_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, missing: set[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    command = commands(tmp_path, {"name": "ORDERS", "subjects": ["orders.>"]})
+    command.json("publish", "ORDERS", stdin="\n".join(lines(48)))
+    head, row = command.run("state").stdout.splitlines()
+    assert max(len(head.rstrip()), len(row.rstrip())) <= columns
+    words = {"STREAM", "MESSAGES", "SIZE", "FIRST", "LAST", "POLICY"}
+    assert set(head.split()) == words | {"FROM", "TO", "SUBJECTS", "SEGMENTS"} - missing
+    assert row.rstrip().endswith("up to date")
+
+
+def test_state_in_a_very_narrow_terminal_is_set_upright(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    head, *rows = orders.run("state").stdout.splitlines()
+    assert (head, [row.split()[0] for row in rows][:2]) == ("ORDERS", ["MESSAGES", "SIZE"])
+
+
+def test_what_is_due_has_a_view_of_its_own(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS, {"name": "ALL", "subjects": ["all.>"]})
+    command.json("publish", "ORDERS", stdin="\n".join(lines(48, first_ns=10**18)))
+    head, now, *later = command.run("state", "--due").stdout.splitlines()
+    assert (head, now) == ("ORDERS", "  due now 48 messages (2.33 KiB)")
+    assert later == ["ALL", "  nothing goes by time alone"]
+    assert "due now" not in command.run("state").stdout
+
+
 def test_state_of_an_unknown_stream_stops_no_other(orders: Commands) -> None:
     done = orders.run("state", "NONE", "ORDERS", "--format", "json")
     assert done.exit_code == 5
     missing, found = json.loads(done.stdout)
     assert missing["error"]["exit_code"] == 2
     assert found["messages"] == 48
+
+
+@pytest.mark.parametrize(
+    ("option", "key"), [("--writers", "writers"), ("--consumers", "consumers")]
+)
+def test_an_unknown_stream_stops_no_list(orders: Commands, option: str, key: str) -> None:
+    done = orders.run("state", "NONE", "ORDERS", option, "--format", "json")
+    assert done.exit_code == 5
+    missing, found = json.loads(done.stdout)
+    assert (key in missing, found[key]) == (False, type(found[key])())
+
+
+def test_state_tells_the_last_batch_of_each_writer(orders: Commands) -> None:
+    batch = "\n".join(lines(1))
+    orders.json("publish", "ORDERS", "--writer", "loader", "--batch", 7, stdin=batch)
+    orders.json("publish", "ORDERS", "--writer", "loader", "--batch", 9, stdin=batch)
+    orders.json("publish", "ORDERS", "--writer", "another", "--batch", 1, stdin=batch)
+    (state,) = orders.json("state", "ORDERS", "--writers")
+    assert state["writers"] == {"another": 1, "loader": 9}
+    *_, head, first, second = orders.run("state", "ORDERS", "--writers").stdout.splitlines()
+    assert head.split() == ["STREAM", "WRITER", "LAST", "BATCH"]
+    assert [first.split(), second.split()] == [
+        ["ORDERS", "another", "1"],
+        ["ORDERS", "loader", "9"],
+    ]
+
+
+def test_an_import_is_no_writer_of_peoples(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w", {"name": "A", "subjects": ["orders.>"]})
+    command.json("import", "nats-backup", backup(tmp_path / "A.arc"))
+    assert command.json("state", "A", "--writers")[0]["writers"] == {}
+
+
+def test_a_killed_run_that_took_nothing_counts_nothing(orders: Commands) -> None:
+    history = history_of(str(orders.folder), "ORDERS")
+    run = history.name_run(NOW)
+    killed = {"kind": "apply", "as_of_ns": NOW, "removed_messages": 48, "removed_bytes": 9}
+    history.begin(run, killed)
+    history.finish(run, {**killed, "status": "abandoned"})
+    _, row = orders.run("history").stdout.splitlines()
+    assert "apply, abandoned" in row
+    assert row.split()[-3:] == ["0", "0", "B"]
 
 
 def test_history_lists_runs_newest_first(orders: Commands) -> None:

@@ -93,7 +93,7 @@ def test_publishing_creates_a_stream_that_nobody_listed(tmp_path: Path) -> None:
     assert command.run("publish", "no good", stdin="").exit_code == 2
 
 
-def backup(file: Path, first_seq: int = 5) -> Path:
+def backup(file: Path, first_seq: int = 5, stated: int = 2) -> Path:
     rows = pa.table(
         {
             "seq": [first_seq, first_seq + 2],
@@ -105,7 +105,7 @@ def backup(file: Path, first_seq: int = 5) -> Path:
         schema=RAW_ROWS,
     )
     held = sum(message_sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist())
-    state = {"messages": 2, "bytes": held, "first_seq": first_seq, "last_seq": first_seq + 3}
+    state = {"messages": stated, "bytes": held, "first_seq": first_seq, "last_seq": first_seq + 3}
     write_backup(file, state, {}, [rows])
     return file
 
@@ -127,6 +127,23 @@ def test_a_backup_is_imported_once_under_its_own_name(tmp_path: Path) -> None:
     first, second = answers(command, "messages", "ORDERS")
     assert (first["headers_b64"], first["payload_b64"]) == (None, base64.b64encode(b"one").decode())
     assert second["headers_b64"] == base64.b64encode(b"NATS/1.0\r\nA: b\r\n\r\n").decode()
+
+
+def test_what_went_while_a_backup_was_made_is_said(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    file = backup(tmp_path / "ORDERS.arc", stated=4)
+    refused = command.run("import", "nats-backup", "--strict", file)
+    assert refused.exit_code == 6
+    assert "messages is 4 in state.json and 2 in the archive" in refused.stderr
+    assert "without --strict" in refused.stderr
+    done = command.run("import", "nats-backup", file)
+    assert done.stdout == (
+        "ORDERS: 2 messages imported, sequences 5 to 8; taken in as a server restores it, while the server's "
+        "account differs: messages is 4 in state.json and 2 in the archive\n"
+    )
+    (entry,) = answers(command, "import", "nats-backup", file)
+    assert (entry["already"], entry["messages"]) == (True, 2)
+    assert entry["differences"] == [{"name": "messages", "stated": 4, "held": 2}]
 
 
 def test_a_backup_can_be_given_another_name(tmp_path: Path) -> None:

@@ -165,9 +165,14 @@ ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "cut in half": (lambda folder: cut(archive(folder), 0.5), "OLD.backup"),
     "cut before its end mark": (lambda folder: cut(archive(folder), 0.99), "OLD.backup"),
     "a flipped bit": (lambda folder: flipped(archive(folder)), "OLD.backup"),
-    "another count": (lambda folder: archive(folder, messages=40, bytes=1), "bytes is 1"),
-    "another last sequence": (lambda folder: archive(folder, last_seq=39), "last_seq is 39"),
-    "another first sequence": (lambda folder: archive(folder, first_seq=2), "first_seq is 2"),
+    "a count above its sequences": (
+        lambda folder: archive(folder, messages=40, last_seq=39),
+        "says 40 messages in sequences 1 to 39",
+    ),
+    "messages before its first": (
+        lambda folder: archive(folder, first_seq=2, last_seq=41),
+        "first_seq is 2 in state.json and 1 in the archive",
+    ),
 }
 
 

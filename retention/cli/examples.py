@@ -1,0 +1,85 @@
+"""An example and the exit codes of every command, for the end of its help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+
+_MEANING = {
+    0: "done",
+    2: "usage, configuration or permission; nothing of that name",
+    3: "something would go (--exit-code)",
+    4: "a guard refused, nothing was changed",
+    5: "some of several streams failed",
+    6: "damaged or missing data, nothing committed",
+    75: "busy, or the table moved: try again",
+    130: "interrupted",
+}
+_LOOK = (0, 2, 6)
+_LOOK_ALL = (0, 2, 5, 6)
+_CHANGE = (0, 2, 4, 6, 75, 130)
+_CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130)
+EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "init": ("init lake", (0, 2, 4)),
+    "validate": ("validate --config retention.yaml", (0, 2)),
+    "publish": ("publish ORDERS orders.jsonl --writer loader --batch 7", _CHANGE),
+    "import nats-backup": ("import nats-backup ORDERS.arc", _CHANGE_ALL),
+    "import iggy-log": ("import iggy-log data/streams/1/topics/1 --topic clicks", _CHANGE),
+    "export nats-backup": ("export nats-backup ORDERS ORDERS.arc", _LOOK),
+    "mirror": ("mirror ORDERS_COPY", _CHANGE_ALL),
+    "plan": ("plan ORDERS --as-of now-1d --exit-code", (0, 2, 3, 4, 5, 6)),
+    "apply": ("apply ORDERS --as-of 2026-11-20 --yes", _CHANGE_ALL),
+    "purge": ("purge ORDERS --subject 'orders.old.>' --dry-run", _CHANGE),
+    "delete": ("delete ORDERS 1041 --dry-run", _CHANGE),
+    "delete-segments": ("delete-segments clicks 0 2 --dry-run", _CHANGE),
+    "undo": ("undo 20261121T103209.739426394Z-a1b2c3 --dry-run", _CHANGE),
+    "restore": ("restore ORDERS --as ORDERS_OLD --seq 1000..2000", _CHANGE),
+    "repair clock": ("repair clock ORDERS --as-of now", _CHANGE),
+    "repair sequences": ("repair sequences ORDERS", _CHANGE),
+    "repair returned": ("repair returned ORDERS", _CHANGE),
+    "repair foreign": ("repair foreign ORDERS", _CHANGE),
+    "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
+    "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
+    "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),
+    "messages": ("messages ORDERS --subject 'orders.*' --last 10", _LOOK),
+    "state": ("state ORDERS --due", _LOOK_ALL),
+    "consumer ls": ("consumer ls ORDERS", _LOOK),
+    "consumer info": ("consumer info ORDERS billing", _LOOK),
+    "consumer add": ("consumer add ORDERS billing --filter orders.paid", _CHANGE),
+    "consumer subscribe": ("consumer subscribe orders.paid --name billing", _CHANGE),
+    "consumer update": ("consumer update ORDERS billing --filter 'orders.>'", _CHANGE),
+    "consumer rm": ("consumer rm ORDERS billing --yes", _CHANGE),
+    "consumer fold": ("consumer fold ORDERS acks.jsonl", _CHANGE),
+    "offset store": ("offset store clicks 0 billing 1041", _CHANGE),
+    "offset get": ("offset get clicks 0 billing", _LOOK),
+    "offset delete": ("offset delete clicks 0 billing", _CHANGE),
+    "offset ls": ("offset ls clicks", _LOOK),
+    "stats": ("stats clicks", _LOOK),
+    "history": ("history ORDERS", _LOOK),
+    "doctor": ("doctor ORDERS", (0, 2, 4, 6)),
+    "package": ("package --venv environment.tar.gz", (0, 2)),
+}
+"""Each command, by its name behind `retention`: words that it takes, and the codes that it may end with."""
+
+
+def add_examples(app: typer.Typer) -> None:
+    """Give each command the end of its help.
+
+    Raises:
+        KeyError: a command has no example.
+    """
+    for name, command in _named(app):
+        example, codes = EXAMPLES[name]
+        meanings = "\n".join(f"  {code:<4} {_MEANING[code]}" for code in codes)
+        command.epilog = f"\b\nExample:\n  retention {example}\n\n\b\nExit codes:\n{meanings}"
+
+
+def _named(app: typer.Typer, before: str = "") -> Iterator[tuple[str, typer.models.CommandInfo]]:
+    for command in app.registered_commands:
+        if command.callback is not None:
+            name = command.name or command.callback.__name__.replace("_", "-")
+            yield f"{before}{name}", command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _named(group.typer_instance, f"{before}{group.name} ")

@@ -1,0 +1,194 @@
+"""No warehouse, configuration or stream of that name is never success; an empty warehouse says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner, Result
+
+from retention.cli.main import app
+from tests.support.jobs import run_job
+from tests.support.sandboxes import ORDERS, Commands, commands, lines
+
+NOBODY = "NOBODY"
+RUN = "20261121T103209.739426394Z-a1b2c3"
+OF_ALL = {
+    "plan": ("plan",),
+    "plan --estimate": ("plan", "--estimate"),
+    "apply": ("apply", "--yes"),
+    "compact": ("compact",),
+    "compact --yes": ("compact", "--yes"),
+    "reclaim": ("reclaim",),
+    "reclaim --yes": ("reclaim", "--yes"),
+    "reclaim --leftovers": ("reclaim", "--leftovers", "--yes"),
+    "mirror": ("mirror",),
+    "state": ("state",),
+    "stats": ("stats",),
+    "history": ("history",),
+    "doctor": ("doctor",),
+}
+"""Commands that act on all streams, if none is named."""
+OF_ONE = {
+    "export nats-backup": ("export", "nats-backup", NOBODY, "out.arc"),
+    "mirror": ("mirror", NOBODY),
+    "plan": ("plan", NOBODY),
+    "plan --estimate": ("plan", NOBODY, "--estimate"),
+    "apply": ("apply", NOBODY, "--yes"),
+    "purge": ("purge", NOBODY, "--yes"),
+    "delete": ("delete", NOBODY, "1", "--yes"),
+    "delete-segments": ("delete-segments", NOBODY, "0", "1", "--yes"),
+    "undo": ("undo", RUN),
+    "undo --dry-run": ("undo", RUN, "--dry-run"),
+    "restore": ("restore", NOBODY, "--as", "BACK"),
+    "repair clock": ("repair", "clock", NOBODY),
+    "repair sequences": ("repair", "sequences", NOBODY),
+    "repair returned": ("repair", "returned", NOBODY),
+    "repair foreign": ("repair", "foreign", NOBODY),
+    "compact": ("compact", NOBODY),
+    "reclaim": ("reclaim", NOBODY),
+    "explain": ("explain", NOBODY, "1"),
+    "messages": ("messages", NOBODY),
+    "state": ("state", NOBODY),
+    "consumer ls": ("consumer", "ls", NOBODY),
+    "consumer info": ("consumer", "info", NOBODY, "c"),
+    "consumer add": ("consumer", "add", NOBODY, "c"),
+    "consumer update": ("consumer", "update", NOBODY, "c"),
+    "consumer rm": ("consumer", "rm", NOBODY, "c", "--yes"),
+    "consumer subscribe": ("consumer", "subscribe", "a", "--stream", NOBODY),
+    "consumer fold": ("consumer", "fold", NOBODY, "acks.jsonl"),
+    "offset store": ("offset", "store", NOBODY, "0", "c", "1"),
+    "offset get": ("offset", "get", NOBODY, "0", "c"),
+    "offset delete": ("offset", "delete", NOBODY, "0", "c"),
+    "offset ls": ("offset", "ls", NOBODY),
+    "stats": ("stats", NOBODY),
+    "history": ("history", NOBODY),
+    "history show": ("history", "show", RUN),
+    "doctor": ("doctor", NOBODY),
+}
+"""Commands that read or remove, each on a stream, or of a run, that is not there."""
+WRITING = {"init", "validate", "publish", "import nats-backup", "import iggy-log", "package"}
+"""Commands that make what they name, or read no stream."""
+JOBS = {
+    "retain": (),
+    "compact": (),
+    "reclaim": (),
+    "mirror": (),
+    "doctor": (),
+    "fold": ("--log", "1.jsonl", "--stream", NOBODY),
+}
+
+
+def ended(place: tuple[str, ...], *arguments: str) -> Result:
+    """A command at a place that holds nothing."""
+    done = CliRunner().invoke(app, [*place, *arguments])
+    assert "Traceback" not in done.output
+    return done
+
+
+def leaves() -> set[str]:
+    """Every command, with its group's name before it."""
+    found = set()
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {})
+        found |= {f"{name} {word}" for word in inner} or {name}
+    return found
+
+
+def test_the_tables_have_every_command() -> None:
+    assert leaves() == {name for name in OF_ONE if name in leaves()} | WRITING
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_nothing_of_that_name_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    commands(tmp_path / "w", ORDERS)
+    (tmp_path / "file").touch()
+    for place in (
+        ("--config", str(tmp_path / "w" / "retention.yaml")),
+        ("--config", str(tmp_path / "none.yaml")),
+        ("--warehouse", str(tmp_path / "none")),
+        ("--warehouse", str(tmp_path)),
+    ):
+        done = ended(place, *OF_ONE[name])
+        assert (done.exit_code, done.stdout) == (2, ""), place
+        assert "Usage:" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "w"]
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+def test_all_streams_of_no_warehouse_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text("warehouse: ./none", encoding="utf-8")
+    for place, sentence in {
+        ("--warehouse", str(tmp_path / "none")): f"{tmp_path}/none: there is no warehouse at this",
+        ("--warehouse", str(tmp_path)): f"{tmp_path}: is no warehouse, for it holds neither",
+        ("--config", str(file)): f"{tmp_path}/none: there is no warehouse, which {file} names, at",
+        ("--config", str(tmp_path / "none.yaml")): f"{tmp_path}/none.yaml: cannot be read",
+    }.items():
+        done = ended(place, *OF_ALL[name])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(sentence)
+
+
+def test_several_streams_of_no_warehouse_are_one_mistake(tmp_path: Path) -> None:
+    for command in ("plan", "state", "reclaim", "compact"):
+        done = ended(("--warehouse", str(tmp_path / "none")), command, "A", "B")
+        assert done.exit_code == 2
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+def test_an_empty_warehouse_says_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / "w").mkdir()
+    file = tmp_path / "w.yaml"
+    file.write_text("warehouse: ./w", encoding="utf-8")
+    for place in (("--warehouse", str(tmp_path / "w")), ("--config", str(file))):
+        done = ended(place, *OF_ALL[name])
+        assert done.exit_code == 0, done.output
+        assert f"{tmp_path}/w: the warehouse is empty; no streams" in done.output
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_jobs_have_the_same_codes(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    local = ("--engine", "local", *JOBS[name])
+    for place in (("--warehouse", "none"), ("--warehouse", "."), ("--config", "none.yaml"), ()):
+        done = run_job(name, tmp_path, *place, *local)
+        assert (done.returncode, done.stdout) == (2, ""), place
+        assert len(done.stderr.splitlines()) == 1
+    if name == "doctor":  # it goes on with Spark, which is another test's
+        return
+    done = run_job(name, tmp_path, "--warehouse", "empty", *local)
+    assert done.returncode == (2 if name == "fold" else 0), done.stderr
+    wanted = "no such stream" if name == "fold" else "empty: the warehouse is empty; no streams"
+    assert wanted in done.stdout + done.stderr
+    commands(tmp_path / "w", ORDERS)
+    done = run_job(name, tmp_path, "--config", "w/retention.yaml", *local, "--stream", NOBODY)
+    assert done.returncode == 2
+
+
+def test_a_configured_stream_without_data_is_there(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS)
+    assert command.json("apply", "--yes")["streams"][0]["removed_messages"] == 0
+    assert command.json("state")[0]["messages"] == 0
+
+
+def test_a_publish_says_that_it_created_a_stream_that_nobody_configured(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS)
+    message = "\n".join(lines(1))
+    assert command.run("publish", "ORDERS", stdin=message).stderr == ""
+    created = command.run("publish", "ORDER", stdin=message)
+    assert created.exit_code == 0
+    assert created.stderr.startswith("ORDER: this write created the stream; it is not in")
+    assert created.stderr.endswith("did you mean ORDERS?\n")
+    again = command.run("--format", "jsonl", "publish", "ORDER", stdin=message)
+    assert (again.stderr, json.loads(again.stdout)["seq"]) == ("", 2)
+
+
+def test_a_refused_publish_created_nothing(tmp_path: Path) -> None:
+    done = commands(tmp_path).run("publish", "NEW", stdin="no JSON")
+    assert done.exit_code != 0
+    assert "created" not in done.stderr
+    assert Commands(tmp_path).json("state") == []
