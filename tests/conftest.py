@@ -41,6 +41,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 os.environ["TZ"] = "Asia/Kathmandu"
 time.tzset()
 
+# Tests that run beside each other are given the width of their terminal, which tables respect.
+os.environ.pop("COLUMNS", None)
+
 # Times vary on shared machines; how long an example takes is no property of the code.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")

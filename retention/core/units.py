@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral
 from typing import Literal
 
 from retention.errors import UsageError
@@ -51,6 +52,8 @@ _BARE_NAMES = {"ns": "nanoseconds", "us": "microseconds"}
 _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
 _SIZE = re.compile(r"\s*([-+]?)(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_BEFORE_NOW = re.compile(r"now(?:-(?P<age>[\d.].*))?")
 _INSTANT = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[Tt ](?P<clock>(?:[01]\d|2[0-3]):\d\d:\d\d)"
     r"(?:\.(?P<decimals>\d{1,9}))?(?P<offset>[Zz]|[-+]\d\d:\d\d)",
@@ -187,8 +190,35 @@ def format_size(size: int) -> str:
     return f"{_plain(Decimal(f'{size / _KIB**power:.2f}'))} {_BINARY_UNITS[power]}"
 
 
-def parse_instant(value: str | int) -> int:
-    """Read an instant: RFC 3339 with an offset and up to nine decimals, or integer nanoseconds.
+def parse_instant(value: str | int | datetime) -> int:
+    """Read an instant: RFC 3339 with an offset and up to nine decimals, integer nanoseconds, or a `datetime`.
+
+    A `datetime` (a pandas `Timestamp` is one, with its nanoseconds) has a time zone, as a text has an offset: without
+    one nobody knows which instant it is.
+
+    Returns:
+        Nanoseconds since the epoch, UTC, exact.
+
+    Raises:
+        UsageError: the value is no instant, has no time zone, or lies outside the 64-bit range (1677 to 2262).
+    """
+    if isinstance(value, datetime):
+        ns = _of_datetime(value)
+    elif _is_whole(value):
+        ns = int(value)
+    else:
+        ns = _parse_rfc3339(value)
+    if not -INT64_MAX - 1 <= ns <= INT64_MAX:
+        raise UsageError(f"{value!r} is out of range: instants lie between 1677 and 2262")
+    return ns
+
+
+def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
+    """Read the instant of a pass: as `parse_instant`, or a date (its first instant, UTC), `now`, or `now-` a duration.
+
+    Args:
+        value: the text, integer nanoseconds since the epoch, or a datetime with a time zone.
+        now_ns: the clock's reading, nanoseconds since the epoch.
 
     Returns:
         Nanoseconds since the epoch, UTC, exact.
@@ -196,15 +226,41 @@ def parse_instant(value: str | int) -> int:
     Raises:
         UsageError: the text is no instant, or outside the 64-bit range (1677 to 2262).
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        ns = value
-    elif isinstance(value, str) and re.fullmatch(r"-?\d+", value, re.ASCII):
-        ns = int(value)
-    else:
-        ns = _parse_rfc3339(value)
-    if not -INT64_MAX - 1 <= ns <= INT64_MAX:
-        raise UsageError(f"{value!r} is out of range: instants lie between 1677 and 2262")
-    return ns
+    before = _BEFORE_NOW.fullmatch(value) if isinstance(value, str) else None
+    if before is not None:
+        return now_ns - parse_duration(before["age"] or "0s")
+    is_date = isinstance(value, str) and _DATE.fullmatch(value)
+    try:
+        return parse_instant(f"{value}T00:00:00Z" if is_date else value)
+    except UsageError as error:
+        raise UsageError(
+            f"{error}; a date such as 2026-11-20 and now-1d are instants, too"
+        ) from error
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a whole number, also of numpy, or is written as one."""
+    if isinstance(value, str):
+        return re.fullmatch(r"-?\d+", value, re.ASCII) is not None
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _of_datetime(value: datetime) -> int:
+    if value != value:  # noqa: PLR0124  (pandas' NaT, which is a datetime and equals nothing)
+        raise UsageError(f"{value} is no instant: leave out, or replace, times that are missing")
+    zone = value.utcoffset()
+    if zone is None:
+        raise UsageError(
+            f"{value} has no time zone, so that nobody knows which instant it is: give it one, such as "
+            "datetime(2026, 11, 20, tzinfo=timezone.utc), or with pandas .tz_localize('UTC')"
+        )
+    day = value.toordinal() - _EPOCH.toordinal()
+    clock = timedelta(
+        hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+    )
+    elapsed = timedelta(days=day) + clock - zone
+    micros = elapsed // timedelta(microseconds=1)
+    return micros * MICROSECOND + int(getattr(value, "nanosecond", 0))
 
 
 def _parse_rfc3339(value: object) -> int:
@@ -219,9 +275,7 @@ def _parse_rfc3339(value: object) -> int:
         moment = datetime.fromisoformat("{day}T{clock}{offset}".format_map(match.groupdict()))
     except ValueError as error:
         raise UsageError(f"{value!r} is no instant: {error}") from error
-    elapsed = moment - _EPOCH
-    seconds = elapsed.days * 86_400 + elapsed.seconds
-    return seconds * SECOND + int((match["decimals"] or "").ljust(9, "0"))
+    return _of_datetime(moment) + int((match["decimals"] or "").ljust(9, "0"))
 
 
 def format_instant(ns: int) -> str:

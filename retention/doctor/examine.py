@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retention.api.warehouse import Warehouse
+from retention.config.discovery import no_streams, refuse_missing
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_names, check_place
 from retention.doctor.streams import check_stream
-from retention.errors import RetentionError
+from retention.errors import NoConfigError, RetentionError
 from retention.storage import files
 
 
@@ -21,15 +22,18 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         names: the streams to check.
 
     Raises:
-        UsageError: a stream that was named is not there.
+        UsageError: there is no such warehouse, configuration or stream.
     """
     try:
         warehouse = open_it()
         known = warehouse.streams()
+    except NoConfigError:
+        raise
     except RetentionError as error:
         yield from check_machine(warning)
         yield problem_of_error("configuration", error)
         return
+    refuse_missing(warehouse.config)
     for name in set(names) - set(known):
         warehouse.log(name)  # raises the error of every command for an unknown stream
     on_s3 = files.is_remote(warehouse.location)
@@ -38,6 +42,8 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
     yield ok("configuration", f"says what {count} streams keep")
     yield from check_place(warehouse.location, warehouse.clock)
     yield from check_names(warehouse.location, known)
+    if not known:
+        yield ok("streams", no_streams(warehouse.location))
     for name in names or known:
         try:
             opened = warehouse.log(name).opened

@@ -33,6 +33,10 @@ class ConfigError(UsageError):
     """The configuration was refused: edit the file at the place the message names."""
 
 
+class NoConfigError(ConfigError):
+    """No file is where the configuration was said to be."""
+
+
 class RefusedError(RetentionError):
     """A guard refused; nothing was changed, and the message names what would lift the guard."""
 

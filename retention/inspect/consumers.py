@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.config.checks.consumer_filters import filters_of
 from retention.context.context import OpenedStream
+from retention.context.subject_counts import counts_in_pieces
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.interest.interest import interest_of
@@ -91,20 +92,29 @@ def _still_to_come(
     """Count the messages that each consumer wants and that lie above its last delivery."""
     subjects = opened.config.subjects
     interests = [_above_lasts(record, interest_of(record, subjects)) for record in records]
-    filtered = any(interest.filters for interest in interests)
-    counts = opened.store.subject_counts(inventory.files) if filtered else None
+    filtered = [interest for interest in interests if interest.filters]
+    matching = iter(_matching(opened, inventory, filtered))
     messages = inventory.files["messages"].to_numpy()
     pending = []
     for record, interest in zip(records, interests, strict=True):
-        wanted = messages
-        if interest.filters and counts is not None:
-            matching = counts.filter(interest.matches(counts["subject"]))
-            wanted = np.zeros_like(messages)
-            np.add.at(wanted, matching["file"].to_numpy(), matching["messages"].to_numpy())
+        wanted = next(matching) if interest.filters else messages
         above = inventory.files["min_seq"].to_numpy() > interest.delivered
         count = int(wanted[above].sum()) + _in_part(opened, inventory, interest)
         pending.append(count + record.state.lasts_to_come)
     return pending
+
+
+def _matching(
+    opened: OpenedStream, inventory: Inventory, interests: Sequence[Interest]
+) -> list[np.ndarray]:
+    """Count the messages of each file that match the filters of each interest."""
+    wanted = [np.zeros(inventory.files.num_rows, dtype=np.int64) for _ in interests]
+    if interests:
+        for counts in counts_in_pieces(opened.store, inventory.files):
+            for interest, messages in zip(interests, wanted, strict=True):
+                matching = counts.filter(interest.matches(counts["subject"]))
+                np.add.at(messages, matching["file"].to_numpy(), matching["messages"].to_numpy())
+    return wanted
 
 
 def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:

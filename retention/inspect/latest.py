@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.subject_counts import counts_in_pieces
 from retention.context.topic import refuse_topic
 from retention.core import kv
 from retention.core.payload_preview import preview
@@ -17,9 +19,10 @@ from retention.core.spans import spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import format_instant
 from retention.datafile.row_groups import pick_rows
+from retention.inspect.last_of_subjects import LastOfSubjects
 from retention.inspect.messages import check_filter, files_of_span
 from retention.ports import Store
-from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES
 
 if TYPE_CHECKING:
@@ -36,9 +39,6 @@ LATEST = pa.schema(
 """One row per subject, its last message; `operation` is what that does: `put`, `delete` or `purge`."""
 
 _SHOWN = 20
-_LAST = pa.schema([SUBJECT_COUNTS.field(name) for name in ("subject", "last_seq")])
-_DIGESTS_AT_A_TIME = 64
-_LEAST_FOLDED = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +99,17 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
 def last_seqs(store: Store, files: pa.Table, subject: str | None = None) -> np.ndarray:
     """The last sequence of each subject in an inventory's files, ascending; of those that a filter matches, if given.
 
-    What is held is the subjects, and the digests of a few files.
+    Raises:
+        StorageError: there are very many subjects, and the directory of temporary files is full.
     """
-    held, pending = _LAST.empty_table(), [_LAST.empty_table()]
-    for start in range(0, files.num_rows, _DIGESTS_AT_A_TIME):
-        counts = store.subject_counts(files.slice(start, _DIGESTS_AT_A_TIME)).select(_LAST.names)
-        if subject is not None:
-            counts = counts.filter(matching_mask(counts["subject"], [subject]))
-        pending.append(counts)
-        if sum(map(len, pending)) >= max(_LEAST_FOLDED, len(held)):
-            held, pending = _folded([held, *pending]), []
-    last: np.ndarray = np.sort(_folded([held, *pending])["last_seq"].to_numpy())
-    return last
+    with closing(LastOfSubjects()) as last:
+        for counts in counts_in_pieces(store, files):
+            last.add(
+                counts
+                if subject is None
+                else counts.filter(matching_mask(counts["subject"], [subject]))
+            )
+        return last.seqs()
 
 
 def pick_latest(
@@ -154,8 +153,3 @@ def shown_rows(latest: Latest) -> list[dict[str, str]]:
         }
         for row in latest.newest(_SHOWN).to_pylist()
     ]
-
-
-def _folded(parts: Sequence[pa.Table]) -> pa.Table:
-    last = pa.concat_tables(parts).group_by("subject").aggregate([("last_seq", "max")])
-    return pa.table([last["subject"], last["last_seq_max"]], schema=_LAST)

@@ -18,11 +18,11 @@ from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.units import format_instant
 from retention.errors import DamagedError, RefusedError
+from retention.formats.nats.account import Totals
 from retention.formats.nats.backup import (
     DIRECTORY_ARCHIVE,
     DIRECTORY_CONFIG,
     RAW_ROWS,
-    Totals,
     write_backup,
 )
 from retention.inspect.latest import last_seqs

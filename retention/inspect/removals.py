@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.record_files import RecordFile
 from retention.apply.undo import RESTORE
 from retention.apply.undo_records import find_ranges, read_record
 from retention.context.context import OpenedStream
@@ -52,8 +53,8 @@ class Removal:
         """The epoch of the sequences that it removed."""
         return int(self.outcome.get("ends_epoch", self.outcome.get("epoch", 0)))
 
-    def ranges(self) -> pa.Table | None:
-        """The messages that it took, shape `RUN_RANGES`; None: it kept no record of them, or that is gone.
+    def ranges(self) -> RecordFile | None:
+        """The messages that it took, tables of the shape `RUN_RANGES`; None: it has no record, or that is gone.
 
         Raises:
             DamagedError: the record is not what was written.
@@ -242,9 +243,10 @@ def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
     return undid and record["undoes"] == run
 
 
-def rows_of(ranges: pa.Table, partition: int, seq: int) -> Iterator[dict[str, Any]]:
+def rows_of(ranges: Iterable[pa.Table], partition: int, seq: int) -> Iterator[dict[str, Any]]:
     """The ranges that reach across a sequence; `Removal.holds` tells whether they had a message there."""
-    for row in ranges.filter(_covering(ranges, partition, seq)).to_pylist():
+    covering = (table.filter(_covering(table, partition, seq)) for table in ranges)
+    for row in (row for table in covering for row in table.to_pylist()):
         if not any(
             first <= seq <= last
             for first, last in zip(row["except_firsts"], row["except_lasts"], strict=True)

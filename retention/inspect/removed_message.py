@@ -95,7 +95,7 @@ def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, li
 def _taken(removals: Sequence[Removal], place: Place) -> Iterator[_Taken]:
     for removal in removals:
         ranges = removal.ranges()
-        for row in [] if ranges is None else rows_of(ranges, *place):
+        for row in [] if ranges is None else rows_of(ranges.tables(), *place):
             held = removal.holds(row, place[1])
             if held is not False:
                 yield _Taken(removal, row, is_certain=held is True)

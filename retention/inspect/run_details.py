@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,15 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.record_files import RecordFile
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.errors import RetentionError, UsageError
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
+from schemas.runs import RUN_RANGES
 
 _SHOWN = ("seq", "subject", "ts_ns", "size")
 _OF_SEGMENT = ["partition", "segment"]
+_SUMS = [("messages", "sum"), ("bytes", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,13 @@ class RunDetails:
         return bool(self.outcome.get("removed_messages")) or "ends_epoch" in self.outcome
 
     @cached_property
-    def ranges(self) -> pa.Table | None:
+    def ranges(self) -> RecordFile | None:
         """The messages that the run took, as `Removal.ranges` has them."""
         return self.removal.ranges()
 
     def segments(self) -> list[SegmentLoss]:
         """Segments that lost messages, in order."""
-        return _of_files(self.removal) if self.ranges is None else _of_ranges(self.ranges)
+        return _of_files(self.removal) if self.ranges is None else _of_ranges(self.ranges.tables())
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message that went, a range after the other; of a file that is gone, the range alone.
@@ -68,7 +71,8 @@ class RunDetails:
         A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of which no file
         tells any more has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
         """
-        for row in [] if self.ranges is None else self.ranges.to_pylist():
+        tables = [] if self.ranges is None else self.ranges.tables()
+        for row in (row for table in tables for row in table.to_pylist()):
             place = {name: row[name] for name in _OF_SEGMENT}
             rows = self.removal.read(row, _SHOWN)
             if rows is None:
@@ -136,29 +140,19 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
     return RunDetails(Removal(opened, outcome, undone_by), now_ns)
 
 
-def _of_ranges(ranges: pa.Table) -> list[SegmentLoss]:
-    """The losses of segments, from ranges; shape `RUN_RANGES`."""
-    at = pc.list_parent_indices(ranges["rules"])
+def _of_ranges(tables: Iterable[pa.Table]) -> list[SegmentLoss]:
+    """The losses of segments, from ranges, some at a time; shape `RUN_RANGES`."""
     by_rule: dict[tuple[int, int], dict[str, int]] = {}
-    flat = pa.table(
-        {
-            **{name: ranges[name].take(at) for name in _OF_SEGMENT},
-            "rule": pc.list_flatten(ranges["rules"]),
-            "count": pc.list_flatten(ranges["counts"]),
-        }
-    )
-    sums = flat.group_by([*_OF_SEGMENT, "rule"]).aggregate([("count", "sum")])
-    for row in sums.to_pylist():
-        if row["count_sum"]:
+    of_files = [RUN_RANGES.empty_table().select([*_OF_SEGMENT, "path", "messages", "bytes"])]
+    for table in tables:
+        for row in _rule_sums(table).to_pylist():
             rules = by_rule.setdefault((row["partition"], row["segment"]), {})
-            rules[row["rule"]] = row["count_sum"]
-    losses = ranges.group_by(_OF_SEGMENT).aggregate(
-        [
-            ("path", "count_distinct"),
-            ("messages", "sum"),
-            ("bytes", "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
-        ]
-    )
+            rules[row["rule"]] = rules.get(row["rule"], 0) + row["count_sum"]
+        sums = table.group_by([*_OF_SEGMENT, "path"]).aggregate(_SUMS)
+        named = sums.rename_columns(of_files[0].column_names)
+        of_files.append(named.cast(of_files[0].schema))
+    ranges = pa.concat_tables(of_files)
+    losses = ranges.group_by(_OF_SEGMENT).aggregate([("path", "count_distinct"), *_SUMS])
     return [
         SegmentLoss(
             row["partition"],
@@ -166,10 +160,27 @@ def _of_ranges(ranges: pa.Table) -> list[SegmentLoss]:
             row["path_count_distinct"],
             row["messages_sum"],
             row["bytes_sum"],
-            by_rule.get((row["partition"], row["segment"]), {}),
+            _some(by_rule.get((row["partition"], row["segment"]), {})),
         )
         for row in losses.sort_by([(name, "ascending") for name in _OF_SEGMENT]).to_pylist()
     ]
+
+
+def _rule_sums(ranges: pa.Table) -> pa.Table:
+    """Messages by segment and rule: `partition`, `segment`, `rule` and `count_sum`."""
+    at = pc.list_parent_indices(ranges["rules"])
+    flat = pa.table(
+        {
+            **{name: ranges[name].take(at) for name in _OF_SEGMENT},
+            "rule": pc.list_flatten(ranges["rules"]),
+            "count": pc.list_flatten(ranges["counts"]),
+        }
+    )
+    return flat.group_by([*_OF_SEGMENT, "rule"]).aggregate([("count", "sum")])
+
+
+def _some(counts: Mapping[str, int]) -> dict[str, int]:
+    return {rule: count for rule, count in counts.items() if count}
 
 
 def _of_files(removal: Removal) -> list[SegmentLoss]:

@@ -20,7 +20,7 @@ from retention.errors import RefusedError
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
-from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, never_below
 from retention.plan.overdue import Overdue, overdue_of
 from retention.plan.remaining import all_remaining
 from retention.planners.estimate import estimate_pass
@@ -201,7 +201,9 @@ def _behind_and_ahead(
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
-    return _lag(bounds), forecast(inventory, policy, as_of_ns, decided), overdue
+    lag = _lag(bounds)
+    ahead = forecast(inventory, policy, as_of_ns, decided)
+    return lag, never_below(ahead, policy, lag.messages, lag.bytes), overdue
 
 
 def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:

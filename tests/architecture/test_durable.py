@@ -28,10 +28,10 @@ WITHOUT = {
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
     "engines/spark/workers.py": "the same, by a task",
     "plan/planfile.py": "a plan is a file of the person who asked for it",
+    "plan/saved_tables.py": "so are its tables",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "inspect/nats_export.py": "so is what lies beside it",
     "storage/scratch_files.py": "tables on their way between tasks; nothing rests on them once a process is gone",
-    "planners/scratch.py": "nor on their directories",
     "apply/deletion_vectors.py": "Spark's own commit",
 }
 

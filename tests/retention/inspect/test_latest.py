@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from retention.api.stream import Stream
+from retention.context import subject_counts
 from retention.core.units import HOUR
 from retention.errors import UsageError
+from retention.inspect import last_of_subjects
 from retention.inspect import latest as module
 from retention.inspect.latest import LATEST
 from tests.support.sandboxes import NOW, opened
@@ -87,11 +89,13 @@ def test_it_is_read_a_span_at_a_time(bucket: Stream) -> None:
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3, 64])
+@pytest.mark.parametrize("held", [0, 5, 1 << 20])
 def test_it_does_not_matter_how_the_digests_are_folded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, held: int
 ) -> None:
-    monkeypatch.setattr(module, "_DIGESTS_AT_A_TIME", at_a_time)
-    monkeypatch.setattr(module, "_LEAST_FOLDED", 1)
+    monkeypatch.setattr(subject_counts, "FILES_AT_ONCE", at_a_time)
+    monkeypatch.setattr(last_of_subjects, "_LEAST_FOLDED", 1)
+    monkeypatch.setattr(last_of_subjects, "HELD_SUBJECTS", held)
     settings = {"name": "KV_devices", "subjects": ["$KV.devices.>"]}
     stream = opened(tmp_path, settings, segment_span="1h").stream("KV_devices")
     choose = random.Random(7)

@@ -30,7 +30,7 @@ def stream(request: pytest.FixtureRequest, tmp_path: Path) -> Stream:
 
 
 def rows_of(backup: Backup) -> pa.Table:
-    return pa.concat_tables([RAW_ROWS.empty_table(), *backup.batches(storage="file")])
+    return pa.concat_tables([RAW_ROWS.empty_table(), *backup.batches()])
 
 
 def exported(stream: Stream, folder: Path, name: str = "out.arc") -> Backup:
@@ -152,7 +152,7 @@ def test_bytes_are_those_of_the_streams_storage(stream: Stream, tmp_path: Path) 
     stream.import_nats_backup(backup_of(tmp_path, messages(3, 4, 6)))
     memory = {**ORDERS, "storage": "memory", "format": stream.opened.config.format}
     backup = exported(opened(tmp_path / "first", memory).stream("ORDERS"), tmp_path)
-    assert sum(table.num_rows for table in backup.batches(storage="memory")) == 3
+    assert sum(table.num_rows for table in backup.batches()) == 3
     assert backup.state["bytes"] < stream.state().bytes
 
 

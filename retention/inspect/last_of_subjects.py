@@ -1,0 +1,84 @@
+"""The last sequences of any number of subjects, from their digests: many of them lie in a temporary file meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from retention.engines.spool import Spool
+from retention.planners.subject_shuffle import deal_rows, unpacked
+from schemas.files import SUBJECT_COUNTS
+
+HELD_SUBJECTS = 1 << 20
+"""Subjects that are held, some hundred bytes each; if there are more, all are dealt into buckets."""
+BUCKETS = 256
+_LEAST_FOLDED = 1 << 20
+"""Rows of digests that are put together at once, at least."""
+_LAST = pa.schema([SUBJECT_COUNTS.field(name) for name in ("subject", "last_seq")])
+
+
+class LastOfSubjects:
+    """Digests on their way to the last sequence of each subject."""
+
+    def __init__(self) -> None:
+        self._held = _LAST.empty_table()
+        self._pending: list[pa.Table] = []
+        self._spool: Spool | None = None
+        self._numbers = count()
+
+    def add(self, counts: pa.Table) -> None:
+        """Take in the digests of more files: columns `subject` and `last_seq`.
+
+        Raises:
+            StorageError: the directory of temporary files is full.
+        """
+        self._pending.append(counts.select(_LAST.names).cast(_LAST))
+        if sum(map(len, self._pending)) >= max(_LEAST_FOLDED, len(self._held)):
+            self._fold()
+
+    def seqs(self) -> np.ndarray:
+        """The last sequence of each subject, ascending; the digests are given up.
+
+        Raises:
+            StorageError: the directory of temporary files is full.
+        """
+        self._fold()
+        last: np.ndarray = np.concatenate([*self._seqs_by_bucket(), _seqs(self._held)])
+        last.sort()
+        return last
+
+    def close(self) -> None:
+        """Give up the temporary file."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _fold(self) -> None:
+        self._held = _folded([self._held, *self._pending])
+        self._pending = []
+        if len(self._held) > HELD_SUBJECTS or self._spool is not None:
+            self._put_aside()
+
+    def _put_aside(self) -> None:
+        self._spool = self._spool or Spool()
+        number = next(self._numbers)
+        for bucket, content in deal_rows(self._held, BUCKETS):
+            self._spool.put(number, bucket, content)
+        self._held = _LAST.empty_table()
+
+    def _seqs_by_bucket(self) -> Iterator[np.ndarray]:
+        if self._spool is not None:
+            for bucket in self._spool.keys:
+                yield _seqs(_folded([unpacked(self._spool.parts(bucket), _LAST)]))
+
+
+def _folded(parts: Iterable[pa.Table]) -> pa.Table:
+    last = pa.concat_tables(parts).group_by("subject").aggregate([("last_seq", "max")])
+    return pa.table([last["subject"], last["last_seq_max"]], schema=_LAST)
+
+
+def _seqs(last: pa.Table) -> np.ndarray:
+    column: np.ndarray = last["last_seq"].to_numpy()
+    return column
