@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: kills help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +40,9 @@ cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts 
 
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
+
+kills: setup  ## Kill 50 runs of Python, Spark and spark-submit at random moments, and let the next one go on (half an hour)
+	RETENTION_KILLS=50 $(BIN)/pytest tests/crash/test_kills.py -s
 
 connect: setup  ## Do with a real Spark Connect server what is done with a session of one's own (a minute)
 	RETENTION_CONNECT=all $(BIN)/pytest tests/connect

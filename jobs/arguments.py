@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from retention.core.units import SECOND, parse_duration
+from retention.errors import RetentionError
+
 
 def job_parser(name: str, description: str) -> argparse.ArgumentParser:
     """A parser of the shared arguments."""
@@ -29,6 +32,27 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given",
     )
     parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
+    parser.add_argument(
+        "--quiet", action="store_true", help="print nothing unless something is wrong"
+    )
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
     return parser
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of jobs that take a stream for themselves."""
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        default=0.0,
+        metavar="DURATION",
+        help="where another run is at work on a stream, wait so long for its end; not at all, if not given",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text) / SECOND
+    except RetentionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

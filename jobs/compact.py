@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
@@ -21,6 +21,7 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("compact", "Merge small and hollow files of streams into good ones.")
+    add_wait(parser)
     parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite no more than this")
     parser.add_argument("--max-time", metavar="DURATION", help="begin nothing more after this")
     arguments = parser.parse_args()
@@ -30,7 +31,9 @@ def main() -> int:
     def work(started: int) -> JobResult:
         limits = CompactionLimits.parsed(arguments.max_bytes, arguments.max_time)
         place = arguments.warehouse or arguments.config
-        warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        warehouse = open_warehouse(
+            place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
+        )
         note_if_empty("compact", warehouse)
         outcomes = warehouse.compact(arguments.stream, limits)
         report = document(started, [entry(outcome) for outcome in outcomes])

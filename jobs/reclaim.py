@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.reclaim.report import Amount, ReclaimReport
@@ -20,12 +20,15 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("reclaim", "Delete what is dead for longer than its grace.")
+    add_wait(parser)
     arguments = parser.parse_args()
     if arguments.as_of is not None:
         parser.error("graces end by the storage's clock: leave out --as-of")
 
     def work(started: int) -> JobResult:
-        warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+        warehouse = open_warehouse(
+            arguments.warehouse or arguments.config, clock=time.time_ns, wait_s=arguments.wait
+        )
         note_if_empty("reclaim", warehouse)
         outcomes = warehouse.reclaim(arguments.stream)
         entries = [reclaim_entry(outcome) for outcome in outcomes]

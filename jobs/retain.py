@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
@@ -24,6 +24,7 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("retain", "Apply the retention rules to streams.")
+    add_wait(parser)
     parser.add_argument(
         "--compact",
         action="store_true",
@@ -33,7 +34,9 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         place = arguments.warehouse or arguments.config
-        warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        warehouse = open_warehouse(
+            place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
+        )
         note_if_empty("retain", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.apply(arguments.stream, instant)

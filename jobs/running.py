@@ -13,11 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retention.config.discovery import no_streams
-from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
+from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors.printable import visible_lines
 from retention.startup import spare_pandas
 from retention.storage.places import place_of
+from retention.storage.signals import end_between_commits
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
@@ -48,19 +49,21 @@ def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobR
     Returns:
         Its exit code.
     """
+    end_between_commits()
     end_with_spark_submit()
     spare_pandas()
     say = partial(_say, name, debug=arguments.debug)
     try:
         result = work(time.time_ns())
         _write_report(arguments.report_file, result.report)
-    except Exception as error:  # every error is one sentence and an exit code
+    except ENDINGS as error:  # every error is one sentence and an exit code
         say(sentence_of(error), error)
         return exit_code_of(error)
     for outcome in result.outcomes:
         if outcome.error is not None:
             say(outcome.sentence, outcome.error)
-    print(result.text)
+    if not arguments.quiet:
+        print(result.text)
     return exit_code(result.outcomes) or result.exit_code
 
 
@@ -79,7 +82,7 @@ def seconds_since(started: int) -> float:
     return round((time.time_ns() - started) / 1e9, 3)
 
 
-def _say(name: str, text: str, error: Exception, *, debug: bool) -> None:
+def _say(name: str, text: str, error: BaseException, *, debug: bool) -> None:
     if debug:
         print(visible_lines("".join(traceback.format_exception(error)).rstrip()), file=sys.stderr)
     print(f"{name}: {text}", file=sys.stderr)

@@ -56,7 +56,11 @@ class Warehouse(Public, Maintenance):
     """Streams below one directory or object-store prefix, and their configuration."""
 
     def __init__(
-        self, config: Config, clock: Callable[[], int], engine: EngineName | None = None
+        self,
+        config: Config,
+        clock: Callable[[], int],
+        engine: EngineName | None = None,
+        wait_s: float = 0.0,
     ) -> None:
         """Hold a configuration and a clock together; nothing is opened yet.
 
@@ -64,11 +68,13 @@ class Warehouse(Public, Maintenance):
             config: the warehouse's configuration.
             clock: the wall clock, nanoseconds since the epoch.
             engine: beats what the configuration says of each stream.
+            wait_s: how long to wait for another maintainer of a stream to end, in seconds.
         """
         self.config = config
         self.clock = clock
         self.engine: EngineName | None = engine
         self._since_ns = clock()
+        self._wait_s = wait_s
 
     @property
     def location(self) -> str:
@@ -349,7 +355,9 @@ class Warehouse(Public, Maintenance):
             config.lowest_seq,
         )
         store = open_store(root, name, settings, self.clock)
-        return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)
+        return OpenedStream(
+            name, config, store, root, self.location, self.clock, self._since_ns, self._wait_s
+        )
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
         """The configuration of a stream that only the disk knows: it keeps the format that it has there."""
@@ -370,6 +378,7 @@ def open_warehouse(
     *,
     engine: EngineName | None = None,
     clock: Callable[[], int] = time.time_ns,  # noqa: TID251  (who opens a warehouse by hand has no job's clock)
+    wait_s: float = 0.0,
 ) -> Warehouse:
     """Open a warehouse by its configuration file, or by its directory.
 
@@ -377,8 +386,9 @@ def open_warehouse(
         path: `retention.yaml`, a directory that may hold one, or an `s3://` location.
         engine: beats what the configuration says of each stream.
         clock: the wall clock, nanoseconds since the epoch.
+        wait_s: how long to wait, in seconds, where another run is at work on a stream.
 
     Raises:
         ConfigError: the configuration is wrong; every mistake is named with its line.
     """
-    return Warehouse(find_config(path), clock, engine)
+    return Warehouse(find_config(path), clock, engine, wait_s)

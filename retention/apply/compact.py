@@ -11,6 +11,7 @@ from retention.apply.merge_batch import MergedBatch, merge_batch
 from retention.apply.recover import settle_interrupted
 from retention.config.keeping import Compaction
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.labels import on_stream
 from retention.core.units import SECOND, parse_duration, parse_size
 from retention.engines.select import Engines
@@ -20,7 +21,6 @@ from retention.history.runs import history_of
 from retention.plan.compaction import CompactionPlan
 from retention.planners.compaction import MergeBounds, plan_merges
 from retention.ports import Snapshot
-from retention.stores.lease import lease
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def compact_now(
     for batch in plan.within(limits.max_bytes).batches():
         if limits.max_time_ns is not None and opened.clock() - started >= limits.max_time_ns:
             break
-        with lease(opened.root, "maintenance", opened.clock):
+        with maintaining(opened):
             settle_interrupted(opened, history_of(opened.warehouse, opened.name))
             done.append(merge_batch(opened, plan, batch, engines))
             if done[-1].merged:
@@ -118,7 +118,7 @@ def compact_now(
 
 
 def _planned(opened: OpenedStream, engines: Engines) -> CompactionPlan:
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         return resolving_vectors(
             opened, lambda: plan_compaction(opened, opened.store.snapshot()), engines

@@ -20,6 +20,7 @@ from retention.apply.guards import (
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.labels import labelled, on_stream
 from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, StalePlanError
@@ -56,7 +57,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     if not opened.store.exists():
         plan = plan_pass(opened, as_of_ns, engines).plan
         return report_of(opened, plan, history.name_run(started), Work(), started)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
         keep_settings(opened.root, opened.config)
@@ -92,7 +93,7 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunR
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_allowed(opened, request)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
@@ -138,7 +139,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     if plan.is_empty and not opened.store.exists():
         _check(opened, history, plan, guards)
         return report_of(opened, plan, history.name_run(started), Work(), started)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
         if plan.request is None and opened.store.exists():

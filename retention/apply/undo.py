@@ -32,6 +32,7 @@ from retention.apply.undo_records import (
     undo_location,
 )
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.context.topic import has_data
 from retention.core.labels import labelled, on_stream
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
@@ -44,7 +45,6 @@ from retention.layout.segment_homes import divided_mask, homes_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
-from retention.stores.lease import lease
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 RESTORE = "restore"
@@ -76,7 +76,7 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         later = _later(opened, history, run)
         undoing = _check_undoing(opened, history, run, later)

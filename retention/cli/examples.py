@@ -15,11 +15,12 @@ _MEANING = {
     6: "damaged or missing data, nothing committed",
     75: "busy, or the table moved: try again",
     130: "interrupted",
+    143: "terminated",
 }
 _LOOK = (0, 2, 6)
 _LOOK_ALL = (0, 2, 5, 6)
-_CHANGE = (0, 2, 4, 6, 75, 130)
-_CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130)
+_CHANGE = (0, 2, 4, 6, 75, 130, 143)
+_CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130, 143)
 EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "init": ("init lake", (0, 2, 4)),
     "validate": ("validate --config retention.yaml", (0, 2)),

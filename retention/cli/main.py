@@ -33,12 +33,13 @@ from retention.cli import (
 from retention.cli.examples import add_examples
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
-from retention.core.outcomes import exit_code_of, sentence_of
+from retention.core.outcomes import ENDINGS, exit_code_of, sentence_of
+from retention.core.units import SECOND, parse_duration
 from retention.errors import UsageError
+from retention.storage.signals import end_between_commits
 
-_WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
+_WITH_VALUE = ("--warehouse", "--config", "--engine", "--format", "--wait")
 _FLAGS = ("--debug",)
-_INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact", "reclaim"),
@@ -64,10 +65,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except (Abort, Exit, TyperException, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            say("interrupted; a commit that was under way is settled by the next run")
-            raise Exit(_INTERRUPTED) from None
-        except Exception as error:
+        except ENDINGS as error:
             if ctx.params.get("debug"):
                 say(traceback.format_exc().rstrip())
             say(sentence_of(error))
@@ -127,6 +125,12 @@ def options(
         typer.Option(help="Where rows are read; beats the configuration."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How results are printed.")] = "table",
+    wait: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Wait so long where another run is at work on a stream."
+        ),
+    ] = "0s",
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
@@ -140,7 +144,7 @@ def options(
         raise UsageError(
             "--warehouse and --config exclude each other: the configuration names its warehouse"
         )
-    ctx.obj = Settings(warehouse or config, engine, form, debug)
+    ctx.obj = Settings(warehouse or config, engine, form, debug, parse_duration(wait) / SECOND)
 
 
 def options_first(arguments: list[str]) -> list[str]:
@@ -162,4 +166,5 @@ def options_first(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """The entry point of the installed command."""
+    end_between_commits()
     app(prog_name="retention")

@@ -29,6 +29,8 @@ class Settings:
     engine: Literal["auto", "spark", "local"] | None
     format: Format
     debug: bool
+    wait_s: float = 0.0
+    """The time to wait, in seconds, where another run is at work on a stream."""
 
     @property
     def place(self) -> str:
@@ -60,7 +62,9 @@ class Settings:
         spare_pandas()
         from retention.api.warehouse import open_warehouse
 
-        return open_warehouse(self.place, engine=self.engine, clock=time.time_ns)
+        return open_warehouse(
+            self.place, engine=self.engine, clock=time.time_ns, wait_s=self.wait_s
+        )
 
 
 def settings_of(ctx: typer.Context) -> Settings:

@@ -26,6 +26,8 @@ class OpenedStream:
     """The wall clock, nanoseconds since the epoch."""
     since_ns: int
     """The instant at which whoever works on it began: a later instant was read from the clock, not chosen."""
+    wait_s: float = 0.0
+    """The time to wait for another maintainer to end, in seconds."""
 
     @cached_property
     def dialect(self) -> Dialect:

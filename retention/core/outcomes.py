@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retention.core.units import SECOND
-from retention.errors import RetentionError, StorageError, StreamsFailedError
+from retention.errors import (
+    CancelledError,
+    RetentionError,
+    StorageError,
+    StreamsFailedError,
+    Terminated,
+)
 from retention.errors.printable import visible
 from retention.storage.errors import first_line, storage_error
 
@@ -102,8 +108,16 @@ def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
     return failed[0].exit_code if len(outcomes) == 1 else StreamsFailedError.exit_code
 
 
+ENDINGS = (Exception, KeyboardInterrupt, Terminated)
+"""Everything with which the work of a command ends before it is done."""
+
+
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ends with this error."""
+    """The exit code of a command that ends with this error, one of `ENDINGS`."""
+    if isinstance(error, KeyboardInterrupt):
+        return CancelledError.exit_code
+    if isinstance(error, Terminated):
+        return int(error.code or 0)
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error).exit_code
     return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
@@ -111,6 +125,9 @@ def exit_code_of(error: BaseException) -> int:
 
 def sentence_of(error: BaseException) -> str:
     """An error in one sentence: one of the system with the place, an unexpected one with its type."""
+    if isinstance(error, KeyboardInterrupt | Terminated):
+        how = "terminated" if isinstance(error, Terminated) else "interrupted"
+        return f"{how}; what was committed stays, nothing else was changed; the next run goes on from there"
     if isinstance(error, RetentionError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:

@@ -106,5 +106,12 @@ class CancelledError(RetentionError):
     exit_code = 130
 
 
+class Terminated(SystemExit):
+    """Somebody ended the process with SIGTERM, as schedulers do; what was committed before stays."""
+
+    def __init__(self) -> None:
+        super().__init__(143)
+
+
 class CommitUnknownError(RetentionError):
     """The store did not say whether a commit happened: look first, delete nothing."""

@@ -14,6 +14,7 @@ from retention.apply.keep_ids import keep_ids
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.table_updates import set_removed
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
@@ -21,7 +22,6 @@ from retention.engines.select import Engines
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
-from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
 MAINTENANCE_WAIT_S = 60.0
@@ -36,7 +36,7 @@ def recorded_removal(opened: OpenedStream) -> Iterator[str]:
         RefusedError: the configuration is one that a server would not let the stream have any more.
     """
     history = history_of(opened.warehouse, opened.name)
-    with lease(opened.root, "maintenance", opened.clock, wait_s=MAINTENANCE_WAIT_S):
+    with maintaining(opened, at_least_s=MAINTENANCE_WAIT_S):
         settle_interrupted(opened, history)
         check_update(opened, history)
         yield history.name_run(opened.clock())

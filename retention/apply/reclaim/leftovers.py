@@ -13,13 +13,13 @@ from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import dead_files
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile, Hindrance, Reason
 from retention.history.runs import history_of
 from retention.storage import files
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.layout import Layout, is_ours
-from retention.stores.lease import lease
 from retention.stores.storage_clock import agreed_now
 
 LEFTOVERS = "leftovers"
@@ -67,7 +67,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()

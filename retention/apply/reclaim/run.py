@@ -18,6 +18,7 @@ from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
 from retention.history.runs import history_of
@@ -25,7 +26,6 @@ from retention.history.spent import spent_runs
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
-from retention.stores.lease import lease
 from retention.stores.old_log import OldLog
 from retention.stores.storage_clock import agreed_now
 
@@ -70,7 +70,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()

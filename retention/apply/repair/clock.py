@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
 from retention.history.runs import UNKNOWN, History, history_of
-from retention.stores.lease import lease
 
 REPAIR = "repair"
 """The run history's kind of a run that mends a stream."""
@@ -100,7 +100,7 @@ def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
         BusyError: another run is at work.
     """
     history = history_of(opened.warehouse, opened.name)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         repair = find_wrong_clock(opened, as_of_ns)
         if not repair.wrong:

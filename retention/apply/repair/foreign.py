@@ -7,6 +7,7 @@ from typing import Any
 
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.stores.layout import Layout
@@ -54,7 +55,7 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
         BusyError: another run is at work, or somebody appends.
     """
     history, clock = history_of(opened.warehouse, opened.name), opened.clock
-    with lease(opened.root, "maintenance", clock), lease(opened.root, "append", clock):
+    with maintaining(opened), lease(opened.root, "append", clock):
         settle_interrupted(opened, history)
         repair = find_foreign_files(opened)
         if not repair.files:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.inventory import DataFile
 from retention.core.table_updates import set_removed
 from retention.datafile.parquet import read_columns, stats_table
@@ -33,7 +34,6 @@ from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout
-from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
 KIND = "returned"
@@ -115,7 +115,7 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     if not opened.store.exists():
         return ReturnedRepair(opened.name, (), ())
     history = history_of(opened.warehouse, opened.name)
-    with lease(opened.root, "maintenance", opened.clock):
+    with maintaining(opened):
         settle_interrupted(opened, history)
         for _ in range(ATTEMPTS):
             snapshot, repair = _find(opened)

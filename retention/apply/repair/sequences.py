@@ -15,6 +15,7 @@ from retention.apply.recover import basis, settle_interrupted
 from retention.apply.repair.readers import take_back
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
 from retention.core.inventory import Counters, DataFile
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import (
@@ -175,8 +176,8 @@ def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
     if not opened.store.exists():
         return SequenceRepair(opened.name)
     with ExitStack() as held:
-        for kind in ("maintenance", "append"):
-            held.enter_context(lease(opened.root, kind, opened.clock, wait_s=LEASE_WAIT_S))
+        held.enter_context(maintaining(opened, at_least_s=LEASE_WAIT_S))
+        held.enter_context(lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S))
         settle_interrupted(opened, history)
         for _ in range(ATTEMPTS):
             diagnosis = _diagnose(opened, history)

@@ -15,6 +15,7 @@ from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import launch_environment
 from retention.engines.spark.versions import is_too_old, refuse_too_old, warn_of_untested
 from retention.errors import RetentionError
+from retention.storage.signals import handlers_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +98,7 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _environment(environment):
+        with _environment(environment), handlers_kept():
             started = builder.getOrCreate()
     except PySparkException as error:
         raise RetentionError(

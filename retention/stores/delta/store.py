@@ -24,6 +24,7 @@ from retention.errors import (
 from retention.ports import IncrementalInventory, Returned, Snapshot, Swap, VersionToken
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
+from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.delta import counters as delta_transactions
@@ -177,7 +178,7 @@ class DeltaStore(FileStore):
             self.inventory(snapshot)
         swap = self._unclaimed(swap)
         self._cache.add(swap.add)
-        with self._staged.settling(swap.add["path"].to_pylist()):
+        with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 
     def find_commit(self, run: str, after: int = -1) -> int | None:

@@ -26,6 +26,7 @@ from retention.ports import Snapshot, Swap, VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import reason_of
+from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.checks import swap as swaps
@@ -154,12 +155,15 @@ class ParquetStore(FileStore):
             self._take_in(snapshot.handle)
             self._refuse_new(snapshot.handle, swap)
         swap = self._unclaimed(swap)
-        with self._staged.settling(swap.add["path"].to_pylist()):
-            version = self._commit(swap, snapshot.handle.state)
-        try:
-            self._settle(version)
-        except RetentionError as error:
-            _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
+        with uninterrupted():
+            with self._staged.settling(swap.add["path"].to_pylist()):
+                version = self._commit(swap, snapshot.handle.state)
+            try:
+                self._settle(version)
+            except RetentionError as error:
+                _log.warning(
+                    "stream %s: the next run will finish the moves: %s", self.stream, error
+                )
         return version
 
     def has_change_feed(self, snapshot: Snapshot) -> bool:

@@ -1,0 +1,80 @@
+"""Signals that end this process: at once, but never in the middle of a commit."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+
+from retention.errors import Terminated
+
+_ENDS: dict[int, type[BaseException]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+}
+
+
+class _Commits:
+    """The commits that are under way in this process, and the signal that waits for their end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._waiting: int | None = None
+
+    def receive(self, number: int, _frame: FrameType | None = None) -> None:
+        """Handle a signal; Python calls handlers in the main thread, whichever thread commits."""
+        if self._under_way and self._waiting is None:
+            self._waiting = number
+            return
+        self._waiting = None
+        raise _ENDS[number]
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        with self._lock:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                is_last = not self._under_way
+            if is_last and self._waiting is not None:
+                signal.raise_signal(self._waiting)
+
+
+_commits = _Commits()
+
+
+def end_between_commits() -> None:
+    """Let SIGINT and SIGTERM end this process from now on, behind a commit that is under way; a second one at once.
+
+    They end it by `KeyboardInterrupt` and `Terminated`. To be called in the main thread.
+    """
+    for number in _ENDS:
+        signal.signal(number, _commits.receive)
+
+
+def uninterrupted() -> AbstractContextManager[None]:
+    """A block that a signal does not end: one that comes meanwhile does so behind it.
+
+    Blocks of several threads may overlap. Without `end_between_commits` nothing is held back.
+    """
+    return _commits.one_more()
+
+
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """A block behind which the handlers of `end_between_commits` are in force again, whatever was put in their place.
+
+    Starting a session sets one for SIGINT that ends everything at once.
+    """
+    ours = [number for number in _ENDS if signal.getsignal(number) == _commits.receive]
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, _commits.receive)

@@ -1,0 +1,76 @@
+"""Processes of a job, also those that it starts: found by a mark in their environment, wherever they come from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_MARK = "RETENTION_TEST_MARK"
+
+
+class Started:
+    """A command that was started in a folder, and everything that it starts."""
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT), _MARK: self._mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def living(self, named: str = "") -> list[int]:
+        """The processes that live, those alone whose program has this in its name."""
+        mark = f"{_MARK}={self._mark}".encode()
+        numbers = (path.name for path in Path("/proc").iterdir())
+        return [int(pid) for pid in numbers if pid.isdigit() and _is(int(pid), mark, named)]
+
+    def send(self, number: int, named: str) -> bool:
+        """Send a signal to the first process with such a name; False if there is none."""
+        for pid in self.living(named)[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+                return True
+        return False
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its end; its exit code, and everything that it printed."""
+        said, _ = self.process.communicate(timeout=300)
+        return self.process.returncode, said
+
+    def left_behind(self, patience_s: float) -> list[str]:
+        """The programs of processes that still live after so long."""
+        until = time.monotonic() + patience_s
+        while self.living() and time.monotonic() < until:
+            time.sleep(0.05)
+        return [_program(pid) for pid in self.living()]
+
+
+def python() -> str:
+    """This Python."""
+    return sys.executable
+
+
+def _is(pid: int, mark: bytes, named: str) -> bool:
+    with suppress(OSError):
+        is_dead = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        marked = mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return marked and not is_dead and named in _program(pid)
+    return False
+
+
+def _program(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/exe").readlink().name
+    return ""
