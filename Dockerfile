@@ -20,7 +20,7 @@ COPY retention retention
 COPY schemas schemas
 # Spark's archive holds JARs: packing them again takes ten seconds and saves nothing.
 RUN /opt/venv/bin/uv pip install --quiet --python /opt/venv/bin/python --constraint requirements.lock \
-    --config-settings-package pyspark:--build-option=--compression=stored .
+    --config-settings-package pyspark:--build-option=--compression=stored '.[spark]'
 RUN /opt/venv/bin/python -m retention.engines.spark.jars
 RUN /opt/venv/bin/python -m retention.engines.spark.submit
 

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: kills help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: installed kills help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +40,9 @@ cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts 
 
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
+
+installed: setup  ## Install a wheel and an sdist in empty environments, and use them without a clone (a minute)
+	RETENTION_INSTALLED=1 $(BIN)/pytest tests/installed
 
 kills: setup  ## Kill 50 runs of Python, Spark and spark-submit at random moments, and let the next one go on (half an hour)
 	RETENTION_KILLS=50 $(BIN)/pytest tests/crash/test_kills.py -s
@@ -98,5 +101,5 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --no-annotate \
+		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock

@@ -69,14 +69,14 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
 def test_appended_frames_go_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = append._write_share
-    monkeypatch.setattr(append, "_write_share", failing_once(write, tmp_path / "append"))
+    write = append._write_part
+    monkeypatch.setattr(append, "_write_part", failing_once(write, tmp_path / "append"))
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND)
     stream = warehouse.new_stream("ORDERS")
     frame = spark.range(40).selectExpr("'a' as subject", "cast(id as string) as payload")
     stream.append(frame.repartition(2), writer="w", batch_id=1)
     assert held(warehouse)["seq"].to_pylist() == list(range(1, 41))
-    monkeypatch.setattr(append, "_write_share", failing_once(write, tmp_path / "topic"))
+    monkeypatch.setattr(append, "_write_part", failing_once(write, tmp_path / "topic"))
     world = World(tmp_path / "t", "parquet", {"partitions": 1})
     world.topic.append(frame.select("payload"), "w", 1)
     assert [row["seq"] for row in world.rows()] == list(range(40))
@@ -93,7 +93,7 @@ def test_storage_that_goes_on_failing_is_told_as_what_it_is(
             tries.write(".")
         raise storage_error(str(tmp_path), OSError(errno.ENOSPC, ""))
 
-    monkeypatch.setattr(append, "_write_share", failing)
+    monkeypatch.setattr(append, "_write_part", failing)
     stream = warehouse_with(tmp_path / "w", "delta", START).new_stream("ORDERS")
     with pytest.raises(StorageError, match="No space left on device"):
         stream.append(spark.sql("SELECT 'a' subject, 'x' payload"))

@@ -21,7 +21,7 @@ from retention.engines.spark import append, jobs
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import CancelledError
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
-from tests.support.spark_jobs import called, noted, noting, wait_for, waiting
+from tests.support.spark_jobs import PATIENCE_S, called, noted, noting, wait_for, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,7 @@ def test_the_jobs_of_a_pass_say_stream_step_and_run(
 def test_the_jobs_of_an_append_say_stream_step_and_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "_write_share", noting(append._write_share, tmp_path / "notes"))
+    monkeypatch.setattr(append, "_write_part", noting(append._write_part, tmp_path / "notes"))
     stream = warehouse_with(tmp_path / "w", "parquet", START).new_stream("ORDERS")
     stream.append(spark.sql("SELECT 'a' subject, 'x' payload"))
     [(group, description, _)] = noted(tmp_path / "notes")
@@ -114,14 +114,16 @@ def test_what_is_done_in_threads_side_by_side_is_told_apart(spark: SparkSession)
 def test_a_streaming_query_keeps_the_group_by_which_it_is_stopped(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "_write_share", noting(append._write_share, tmp_path / "notes"))
+    monkeypatch.setattr(append, "_write_part", noting(append._write_part, tmp_path / "notes"))
     stream = warehouse_with(tmp_path / "w", "delta", START).new_stream("ORDERS")
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     messages = rows.selectExpr("'a' AS subject", "CAST(value AS STRING) AS payload")
     query = messages.writeStream.foreachBatch(stream.sink("q")).start()
     try:
+        until = time.monotonic() + PATIENCE_S
         while not list((tmp_path / "notes").iterdir()):
             assert query.isActive, query.exception()
+            assert time.monotonic() < until
             time.sleep(0.1)
     finally:
         query.stop()
@@ -164,7 +166,7 @@ def test_an_append_whose_tag_is_cancelled_appends_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, errors = tmp_path / "begun", []
-    monkeypatch.setattr(append, "_write_share", waiting(append._write_share, begun))
+    monkeypatch.setattr(append, "_write_part", waiting(append._write_part, begun))
     stream = warehouse_with(tmp_path / "w", "delta", START).new_stream("ORDERS")
 
     def appending(frame: DataFrame) -> None:

@@ -176,7 +176,7 @@ def a_cancelled_run(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch
 def a_cancelled_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Of an append that is interrupted nothing is there."""
     begun, errors = folder / "begun", []
-    patch.setattr(append, "_write_share", waiting(append._write_share, begun))
+    patch.setattr(append, "_write_part", waiting(append._write_part, begun))
     stream = warehouse_with(folder / "w", "delta", NOW).new_stream("ORDERS")
 
     def appending() -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from retention.engines.spark.versions import not_installed
 from retention.errors import UsageError
 
 OLDEST_JAVA = 17
@@ -74,7 +75,7 @@ def launch_environment() -> dict[str, str]:
     """
     pyspark = importlib.util.find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise UsageError("pyspark is not installed here: run `make setup`, or use --engine local.")
+        raise not_installed()
     return {
         "JAVA_HOME": str(find_java()),
         "SPARK_HOME": str(Path(pyspark.origin).parent),

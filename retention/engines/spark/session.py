@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,9 +62,11 @@ def active_session() -> SparkSession | None:
 
 
 def suits_work() -> bool:
-    """Whether work can be given to Spark: there is no session that would be used and is too old."""
+    """Whether work can be given to Spark: it is installed, and no session would be used that is too old."""
     running = active_session()
-    return running is None or not is_too_old(running.version)
+    if running is None:
+        return find_spec("pyspark") is not None
+    return not is_too_old(running.version)
 
 
 def application_id(running: SparkSession) -> str | None:

@@ -61,10 +61,15 @@ def installed_spark() -> str:
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        raise UsageError(
-            "pyspark is not installed here: run `make setup`, name a Spark Connect server in SPARK_REMOTE, or use "
-            "--engine local, which needs no Spark"
-        ) from None
+        raise not_installed() from None
+
+
+def not_installed() -> UsageError:
+    """The error of work that asks for Spark where none is installed."""
+    return UsageError(
+        "pyspark is not installed here: `pip install 'lake-retention[spark]'`, name a Spark Connect server in "
+        "SPARK_REMOTE, or use --engine local, which needs no Spark"
+    )
 
 
 def is_too_old(version: str) -> bool:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import tomllib
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -146,7 +146,6 @@ def test_saved_plans_apply_as_they_were_made(tmp_path: Path) -> None:
 
 def test_the_package_opens_warehouses_and_knows_its_version() -> None:
     assert retention.open_warehouse is open_warehouse
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert retention.__version__ == project["version"]
+    assert retention.__version__ == importlib.metadata.version("lake-retention")
     with pytest.raises(AttributeError, match="no attribute 'close_warehouse'"):
         _ = retention.close_warehouse
