@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: installed kills help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: installed kills help setup demo demo-all test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,6 +13,9 @@ setup:  ## Make .venv ready: packages, Java if there is none, Delta (a minute, o
 
 demo: setup  ## See it work on the flights of 2013
 	@$(BIN)/python -m scripts.demo
+
+demo-all: setup  ## See the rest, too: lifetimes, a work queue, a killed run, an Iggy topic, a mistake undone
+	@$(BIN)/python -m scripts.demo_all
 
 test: static  ## Run every check and every test
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

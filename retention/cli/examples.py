@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import typer
 
-_MEANING = {
+MEANINGS = {
     0: "done",
     2: "usage, configuration or permission; nothing of that name",
     3: "something would go (--exit-code)",
@@ -17,6 +17,7 @@ _MEANING = {
     130: "interrupted",
     143: "terminated",
 }
+"""Exit code → its meaning, for the help of commands; a defect's is not told there."""
 _LOOK = (0, 2, 6)
 _LOOK_ALL = (0, 2, 5, 6)
 _CHANGE = (0, 2, 4, 6, 75, 130, 143)
@@ -72,7 +73,7 @@ def add_examples(app: typer.Typer) -> None:
     """
     for name, command in _named(app):
         example, codes = EXAMPLES[name]
-        meanings = "\n".join(f"  {code:<4} {_MEANING[code]}" for code in codes)
+        meanings = "\n".join(f"  {code:<4} {MEANINGS[code]}" for code in codes)
         command.epilog = f"\b\nExample:\n  retention {example}\n\n\b\nExit codes:\n{meanings}"
 
 

@@ -20,7 +20,7 @@ from retention.storage.errors import first_line, storage_error
 
 Value = TypeVar("Value")
 
-_UNEXPECTED = 1
+UNEXPECTED = 1
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def exit_code_of(error: BaseException) -> int:
         return int(error.code or 0)
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error).exit_code
-    return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
+    return error.exit_code if isinstance(error, RetentionError) else UNEXPECTED
 
 
 def sentence_of(error: BaseException) -> str:

@@ -4,7 +4,6 @@ import importlib.util
 import json
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,8 @@ import pytest
 from retention.api.warehouse import open_warehouse
 from retention.core.policy import Policy
 from retention.core.units import HOUR, parse_instant
-from scripts import demo_clicks, demo_mistake
+from scripts import demo, demo_all, demo_clicks, demo_mistake
 
-DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 STEPS = [
     *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
     *("before", "apply", "after", "history", "parquet", "planes", "why", "expired", "marker"),
@@ -30,17 +28,7 @@ needs_flights = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def flights(demo: ModuleType) -> pa.Table:
+def flights() -> pa.Table:
     table: pa.Table = demo.flights()
     return table
 
@@ -64,9 +52,9 @@ def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None
 @needs_flights
 @pytest.mark.slow
 def test_the_demo_tells_its_story_and_leaves_a_warehouse_to_play_with(
-    demo: ModuleType, flights: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flights: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    demo.main(tmp_path)
+    demo_all.main(tmp_path)
     told = capsys.readouterr().out
     labels = [line[:9].strip() for line in told.splitlines() if line and not line.startswith(" ")]
     assert labels[: len(STEPS)] == STEPS
