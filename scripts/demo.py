@@ -25,7 +25,8 @@ from retention.core.units import format_instant, format_size
 from retention.history.report import RunReport
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
-from retention.views.text import groups_of, plan_headline, segments_text
+from retention.views.segment_groups import groups_of
+from retention.views.text import plan_headline, segments_text
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"

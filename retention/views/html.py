@@ -16,10 +16,10 @@ from retention.inspect.topic_stats import TopicStats
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
 from retention.views.reasons import reason
+from retention.views.segment_groups import groups_of
 from retention.views.text import (
     MOST_GROUPS,
     bucket_text,
-    groups_of,
     lag_text,
     state_overdue_text,
 )

@@ -26,18 +26,21 @@ _NOTHING: dict[str, Any] = {
     "version_before": None,
     "version_after": None,
 }
-_NO_FORECAST: dict[str, Any] = {"next_due_ns": None, "due": []}
+_NO_PLAN: dict[str, Any] = {"next_due_ns": None, "due": [], "groups": []}
 
 
 def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
     """The JSON entry of a planned stream."""
+    from retention.views.segment_groups import groups_of
+
     plan = outcome.value
     if plan is None:
-        return _NO_FORECAST | failed_entry(outcome)
+        return _NO_PLAN | failed_entry(outcome)
     return (
         plan.summary()
         | plan.forecast.as_json()
         | ({} if plan.overdue is None else {"overdue": plan.overdue.as_json()})
+        | {"groups": [group.as_json() for group in groups_of(plan)]}
         | {
             "files_read": plan.read.files,
             "bytes_read": plan.read.bytes,

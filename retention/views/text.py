@@ -3,54 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from retention.core.units import format_duration, format_size
+from retention.core.units import format_size
 from retention.history.report import RunReport
 from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
-from retention.rules import MAX_AGE, RULES
 from retention.rules.requests import Request
-from retention.views.reasons import reason
+from retention.views.segment_groups import groups_of
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import bounds_text, brief_duration, brief_instant, count, go_or_goes
+from retention.views.wording import bounds_text, brief_instant, count, go_or_goes
 
 MOST_GROUPS = 12
 """The most lines about segments that a plan shows before it sums up the rest."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Adjacent segments that a plan treats alike, and why."""
-
-    segments: str
-    """The name of the group, such as `segment 1` or `segments 1 … 90001 (18)`."""
-    dropped: bool
-    removed: int
-    messages: int
-    reasons: tuple[str, ...]
-
-    @property
-    def goes(self) -> str:
-        """The number of messages that go, with its noun and verb."""
-        if self.dropped:
-            return f"{count(self.messages, 'message')} {go_or_goes(self.messages)}"
-        return f"{self.removed:,} of {count(self.messages, 'message')} go"
-
-    @property
-    def line(self) -> str:
-        """The group in one line."""
-        return f"{self.segments}: {self.goes}: {'; '.join(self.reasons)}"
 
 
 def plan_text(plan: Plan) -> list[str]:
@@ -195,58 +165,6 @@ def segments_text(segments: object) -> str:
     return ", ".join(f"{counts[name]:,} {name}" for name in ("dropped", "rewritten", "kept")) + (
         " segments"
     )
-
-
-def groups_of(plan: Plan) -> list[Group]:
-    """The segments that a plan touches, in order; adjacent ones that go whole by the same rules are one group."""
-    table = _segments(plan.actions.files_with_rules)
-    if not table.num_rows:
-        return []
-    whole = table["removed_messages_sum"].to_numpy() == table["messages_sum"].to_numpy()
-    rules = np.stack([table[f"by_{rule}_sum"].to_numpy() for rule in RULES], axis=1)
-    partition = table["partition"].to_numpy()
-    alike = np.all((rules[1:] > 0) == (rules[:-1] > 0), axis=1)
-    joined = alike & whole[1:] & whole[:-1] & (partition[1:] == partition[:-1])
-    starts = np.append(0, np.flatnonzero(~joined) + 1)
-    ends = np.append(starts[1:], table.num_rows)
-    return [
-        _group(plan, table.slice(start, end - start), rules[start:end].sum(axis=0))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
-
-
-def _segments(files: pa.Table) -> pa.Table:
-    """The sums of a plan's files by segment: a row for each, in order."""
-    sums = ["messages", "removed_messages", *(f"by_{rule}" for rule in RULES)]
-    folds = [(name, "sum") for name in sums] + [("max_ts_ns", "max")]
-    grouped = files.group_by(["partition", "segment"], use_threads=False).aggregate(folds)
-    return grouped.sort_by([("partition", "ascending"), ("segment", "ascending")])
-
-
-def _group(plan: Plan, segments: pa.Table, by_rule: np.ndarray) -> Group:
-    removed, messages = (
-        int(pc.sum(segments[f"{name}_sum"]).as_py()) for name in ("removed_messages", "messages")
-    )
-    youngest_ns = plan.as_of_ns - int(pc.max(segments["max_ts_ns_max"]).as_py())
-    dropped = removed == messages
-    acting = [rule for rule, number in zip(RULES, by_rule.tolist(), strict=True) if number]
-    reasons = [reason(plan, rule) for rule in acting]
-    if dropped and acting == [MAX_AGE]:
-        limit = format_duration(plan.policy.max_age_ns or 0)
-        reasons = [f"max_age {limit}, youngest is {brief_duration(youngest_ns)} old"]
-    if len(acting) > 1:
-        counts = (int(number) for number in by_rule if number)
-        reasons = [f"{number:,} by {text}" for number, text in zip(counts, reasons, strict=True)]
-    return Group(_named(segments), dropped, removed, messages, tuple(reasons))
-
-
-def _named(segments: pa.Table) -> str:
-    partitions = set(segments["partition"].to_pylist())
-    prefix = "" if partitions == {0} else f"partition {min(partitions)} "
-    first, last = segments["segment"][0].as_py(), segments["segment"][-1].as_py()
-    if segments.num_rows == 1:
-        return f"{prefix}segment {first}"
-    return f"{prefix}segments {first} … {last} ({segments.num_rows:,})"
 
 
 def estimate_text(bounds: Estimate) -> list[str]:

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from retention.core.outcomes import Outcome
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.history.report import RunReport
@@ -15,11 +16,12 @@ from retention.plan.explanation import Explanation
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
 from retention.views.html import explanation_html, plan_html, report_html, state_html
+from retention.views.json_entries import plan_entry
+from retention.views.segment_groups import groups_of
 from retention.views.text import (
     MOST_GROUPS,
     estimate_text,
     explanation_text,
-    groups_of,
     plan_text,
     report_text,
     state_text,
@@ -113,6 +115,16 @@ def test_two_rules_in_one_segment_are_counted_apart() -> None:
     assert first.line.startswith("segment 1: 2 messages go: 1 by max_msgs 3, ")
     assert "; 1 by max_age 1d, " in first.line
     assert second.segments == "segment 3"
+
+
+def test_programs_get_the_reasons_of_each_group() -> None:
+    plan = plan_of(world(5), Policy(max_msgs=3, max_age_ns=3 * DAY), NOW)
+    entry = plan_entry(Outcome(plan.stream, plan))
+    assert sum(group["removed_messages"] for group in entry["groups"]) == plan.removed_messages
+    first = entry["groups"][0]
+    assert [first[name] for name in ("partition", "first_segment", "segments")] == [0, 1, 3]
+    assert sum(first["by_rule"].values()) == first["removed_messages"] == first["messages"] == 6
+    assert "max_msgs 3, " in first["reasons"][0]
 
 
 def test_many_groups_are_summed_up() -> None:
