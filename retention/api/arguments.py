@@ -199,6 +199,7 @@ _KINDS = {
     "Mapping[str, Any]": Kind("a dict with texts as keys", _settings),
     "Callable[[], int]": Kind("a function", _function),
     "Watch": Kind("a function", _function),
+    "LeaveOut": Kind("a function", _function),
     "EngineName": _choice("auto", "spark", "local"),
     "EraName": _choice("0.8", "0.9"),
     "ReaderKind": _choice("consumer", "group"),

@@ -11,7 +11,7 @@ from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan, Log
 from retention.api.stream_consumers import StreamConsumers
 from retention.delivery.consumer import BatchConsumer
-from retention.formats.jsonl import Given, open_lines
+from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.import_nats import Imported, import_nats_backup
 from retention.ingest.publish import Published, publish
@@ -33,6 +33,7 @@ class Stream(Log):
         lines: Given,
         writer: str | None = None,
         batch: int | None = None,
+        leave_out: LeaveOut | None = None,
     ) -> Published:
         """Publish messages as one commit: all of them, or none with the reason.
 
@@ -43,6 +44,8 @@ class Stream(Log):
                 the keys of either.
             writer: with `batch`, makes the batch exactly once.
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
+            leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
+                committed; without it the first one refuses the batch.
 
         Raises:
             UsageError: a line, or row, is no message; it is named by its number.
@@ -50,7 +53,7 @@ class Stream(Log):
         """
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
-            return publish(self.opened, source, identity)
+            return publish(self.opened, source, identity, leave_out)
 
     def delete(self, *seqs: int | Iterable[int], erase: bool = False) -> BoundPlan:
         """Plan the removal of single messages; `apply` of the plan carries it out.

@@ -11,7 +11,7 @@ from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
-from retention.formats.jsonl import Given, open_lines
+from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.topics.import_log import TopicImported, import_iggy_log
 from retention.ingest.topics.publish import TopicPublished, publish_to_topic
@@ -33,6 +33,7 @@ class Topic(Log):
         lines: Given,
         writer: str | None = None,
         batch: int | None = None,
+        leave_out: LeaveOut | None = None,
     ) -> TopicPublished:
         """Publish messages as one commit: all of them, or none with the reason.
 
@@ -42,6 +43,8 @@ class Topic(Log):
                 `payload`, and if there are the others; dicts with the keys of either.
             writer: with `batch`, makes the batch exactly once.
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
+            leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
+                committed; without it the first one refuses the batch.
 
         Raises:
             UsageError: a line, or row, is no message; it is named by its number.
@@ -49,7 +52,7 @@ class Topic(Log):
         """
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
-            return publish_to_topic(self.opened, source, identity)
+            return publish_to_topic(self.opened, source, identity, leave_out)
 
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False

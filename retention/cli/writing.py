@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +19,7 @@ from retention.core.outcomes import act_sequentially, failure_entry
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.formats.jsonl import LeaveOut, LeftOut, Line
     from retention.ingest.import_nats import Imported
     from retention.ingest.publish import Published
     from retention.ingest.topics.import_log import TopicImported
@@ -46,6 +49,10 @@ def publish(
     batch: Annotated[
         int | None, typer.Option(metavar="N", help="Rises with every batch of the writer.")
     ] = None,
+    rejects: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write refused lines there, and publish the others."),
+    ] = None,
 ) -> None:
     """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}.
 
@@ -56,8 +63,9 @@ def publish(
     from retention.formats.jsonl import open_lines
 
     is_new = not warehouse.has(stream)
-    with open_lines(sys.stdin.buffer if file == "-" else Path(file)) as lines:
-        published = warehouse.new_stream(stream).publish(lines, writer, batch)
+    with open_lines(sys.stdin.buffer if file == "-" else Path(file)) as source:
+        lines, leave_out = (source, None) if rejects is None else _kept(source, Path(rejects))
+        published = warehouse.new_stream(stream).publish(lines, writer, batch, leave_out)
     if is_new:
         say(unlisted_stream(stream, warehouse.streams()))
     if settings.format == "table":
@@ -65,6 +73,30 @@ def publish(
     else:
         acks = _acks(published, batch)
         put_json(settings, acks, acks)
+
+
+def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
+    """Lines, and a function that writes into a file those that are left out, with the reasons."""
+
+    def leave_out(refused: list[LeftOut]) -> None:
+        from retention.storage import files
+
+        entries = (_rejected(line, kept[line.line - 1]) for line in refused)
+        files.replace(str(rejects.absolute()), "".join(f"{entry}\n" for entry in entries).encode())
+        if refused:
+            say(f"{len(refused):,} of {len(kept):,} lines are refused, and left out: {rejects}")
+
+    if rejects.is_dir():
+        raise UsageError(f"--rejects {rejects} is a directory; nothing was published; name a file")
+    kept = list(lines)
+    return kept, leave_out
+
+
+def _rejected(refused: LeftOut, line: Any) -> str:
+    text = line if isinstance(line, str) else line.decode(errors="replace")
+    error = {"code": refused.code, "description": refused.reason}
+    entry = {"line": refused.line, "error": error, "text": text.rstrip("\r\n")}
+    return json.dumps(entry, ensure_ascii=False)
 
 
 @imports.command("nats-backup")

@@ -16,7 +16,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.dialects.dialect import Block, Share
-from retention.dialects.iggy_checks import first_refusal, sizes_of
+from retention.dialects.iggy_checks import refusals_of, sizes_of
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals, halves_of
@@ -69,7 +69,7 @@ class Iggy:
             UsageError: a row cannot be a message.
             RefusedError: a server would refuse a row.
         """
-        refusal = first_refusal(rows, self.policy)
+        refusal = next(refusals_of(rows, self.policy), None)
         if refusal is not None:
             raise RefusedError(
                 f"topic {self.topic} refuses a row (server error {refusal.code}, {refusal.error}): {refusal.reason}; "

@@ -29,19 +29,17 @@ class TopicRefusal:
     reason: str
 
 
-def first_refusal(sent: pa.Table, policy: TopicPolicy) -> TopicRefusal | None:
-    """The first message that a server would refuse; None: it takes all of them. A full topic refuses nothing.
+def refusals_of(sent: pa.Table, policy: TopicPolicy) -> Iterator[TopicRefusal]:
+    """Find the messages that a server would refuse, in order, each with its first error. A full topic refuses nothing.
 
     Args:
         sent: shape `formats.iggy.lines.SENT`.
         policy: the topic's rules.
     """
-    refusals = [
-        TopicRefusal(int(np.flatnonzero(mask)[0]), error, code, reason)
-        for mask, error, code, reason in _checks(sent, policy)
-        if mask.any()
-    ]
-    return min(refusals, key=lambda refusal: refusal.row, default=None)
+    masks, errors = zip(*((mask, error) for mask, *error in _checks(sent, policy)), strict=True)
+    for row in np.flatnonzero(np.logical_or.reduce(masks)).tolist():
+        first = next(number for number, mask in enumerate(masks) if mask[row])
+        yield TopicRefusal(row, *errors[first])
 
 
 def sizes_of(sent: pa.Table, policy: TopicPolicy) -> Array:

@@ -6,6 +6,8 @@ import json
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +33,29 @@ PUBLISHED = pa.schema(
 )
 """One row per message to publish: the columns of `retention.core.message_rows.complete_rows`, and the line's number."""
 
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A line that is not published, while others of its batch are."""
+
+    line: int
+    """Its number, counted from 1; of a frame or a list that of the row."""
+    reason: str
+    code: int | None = None
+    """The server's error code, where it answers with one."""
+
+
+LeaveOut: TypeAlias = Callable[[list[LeftOut]], None]
+"""A callback that is told, before a batch is committed, all lines that are not part of it; it may be told again."""
+
+
+class Unread:
+    """The lines that could not be read as messages, and are left out."""
+
+    def __init__(self) -> None:
+        self.lines: list[LeftOut] = []
+
+
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
 _NAMES = {"payload": "data", "time": "ts_ns"}
 _INT64 = range(-(2**63), 2**63)
@@ -40,7 +65,7 @@ _PRINTED = [
 ]
 
 
-def parse_messages(lines: Iterable[Line], now_ns: int) -> pa.Table:
+def parse_messages(lines: Iterable[Line], now_ns: int, unread: Unread | None = None) -> pa.Table:
     """Parse JSON lines, or records, into messages to publish, shape `PUBLISHED`, in their order.
 
     A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
@@ -51,11 +76,13 @@ def parse_messages(lines: Iterable[Line], now_ns: int) -> pa.Table:
     Args:
         lines: text, or bytes in UTF-8; or records.
         now_ns: the time of messages without one, nanoseconds since the epoch.
+        unread: takes lines that are no such objects; without it the first one is an error.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
     """
-    return table_of_lines(lines, lambda message: _message(message, now_ns), PUBLISHED, _NAMES)
+    read = partial(_message, now_ns)
+    return table_of_lines(lines, read, PUBLISHED, _NAMES, unread)
 
 
 def table_of_lines(
@@ -63,6 +90,7 @@ def table_of_lines(
     read: Callable[[dict[str, Any]], tuple[Any, ...]],
     schema: pa.Schema,
     names: Mapping[str, str],
+    unread: Unread | None = None,
 ) -> pa.Table:
     """Read the objects of JSON lines, or records, into a table, one a row; empty lines are passed over.
 
@@ -71,6 +99,7 @@ def table_of_lines(
         read: makes a row of an object, all its columns but the last; raises a ValueError for a wrong object.
         schema: the schema of the table; the last column is the line's number.
         names: the key that a record may have → the key of a line.
+        unread: takes lines that are no such objects; without it the first one is an error.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
@@ -85,6 +114,9 @@ def table_of_lines(
                 rows.append((*read(_checked(decode(text))), number))
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
+            if unread is not None:
+                unread.lines.append(LeftOut(number, str(problem)))
+                continue
             raise UsageError(
                 f"line {number}: {problem}; nothing was published; correct it and publish again"
             ) from error
@@ -146,7 +178,7 @@ def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
         raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(known))}")
 
 
-def _message(message: dict[str, Any], now_ns: int) -> tuple[bytes, bytes | None, bytes, int]:
+def _message(now_ns: int, message: dict[str, Any]) -> tuple[bytes, bytes | None, bytes, int]:
     refuse_unknown(message, _KEYS)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:

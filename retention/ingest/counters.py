@@ -89,18 +89,26 @@ class Counter:
             reason = "the counter is broken: the last message of its subject holds no total"
             raise UncountableError(reason, 10172) from error
 
-    def add(self, block: bytes) -> tuple[bytes, bytes]:
-        """Add a message's increment; the header block and the payload that are stored.
+    def add(self, block: bytes) -> None:
+        """Add a message's increment."""
+        self.total += _increment_of(block)
+
+    def with_increment(self, block: bytes) -> tuple[bytes, bytes]:
+        """The header block and the payload that are stored of a message, if its increment is added.
 
         Raises:
             UncountableError: the total has too many digits.
         """
-        self.total += int((headers.lookup(block, INCREMENT) or b"0").decode())
-        if abs(self.total) >= 10**MAX_DIGITS:
+        total = self.total + _increment_of(block)
+        if abs(total) >= 10**MAX_DIGITS:
             raise UncountableError(f"its counter has more than {MAX_DIGITS:,} digits")
         if self.sources:
             block = headers.with_value(block, SOURCES, _go_json(self.sources))
-        return block, b'{"val":"%d"}' % self.total
+        return block, b'{"val":"%d"}' % total
+
+
+def _increment_of(block: bytes) -> int:
+    return int((headers.lookup(block, INCREMENT) or b"0").decode())
 
 
 def _total_of(payload: bytes) -> int:

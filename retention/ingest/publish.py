@@ -21,10 +21,10 @@ from retention.core.subjects import matching_mask
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
-from retention.formats.jsonl import Line, parse_messages
+from retention.formats.jsonl import LeaveOut, LeftOut, Line, Unread, parse_messages
 from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish_checks import Answers, Batch, RefusedMessage, answer
+from retention.ingest.publish_checks import Answers, Batch, answer
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
@@ -66,15 +66,16 @@ class Published:
     """Messages that were answered and not stored, because no consumer wants them."""
 
     def acks(self) -> Iterator[Ack]:
-        """An ack for each message, in the order of the lines."""
+        """An ack for each message that was taken, in the order of the lines."""
         seqs, duplicates = self.answers.seqs.tolist(), self.answers.duplicates.tolist()
-        totals = self.answers.totals
+        totals, refused = self.answers.totals, {refusal.row for refusal in self.answers.refusals}
         for row, (seq, duplicate) in enumerate(zip(seqs, duplicates, strict=True)):
-            yield Ack(self.stream, seq, duplicate, val=totals.get(row))
+            if row not in refused:
+                yield Ack(self.stream, seq, duplicate, val=totals.get(row))
 
     def summary(self) -> str:
         """The outcome of the batch in a few words."""
-        seqs = self.answers.seqs[~self.answers.duplicates]
+        seqs = self.answers.seqs[self.answers.new]
         if not len(seqs):
             return "nothing was new; nothing was written"
         parts = [f"{len(seqs):,} messages {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
@@ -93,6 +94,7 @@ def publish(
     opened: OpenedStream,
     lines: Iterable[Line],
     identity: BatchIdentity | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses.
 
@@ -109,6 +111,8 @@ def publish(
         opened: the stream; it is created if it does not exist.
         lines: see `formats.jsonl`; read to their end before the stream is touched.
         identity: makes the batch exactly once.
+        leave_out: told of the messages that are refused, before the others are committed; without it the first one
+            refuses the batch.
 
     Raises:
         UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
@@ -117,14 +121,19 @@ def publish(
     """
     refuse_topic_of(opened.config)
     now = opened.clock()
-    batch = _batch(parse_messages(lines, now), opened.config)
+    unread = Unread() if leave_out else None
+    batch = _batch(parse_messages(lines, now, unread), opened.config)
     answers = Answers.plain(0, 0)
     with _rolling_up(opened, batch.given, now) as run, appending(opened, identity) as append:
         for attempt in append.attempts():
             batch = _wanted(opened, batch, attempt.position)
             answers = _answered(opened, batch, attempt.position)
+            if leave_out and unread is not None:
+                leave_out([*unread.lines, *_left_out(batch.given, answers)])
+            elif answers.refusals:
+                raise _error(opened.name, batch.given, answers.refusals[0])
             append.commit(_staged(opened, batch, answers, attempt, run))
-    unwanted = 0 if append.done.duplicate else int((~batch.wanted & ~answers.duplicates).sum())
+    unwanted = 0 if append.done.duplicate else int((~batch.wanted & answers.new).sum())
     return Published(opened.name, answers, append.done, unwanted)
 
 
@@ -220,15 +229,13 @@ def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
 
 
 def _answered(opened: OpenedStream, batch: Batch, position: Position) -> Answers:
-    """The sequence of each message, behind where the stream stands.
+    """The sequence of each message, behind where the stream stands."""
+    return answer(batch, opened.config, StreamState.at(opened, position), position.next_seq)
 
-    Raises:
-        UsageError, RefusedError: the first message that is refused.
-    """
-    try:
-        return answer(batch, opened.config, StreamState.at(opened, position), position.next_seq)
-    except RefusedMessage as refused:
-        raise _error(opened.name, batch.given, refused.refusal) from None
+
+def _left_out(given: pa.Table, answers: Answers) -> Iterator[LeftOut]:
+    for refusal in answers.refusals:
+        yield LeftOut(given["line"][refusal.row].as_py(), refusal.reason, refusal.code)
 
 
 def _staged(
@@ -241,7 +248,7 @@ def _staged(
     """Write what is stored of a batch, the ids of what is not, and copies without what its roll-ups take."""
     position, staging = attempt.position, attempt.staging
     rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
-    new = ~answers.duplicates
+    new = answers.new
     kept = batch.wanted & new & ~rolled_up.superseded
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     rows = _counted(batch.rows, answers, opened.config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -50,16 +50,25 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to a batch that is let in."""
+    """The answers to a batch."""
 
     seqs: np.ndarray
-    """int64: the sequence of each message; a duplicate has that of its original."""
+    """int64: the sequence of each message; a duplicate has that of its original, one that is refused has 0."""
     duplicates: np.ndarray
     """bool: nothing is stored for these."""
     rollups: np.ndarray
     """The roll-up of each message that is stored: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
     counted: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """Row of a message that counts → the header block and the payload that are stored."""
+    refusals: Sequence[Refusal] = ()
+    """The refusals, in order of messages; the others are answered as if the refused ones had not been sent."""
+
+    @property
+    def new(self) -> np.ndarray:
+        """A mask of the messages that get a sequence of their own."""
+        new = ~self.duplicates
+        new[[refusal.row for refusal in self.refusals]] = False
+        return new
 
     @property
     def totals(self) -> dict[int, str]:
@@ -73,8 +82,8 @@ class Answers:
         return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
 
 
-class RefusedMessage(Exception):  # noqa: N818  (never leaves publish)
-    """Carries the first refusal of a batch."""
+class _RefusedMessage(Exception):  # noqa: N818  (never leaves this module)
+    """Carries the refusal of a message."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
@@ -85,9 +94,6 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
     """Answer each message of a batch, in their order, as the server does (jetstream R1).
 
     Messages without a header that asks for more are answered together, unless `discard: new` counts every one.
-
-    Raises:
-        RefusedMessage: with the first message that is refused.
     """
     asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
     counted = (
@@ -96,12 +102,23 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
     )
     if counted or config.allow_msg_counter or pc.any(asking).as_py():
         return _Checks(batch, config, stored, next_seq).answer(np.asarray(asking))
-    late = batch.late.earliest(batch.wanted)
-    stages = (batch.early.earliest(), batch.features.earliest(), late)
-    refusals = [refusal for refusal in stages if refusal]
-    if refusals:
-        raise RefusedMessage(min(refusals, key=lambda refusal: refusal.row))
-    return Answers.plain(next_seq, batch.given.num_rows)
+    return _numbered(batch, next_seq)
+
+
+def _numbered(batch: Batch, next_seq: int) -> Answers:
+    """Answers of messages that need nothing but themselves: those that are not refused get the next sequences."""
+    count = batch.given.num_rows
+    stages = ((batch.early, True), (batch.features, True), (batch.late, batch.wanted))
+    refused = np.logical_or.reduce([stage.refused() & among for stage, among in stages])
+    if not refused.any():
+        return Answers.plain(next_seq, count)
+    refusals = [
+        next(filter(None, (stage.refusal(row) for stage, _ in stages)))
+        for row in np.flatnonzero(refused).tolist()
+    ]
+    answers = replace(Answers.plain(0, count), refusals=refusals)
+    answers.seqs[:] = np.where(refused, 0, next_seq - 1 + np.cumsum(~refused))
+    return answers
 
 
 class _Checks:
@@ -139,15 +156,20 @@ class _Checks:
         rows = np.flatnonzero(asking)
         texts = self._batch.given["headers"].take(pa.array(rows)).to_pylist()
         blocks = dict(zip(rows.tolist(), texts, strict=True))
+        refusals = list[Refusal]()
         for self._row in range(count):
             self._rollup = rollups.NONE
-            original = self._original(blocks.get(self._row))
+            try:
+                original = self._original(blocks.get(self._row))
+            except _RefusedMessage as refused:
+                refusals.append(refused.refusal)
+                continue
             answers.duplicates[self._row] = original is not None
             answers.seqs[self._row] = self._next_seq if original is None else original
             if original is None:
                 answers.rollups[self._row] = self._rollup
                 self._take_in()
-        return replace(answers, counted=self._counted)
+        return replace(answers, counted=self._counted, refusals=refusals)
 
     def _original(self, block: bytes | None) -> int | None:
         """The sequence of the message that this one repeats, None if it is new and let in."""
@@ -233,12 +255,13 @@ class _Checks:
         try:
             if subject not in self._counters:
                 self._counters[subject] = Counter(*self._last_messages.get(subject, (None, None)))
-            headings, payload = self._counters[subject].add(block)
+            headings, payload = self._counters[subject].with_increment(block)
         except UncountableError as error:
             self._refuse(error.reason, error.code)
         if 0 < self._config.max_msg_size < len(headings) + len(payload):
             text = f"its total exceeds max_msg_size, {self._config.max_msg_size:,} bytes"
             self._refuse(text, 10054)
+        self._counters[subject].add(block)
         self._counted[self._row] = (headings, payload)
 
     def _take_in(self) -> None:
@@ -282,10 +305,10 @@ class _Checks:
 
     def _raise(self, refusal: Refusal | None) -> None:
         if refusal:
-            raise RefusedMessage(refusal)
+            raise _RefusedMessage(refusal)
 
     def _refuse(self, reason: str, code: int | None = None) -> NoReturn:
-        raise RefusedMessage(Refusal(self._row, reason, code))
+        raise _RefusedMessage(Refusal(self._row, reason, code))
 
 
 def _holds(blocks: pa.ChunkedArray, name: str) -> bool:

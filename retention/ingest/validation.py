@@ -41,7 +41,11 @@ class Validation:
         reason, code, malformed = self._reasons[at]
         return Refusal(row, reason, code, malformed)
 
-    def earliest(self, among: np.ndarray | None = None) -> Refusal | None:
-        """The refusal of the first message that has one; of those in a mask, if it is given."""
-        refused = np.flatnonzero((self._of_row >= 0) & (True if among is None else among))
+    def refused(self) -> np.ndarray:
+        """A mask of the messages that are refused."""
+        return self._of_row >= 0
+
+    def earliest(self) -> Refusal | None:
+        """The refusal of the first message that has one."""
+        refused = np.flatnonzero(self.refused())
         return self.refusal(int(refused[0])) if len(refused) else None

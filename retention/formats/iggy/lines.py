@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.formats.iggy.user_headers import Typed, build, parse, typed_of
 from retention.formats.jsonl import (
     Line,
+    Unread,
     from_base64,
     octets_of,
     payload_of,
@@ -49,18 +50,23 @@ _MOST_ID = 2**128 - 1
 _LOW = 2**64 - 1
 
 
-def parse_sent(lines: Iterable[Line], topic: str, now_ns: int) -> pa.Table:
+def parse_sent(
+    lines: Iterable[Line], topic: str, now_ns: int, unread: Unread | None = None
+) -> pa.Table:
     """Parse JSON lines into messages to publish, shape `SENT`, in their order (docs/semantics/topics.md).
 
     Args:
         lines: text, or bytes in UTF-8; or records, with `payload` for `data`, and with bytes where text may stand.
         topic: the topic's name, the only subject that a line may have.
         now_ns: the producer's time of messages without one, nanoseconds since the epoch.
+        unread: takes lines that are no messages; without it the first one is an error.
 
     Raises:
         UsageError: a line is no message; it is named by its number.
     """
-    return table_of_lines(lines, lambda message: _sent(message, topic, now_ns), SENT, _NAMES)
+    return table_of_lines(
+        lines, lambda message: _sent(message, topic, now_ns), SENT, _NAMES, unread
+    )
 
 
 def user_headers_of(given: Any) -> bytes:

@@ -15,10 +15,10 @@ from retention.context.topic import topic_of
 from retention.core.spans import Array
 from retention.datafile.segment_writer import Staged, write_segments
 from retention.dialects.iggy import Iggy
-from retention.dialects.iggy_checks import TopicRefusal, first_refusal, sizes_of
+from retention.dialects.iggy_checks import TopicRefusal, refusals_of, sizes_of
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
-from retention.formats.jsonl import Line
+from retention.formats.jsonl import LeaveOut, LeftOut, Line, Unread
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
@@ -64,6 +64,7 @@ def publish_to_topic(
     opened: OpenedStream,
     lines: Iterable[Line],
     identity: BatchIdentity | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> TopicPublished:
     """Publish JSON lines as one commit, refusing what Iggy refuses (docs/semantics/topics.md).
 
@@ -71,13 +72,29 @@ def publish_to_topic(
         opened: the topic; it is created if it does not exist.
         lines: see `formats.iggy.lines`; read to their end before the topic is touched.
         identity: makes the batch exactly once.
+        leave_out: told of the messages that are refused, before the others are committed; without it the first one
+            refuses the batch.
 
     Raises:
         UsageError: a line is no message, and is named by its number; or this is no topic.
         RefusedError: a server would refuse a message; it is named by its number and the server's error.
         BusyError: the append lease is held, or rivals kept committing first.
     """
-    return publish_sent(opened, parse_sent(lines, topic_of(opened).name, opened.clock()), identity)
+    name, now_ns = topic_of(opened).name, opened.clock()
+    if leave_out is None:
+        return publish_sent(opened, parse_sent(lines, name, now_ns), identity)
+    unread = Unread()
+    sent = parse_sent(lines, name, now_ns, unread)
+    refusals = list(refusals_of(sent, topic_of(opened).policy()))
+    stays = np.ones(sent.num_rows, dtype=bool)
+    stays[[refusal.row for refusal in refusals]] = False
+    leave_out([*unread.lines, *(_left_out(sent, refusal) for refusal in refusals)])
+    return publish_sent(opened, sent.filter(pa.array(stays)), identity)
+
+
+def _left_out(sent: pa.Table, refusal: TopicRefusal) -> LeftOut:
+    line = sent["line"][refusal.row].as_py()
+    return LeftOut(line, f"{refusal.error}: {refusal.reason}", refusal.code)
 
 
 def publish_sent(
@@ -85,7 +102,7 @@ def publish_sent(
 ) -> TopicPublished:
     """Publish messages of shape `formats.iggy.lines.SENT`, as `publish_to_topic`."""
     dialect = Iggy(opened.name, topic_of(opened).policy())
-    refusal = first_refusal(sent, dialect.policy)
+    refusal = next(refusals_of(sent, dialect.policy), None)
     if refusal is not None:
         raise _error(opened.name, sent, refusal)
     answers, partitions = Answers.plain(0, 0), np.zeros(0, dtype=np.int64)
