@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from jobs.arguments import add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
-from retention import open_warehouse
+from retention import Guards, open_warehouse
 from retention.core.outcomes import Outcome
+from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
 from retention.views.json_entries import entry, report_entry
+from retention.views.text_guards import passed_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
@@ -30,6 +33,11 @@ def main() -> int:
         action="store_true",
         help="then compact those with `compact` in the configuration",
     )
+    parser.add_argument(
+        "--allow-large",
+        action="store_true",
+        help="let it take more than `guards` let go, this once",
+    )
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -39,7 +47,11 @@ def main() -> int:
         )
         note_if_empty("retain", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        outcomes = warehouse.apply(arguments.stream, instant)
+        outcomes = warehouse.apply(
+            arguments.stream, instant, Guards(allow_large=arguments.allow_large)
+        )
+        for text in passed_guards(outcomes):
+            print(f"retain: {visible_lines(text)}", file=sys.stderr)
         report = document(instant, [report_entry(outcome) for outcome in outcomes])
         compactions = compact(warehouse, arguments.stream) if arguments.compact else []
         if arguments.compact:

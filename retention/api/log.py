@@ -236,16 +236,24 @@ class BoundPlan(Public):
         explanation = explain_by(self.stream.opened, self.plan, (partition, seq))
         return ShownExplanation(**vars(explanation))
 
-    def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> ShownReport:
+    def apply(
+        self, *, allow_future: bool = False, allow_rewind: bool = False, allow_large: bool = False
+    ) -> ShownReport:
         """Carry the plan out, unchanged.
+
+        Args:
+            allow_future: whether its instant may be later than the clock.
+            allow_rewind: whether its instant may be earlier than the last applied one.
+            allow_large: whether it may take more than the stream's `guards` let go at once.
 
         Raises:
             StalePlanError: the stream has changed since: plan again.
-            RefusedError: the plan's instant is later than the clock, or earlier than the last applied one.
+            RefusedError: the plan's instant is later than the clock, or earlier than the last applied one; or it takes
+                more than a guard lets go.
             BusyError: another run is at work.
         """
         with Engines(self.stream.engine) as engines:
-            guards = Guards(allow_future, allow_rewind)
+            guards = Guards(allow_future, allow_rewind, allow_large)
             report = apply_plan(self.stream.opened, self.plan, engines, guards)
         return ShownReport(**vars(report))
 

@@ -335,4 +335,5 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         held=plan.held_as_json,
         overdue=None if plan.overdue is None else plan.overdue.as_json(),
         archived=work.archived.as_json() if work.archived else None,
+        guards=[finding.as_json() for finding in plan.guards] or None,
     )

@@ -1,13 +1,14 @@
-"""Refusals that stand between a decision and its execution: instants, changed policies, changed consumers."""
+"""Refusals between a decision and its execution: instants, changed policies and consumers, removals that are large."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.runs import History
+from retention.plan.loss import findings_of
 from retention.plan.plan import Plan
 from retention.planners.topic import OFFSETS
 from retention.ports import Snapshot
@@ -18,10 +19,12 @@ from retention.stores.offset_table import OffsetTable
 
 @dataclass(frozen=True)
 class Guards:
-    """The refusals about time that the caller lifts."""
+    """The refusals that the caller lifts."""
 
     allow_future: bool = False
     allow_rewind: bool = False
+    allow_large: bool = False
+    """Whether a pass may take more than the stream's `guards` let go at once."""
 
 
 def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
@@ -125,6 +128,26 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
             f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
             "changed; plan again"
         )
+
+
+def guarded(opened: OpenedStream, plan: Plan, guards: Guards) -> Plan:
+    """Hold a pass against the guards of its stream; the plan with what they say of it.
+
+    A removal that people ask for by name is not a pass, and no guard looks at it.
+
+    Raises:
+        RefusedError: the pass takes more than a guard lets go, and the caller does not lift that.
+    """
+    findings = findings_of(opened.config.guards.rule(), plan)
+    if guards.allow_large:
+        findings = tuple(replace(finding, lifted=finding.then == "refuse") for finding in findings)
+    refusing = [finding.sentence for finding in findings if finding.refuses]
+    if refusing:
+        raise RefusedError(
+            f"{opened.name}: the pass {', and '.join(refusing)} (guards); nothing was changed; look at `retention plan "
+            f"{opened.name}`, then write another limit, or let it through once with --allow-large"
+        )
+    return replace(plan, guards=findings)
 
 
 def check_archive(opened: OpenedStream, plan: Plan) -> None:

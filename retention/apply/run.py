@@ -16,12 +16,14 @@ from retention.apply.guards import (
     check_instant,
     check_policy,
     check_update,
+    guarded,
 )
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.labels import labelled, on_stream
+from retention.core.removal_guards import NO_GUARDS
 from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.report import RunReport
@@ -60,24 +62,41 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
+        _check_large(opened, as_of_ns, engines, guards)
         keep_settings(opened.root, opened.config)
         edit_declared(opened)
         expired = delete_expired(opened, as_of_ns)
         seal_aged(opened, as_of_ns)
-        decide = partial(_plan_without, expired, opened, as_of_ns, engines)
+        decide = partial(_plan_guarded, expired, opened, as_of_ns, engines, guards)
         return _until_committed(opened, decide, engines, history, started)
 
 
-def _plan_without(
-    expired: tuple[Pin, ...], opened: OpenedStream, as_of_ns: int, engines: Engines
+def _check_large(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
+    """Refuse a pass beyond a guard before anything that comes first in it: consumers edited, segments sealed.
+
+    A stream that has neither is planned once.
+    """
+    is_first = opened.config.policy().asks_consumers or opened.config.consumers
+    if not (is_first or opened.config.topic) or opened.config.guards.rule() == NO_GUARDS:
+        return
+    decide = partial(plan_pass, opened, as_of_ns, engines)
+    guarded(opened, resolving_vectors(opened, decide, engines).plan, guards)
+
+
+def _plan_guarded(
+    expired: tuple[Pin, ...],
+    opened: OpenedStream,
+    as_of_ns: int,
+    engines: Engines,
+    guards: Guards,
 ) -> Planned:
-    """Plan a pass that has deleted some consumers."""
+    """Plan a pass that has deleted some consumers, and that no guard refuses."""
     planned = plan_pass(opened, as_of_ns, engines)
     if planned.plan.expired:
         raise BusyError(
             f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"
         )
-    plan = planned.plan
+    plan = guarded(opened, planned.plan, guards)
     return replace(planned, plan=replace(plan, pins=replace(plan.pins, expired=expired)))
 
 
@@ -142,6 +161,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
+        plan = guarded(opened, plan, guards)
         if plan.request is None and opened.store.exists():
             edit_declared(opened)
         snapshot = pinned(opened, plan)

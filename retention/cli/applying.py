@@ -1,6 +1,6 @@
 """Commands that act: apply, undo."""
 
-# ruff: noqa: FBT002  (typer makes options of parameters)
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 import sys
@@ -39,6 +39,9 @@ AllowFuture = Annotated[
 AllowRewind = Annotated[
     bool, typer.Option("--allow-rewind", help="Let it be earlier than the last applied one.")
 ]
+AllowLarge = Annotated[
+    bool, typer.Option("--allow-large", help="Let it take more than `guards` let go, this once.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -54,6 +57,7 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     allow_future: AllowFuture = False,
     allow_rewind: AllowRewind = False,
+    allow_large: AllowLarge = False,
 ) -> None:
     """Let messages go as the rules say, or exactly as a saved plan does."""
     if not yes and not can_ask():
@@ -64,7 +68,7 @@ def apply(
     warehouse = settings.open()
     from retention.apply.guards import Guards
 
-    guards = Guards(allow_future, allow_rewind)
+    guards = Guards(allow_future, allow_rewind, allow_large)
     plans = _saved_plans(warehouse, what or [], as_of)
     instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
     names = chosen_streams(warehouse, what)
@@ -82,8 +86,11 @@ def apply(
         outcomes = _carried_out(settings, warehouse, decided, guards)
     from retention.views.json_entries import report_entry
     from retention.views.text import report_text
+    from retention.views.text_guards import passed_guards
 
     put_outcomes(settings, outcomes, instant, report_text, report_entry)
+    for text in passed_guards(outcomes):
+        say(text)
     finish(outcomes)
 
 

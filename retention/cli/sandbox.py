@@ -32,6 +32,10 @@ defaults:
   format: delta                 # or parquet
   segment_span: 1d              # a segment holds at most a day of messages
   grace: 7d                     # removed files stay that long, for `retention undo`
+  guards:                       # what one `apply` may take at most; more is refused, unless you give --allow-large
+    max_removed_share: 50%      # of the messages; {{limit: 50%, then: warn}} says so and goes on
+    max_removed_bytes: 10GiB
+    min_kept_messages: 0        # messages that have to stay
 
 streams:
   - name: {_STREAM}

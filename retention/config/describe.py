@@ -8,6 +8,7 @@ from retention.config.load import Config
 from retention.config.stream import StreamConfig
 from retention.config.topic_stream import TopicStream
 from retention.core.policy import describe
+from retention.core.removal_guards import RemovalGuards
 from retention.core.units import format_size, spell_duration
 
 
@@ -34,6 +35,7 @@ def _facts(stream: StreamConfig) -> list[str]:
     if stream.consumers:
         names = ", ".join(consumer.name for consumer in stream.consumers)
         facts.append(f"these consumers are created or updated: {names}")
+    facts += _guards(stream.guards.rule())
     span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
     apart = ", divided by deadline" if stream.most_files > 1 else ""
     facts.append(
@@ -41,6 +43,19 @@ def _facts(stream: StreamConfig) -> list[str]:
         f"{span}{apart}; removed files stay {spell_duration(stream.grace)}"
     )
     return facts
+
+
+def _guards(guards: RemovalGuards) -> Iterator[str]:
+    bounds = (
+        (guards.max_removed_share, "takes more than {}% of the messages", str),
+        (guards.max_removed_bytes, "takes more than {}", format_size),
+        (guards.min_kept_messages, "leaves fewer than {} messages", "{:,}".format),
+    )
+    for guard, text, written in bounds:
+        # Fewer than none is never left.
+        if guard is not None and not (guard is guards.min_kept_messages and guard.limit == 0):
+            then = "is refused" if guard.then == "refuse" else "says so"
+            yield f"a pass that {text.format(written(guard.limit))} {then}"
 
 
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:

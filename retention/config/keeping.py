@@ -1,4 +1,4 @@
-"""The storage settings of streams and topics: format, grace, engine, archive, segments."""
+"""The storage settings of streams and topics: format, grace, engine, archive, segments, guards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from retention.config.guards import GuardSettings
 from retention.config.locations import Location
 from retention.config.types import (
     Budget,
@@ -52,6 +53,8 @@ class KeepingSettings(Part):
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None
     """The compaction that scheduled jobs do; None: none."""
+    guards: GuardSettings = GuardSettings()
+    """The bounds beyond which a single pass is refused, or says so."""
 
     @property
     def grace_ns(self) -> int:

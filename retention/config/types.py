@@ -194,6 +194,8 @@ Budget = Annotated[int, _reader(parse_size, 0, INT64_MAX), _SIZE_SCHEMA]
 Count = Annotated[int, _reader(_parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
 Several = Annotated[int, _reader(_parse_count, 2, INT32_MAX), WithJsonSchema(_INTEGER)]
 """A count of at least two."""
+Minimum = Annotated[int, _reader(_parse_count, 0, INT64_MAX), WithJsonSchema(_INTEGER)]
+"""A count, not negative."""
 Sequence = Annotated[int, _reader(_parse_count, 0, UINT64_MAX), WithJsonSchema(_INTEGER)]
 Share = Annotated[
     int,

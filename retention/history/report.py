@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,18 +37,20 @@ class RunReport:
     """Messages older than `max_age` that stayed, as in `Overdue.as_json`; None: none."""
     archived: Mapping[str, Any] | None = None
     """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
+    guards: Sequence[Mapping[str, Any]] | None = None
+    """Guards whose limits it exceeded, as `GuardFinding.as_json` has them: they warn, or were lifted; None: none."""
     error: Mapping[str, Any] | None = None
     """Error of the run, if it failed: `exit_code` and `message`."""
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "overdue", "archived", "error")
+        optional = ("held", "overdue", "archived", "guards", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }
         entry["deleted_consumers"] = list(self.deleted_consumers)
         present = {name: value for name in optional if (value := getattr(self, name)) is not None}
-        return entry | {name: dict(value) for name, value in present.items()}
+        return entry | {name: copy(value) for name, value in present.items()}
 
 
 def document(as_of_ns: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -197,6 +197,12 @@ class History:
         policies = (record["policy"] for record in done if "policy" in record)
         return next(policies, None)
 
+    def last_applied_policy(self) -> dict[str, Any] | None:
+        """The stream's policy at its last finished pass; None if there was none."""
+        passes = (record for record in self.outcomes() if record.get("kind") == "apply")
+        done = (record for record in passes if record.get("status") == "done")
+        return next((record["policy"] for record in done), None)
+
     def _floor(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The `floor` of an outcome: the highest next sequences of its epoch up to it."""
         if "next_seq" not in record or record.get("status") == ABANDONED:

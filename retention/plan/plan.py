@@ -18,9 +18,11 @@ from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.identity import identity, part_digests
+from retention.plan.lowered import LoweredLimit
 from retention.plan.overdue import Overdue
 from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import planned_parts, rule_numbers
+from retention.rules.removal_guards import GuardFinding
 from retention.rules.requests import Request, as_json
 from schemas.plan import RULE_NAMES
 
@@ -45,6 +47,10 @@ class Plan:
     nothing."""
     held_segments: ProtectedSegments | None = None
     """Segments that stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+    guards: tuple[GuardFinding, ...] = ()
+    """The guards whose limits it exceeds; neither part of its identity nor of a saved plan."""
+    lowered: tuple[LoweredLimit, ...] = ()
+    """Limits that were lowered since the last pass; neither part of its identity nor of a saved plan."""
 
     @property
     def stream(self) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.labels import on_stream
@@ -13,11 +14,14 @@ from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, forecast_at, never_below
 from retention.plan.header import SegmentCounts
+from retention.plan.loss import findings_of
 from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
+from retention.planners.lowered_limits import lowered_limits
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan_prefix
 from retention.planners.table import gather, plan_table
+from retention.planners.topic import plan_topic_table
 from retention.planners.topic_cached import plan_topic
 from retention.ports import IncrementalInventory, Snapshot, VersionToken
 from retention.rules.jetstream.evaluate import reaches_all
@@ -81,11 +85,33 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
 @on_stream
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass to show it, like `plan_pass`, and add its forecast.
+    """Plan one pass to show it, like `plan_pass`: with its forecast, exceeded guards, and limits that were lowered.
 
     Raises:
         RefusedError, DamagedError: as `plan_pass`.
     """
+    plan = _plan_with_forecast(opened, as_of_ns, engines)
+
+    def plan_as(config: StreamConfig) -> Plan:
+        return _plan_once(replace(opened, config=config), as_of_ns, engines)
+
+    return replace(
+        plan,
+        guards=findings_of(opened.config.guards.rule(), plan),
+        lowered=lowered_limits(opened, plan, plan_as),
+    )
+
+
+def _plan_once(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+    """Plan one pass over a stream that exists, of which nothing is remembered."""
+    topic = opened.config.policy().topic
+    if topic is not None:
+        return plan_topic_table(opened, topic, as_of_ns).plan
+    return _plan_state(opened, _token(opened), as_of_ns, engines).planning.plan
+
+
+def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+    """Plan one pass, and foretell what later ones take."""
     uncached = _uncached(opened, as_of_ns)
     if uncached is not None:
         return uncached.plan

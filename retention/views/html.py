@@ -24,6 +24,7 @@ from retention.views.text import (
     state_overdue_text,
 )
 from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import (
@@ -59,6 +60,7 @@ def plan_html(plan: Plan) -> str:
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
     overdue = None if plan.overdue is None else plan.overdue.as_json()
     ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
+    ahead += [_line(text) for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
@@ -101,12 +103,17 @@ def report_html(report: RunReport) -> str:
         _muted(" · ".join(cost)),
         _held(report.held),
         _muted(overdue_text(report.overdue)),
+        *map(_line, passed_guards_text(report)),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
 
 
 def _held(held: Mapping[str, Any] | None) -> str:
-    return "".join(f"<div>{_muted(line)}</div>" for line in protected_text(held))
+    return "".join(map(_line, protected_text(held)))
+
+
+def _line(text: str) -> str:
+    return f"<div>{_muted(text)}</div>"
 
 
 def explanation_html(explanation: Explanation) -> str:

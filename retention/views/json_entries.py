@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
+    from retention.plan.lowered import LoweredLimit
     from retention.plan.plan import Plan
+    from retention.rules.removal_guards import GuardFinding
 
 _NOTHING: dict[str, Any] = {
     "stream": None,
@@ -41,6 +44,8 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
         | plan.forecast.as_json()
         | ({} if plan.overdue is None else {"overdue": plan.overdue.as_json()})
         | {"groups": [group.as_json() for group in groups_of(plan)]}
+        | _unless_empty("guards", plan.guards)
+        | _unless_empty("lowered", plan.lowered)
         | {
             "files_read": plan.read.files,
             "bytes_read": plan.read.bytes,
@@ -50,6 +55,12 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
             "version_after": plan.version,
         }
     )
+
+
+def _unless_empty(
+    name: str, values: Sequence[GuardFinding] | Sequence[LoweredLimit]
+) -> dict[str, Any]:
+    return {name: [value.as_json() for value in values]} if values else {}
 
 
 def report_entry(outcome: Outcome[RunReport]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from retention.plan.plan import Plan
 from retention.rules.requests import Request
 from retention.views.segment_groups import groups_of
 from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
@@ -30,6 +31,7 @@ def plan_text(plan: Plan) -> list[str]:
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
+    ahead += [f"  {text}" for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
         return lines + ahead
     groups = groups_of(plan)
@@ -93,6 +95,7 @@ def report_text(report: RunReport) -> list[str]:
         f"  run {report.run}",
         *_archived(report),
         *held,
+        *(f"  {text}" for text in passed_guards_text(report)),
     ]
 
 

@@ -191,3 +191,26 @@ def test_undo_brings_messages_back(orders: Commands) -> None:
     assert record["restored_messages"] == 73
     assert orders.json("state")[0]["messages"] == 240
     assert orders.run("undo", "nonsense").exit_code == 2
+
+
+def test_a_guard_refuses_warns_or_is_lifted(tmp_path: Path) -> None:
+    guards = {"max_removed_share": "10%", "min_kept_messages": {"limit": 239, "then": "warn"}}
+    command = commands(tmp_path, ORDERS, OTHER, guards=guards)
+    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(240)))
+    as_of = ("--as-of", AS_OF, "--allow-future")
+    before = held(command)
+    plan = command.run("plan", "ORDERS", "--as-of", AS_OF)
+    assert plan.exit_code == 0
+    assert "73 of 240 messages (30.5%), more than max_removed_share 10%" in plan.stdout
+    refused = command.run("apply", "--yes", "ORDERS", *as_of)
+    assert refused.exit_code == 4
+    assert "nothing was changed" in refused.stderr
+    assert "--allow-large" in refused.stderr
+    assert command.run("apply", "--yes", *as_of).exit_code == 5
+    assert held(command) == before
+    done = command.run("apply", "--yes", "--allow-large", "ORDERS", *as_of)
+    assert done.exit_code == 0
+    warning = "keeps 167 of 240 messages, fewer than min_kept_messages 239 (only a warning)"
+    assert warning in done.stdout
+    assert f"ORDERS: guard: the pass {warning}" in done.stderr
+    assert "(lifted by --allow-large)" in done.stderr

@@ -1,0 +1,64 @@
+"""The `guards` of a stream in its configuration: a limit each, bare or with what becomes of a pass beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from retention.config.types import Budget, Minimum, Part, Share
+from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
+
+
+class _Guard(Part):
+    """A guard written as a mapping."""
+
+    limit: int
+    then: GuardAction = "refuse"
+
+    def rule(self) -> GuardLimit:
+        """The guard as the rules read it."""
+        return GuardLimit(self.limit, self.then)
+
+
+class ShareGuard(_Guard):
+    """A share of the messages, in percent, and what becomes of a pass that takes more."""
+
+    limit: Share
+
+
+class BytesGuard(_Guard):
+    """A number of bytes, and what becomes of a pass that takes more."""
+
+    limit: Budget
+
+
+class CountGuard(_Guard):
+    """A number of messages, and what becomes of a pass that leaves fewer."""
+
+    limit: Minimum
+
+
+def _as_mapping(value: object) -> object:
+    """A bare limit as the mapping that it stands for; every other value as it is."""
+    return value if isinstance(value, Mapping | _Guard) else {"limit": value}
+
+
+class GuardSettings(Part):
+    """The bounds of a single pass; a key that is not written is no guard."""
+
+    max_removed_share: Annotated[
+        ShareGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Share | ShareGuard)
+    ] = None
+    max_removed_bytes: Annotated[
+        BytesGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Budget | BytesGuard)
+    ] = None
+    min_kept_messages: Annotated[
+        CountGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Minimum | CountGuard)
+    ] = None
+
+    def rule(self) -> RemovalGuards:
+        """The guards as the rules read them."""
+        written = ((name, getattr(self, name)) for name in GuardSettings.model_fields)
+        return RemovalGuards(**{name: guard.rule() for name, guard in written if guard is not None})

@@ -1,0 +1,76 @@
+"""Limits that were lowered since the last pass, and what a pass takes because of each: the pass planned otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from retention.config import StreamConfig
+from retention.config.topic_stream import TopicStream
+from retention.config.types import UNLIMITED
+from retention.context.context import OpenedStream
+from retention.core import iggy_units
+from retention.history.runs import history_of
+from retention.plan.lowered import LimitChange, LoweredLimit, lowered_since
+from retention.plan.plan import Plan
+
+_NONE = {"max_age": 0, "delete_retention": 0}
+"""Key → the value that stands for no limit, where that is not `UNLIMITED`."""
+
+
+def lowered_limits(
+    opened: OpenedStream, plan: Plan, plan_as: Callable[[StreamConfig], Plan]
+) -> tuple[LoweredLimit, ...]:
+    """Name the lowered limits; each with what goes beyond a pass in which all of them are as before.
+
+    Limits 10 and 20 were lowered to 5 and 15, and a pass takes 30; with 10 and 20 it would take 12, with 5 and 20 it
+    would take 30, with 10 and 15 it would take 17: the first takes 18 messages, the second 5.
+
+    Args:
+        opened: the stream.
+        plan: the pass.
+        plan_as: plans it by another configuration.
+
+    Raises:
+        DamagedError: a record of the run history, or a file that has to be read, is damaged.
+    """
+    if not opened.store.exists():
+        return ()
+    history = history_of(opened.warehouse, opened.name)
+    changes = lowered_since(history.last_applied_policy(), plan.policy)
+    if not changes:
+        return ()
+    before = plan_as(_as_before(opened.config, changes))
+    return tuple(
+        _lowered(opened.config, changes, change, plan, before, plan_as) for change in changes
+    )
+
+
+def _lowered(
+    config: StreamConfig,
+    changes: tuple[LimitChange, ...],
+    change: LimitChange,
+    plan: Plan,
+    before: Plan,
+    plan_as: Callable[[StreamConfig], Plan],
+) -> LoweredLimit:
+    others = [other for other in changes if other is not change]
+    alone = plan_as(_as_before(config, others)) if others else plan
+    # A message that a marker takes the place of, or evicts, may go by one policy and stay by a stricter one.
+    return LoweredLimit(
+        **vars(change),
+        removed_messages=max(alone.removed_messages - before.removed_messages, 0),
+        removed_bytes=max(alone.removed_bytes - before.removed_bytes, 0),
+    )
+
+
+def _as_before(config: StreamConfig, changes: Iterable[LimitChange]) -> StreamConfig:
+    """A configuration with some limits as they were."""
+    if isinstance(config, TopicStream):
+        limits = {change.limit: change.before or iggy_units.UNLIMITED for change in changes}
+        return config.model_copy(update={"of": config.of.model_copy(update=limits)})
+    values: dict[str, Any] = {}
+    for change in changes:
+        unlimited = _NONE.get(change.limit, UNLIMITED)
+        values[change.limit] = unlimited if change.before is None else change.before
+    return config.model_copy(update=values)

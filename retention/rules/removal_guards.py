@@ -1,0 +1,129 @@
+"""Guards held against what a pass takes: a function of counts, exact in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
+from retention.core.units import format_size
+
+MAX_REMOVED_SHARE = "max_removed_share"
+MAX_REMOVED_BYTES = "max_removed_bytes"
+MIN_KEPT_MESSAGES = "min_kept_messages"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss that limits inflict on a stream in one pass; messages that consumers release are no part of it."""
+
+    messages: int = 0
+    """Messages that limits take."""
+    bytes: int = 0
+    """Bytes of these messages, by the broker's accounting."""
+    of_messages: int = 0
+    """Messages of the stream, without those that consumers release in the pass; never fewer than `messages`."""
+
+    @property
+    def kept(self) -> int:
+        """Messages that are left behind the pass."""
+        return self.of_messages - self.messages
+
+
+@dataclass(frozen=True)
+class GuardFinding:
+    """A guard whose limit a pass exceeds."""
+
+    guard: str
+    """The name of its key."""
+    limit: int
+    """Percent, bytes or messages, as the guard counts."""
+    then: GuardAction
+    removed_messages: int
+    removed_bytes: int
+    of_messages: int
+    """Messages of the stream, without those that consumers release in the pass."""
+    lifted: bool = False
+    """Whether a guard that refuses was lifted for this one pass."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the pass must not be carried out."""
+        return self.then == "refuse" and not self.lifted
+
+    @property
+    def sentence(self) -> str:
+        """The numbers that were compared, as the predicate of a sentence about the pass."""
+        return _SENTENCES[self.guard](self)
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON values, with its sentence."""
+        return asdict(self) | {"sentence": self.sentence}
+
+
+def guard_findings(guards: RemovalGuards, loss: Loss) -> tuple[GuardFinding, ...]:
+    """Name the guards whose limits a loss exceeds; none where nothing is lost, however little there is.
+
+    A loss of 51 of 100 messages exceeds a share of 50%, one of 50 does not; 51 of 100 leave 49, which is below 50.
+
+    Args:
+        guards: those of the stream.
+        loss: what limits take in the pass.
+    """
+    if not loss.messages:
+        return ()
+    exceeded = (
+        (MAX_REMOVED_SHARE, guards.max_removed_share, _exceeds_share),
+        (MAX_REMOVED_BYTES, guards.max_removed_bytes, _exceeds_bytes),
+        (MIN_KEPT_MESSAGES, guards.min_kept_messages, _leaves_too_few),
+    )
+    return tuple(
+        _finding(name, guard, loss)
+        for name, guard, exceeds in exceeded
+        if guard is not None and exceeds(guard.limit, loss)
+    )
+
+
+def _exceeds_share(percent: int, loss: Loss) -> bool:
+    return loss.messages * 100 > percent * loss.of_messages
+
+
+def _exceeds_bytes(limit: int, loss: Loss) -> bool:
+    return loss.bytes > limit
+
+
+def _leaves_too_few(minimum: int, loss: Loss) -> bool:
+    return loss.kept < minimum
+
+
+def _finding(name: str, guard: GuardLimit, loss: Loss) -> GuardFinding:
+    return GuardFinding(name, guard.limit, guard.then, loss.messages, loss.bytes, loss.of_messages)
+
+
+def _share_sentence(finding: GuardFinding) -> str:
+    # Rounded up, so that a share beyond the limit never looks as if it met it.
+    tenths = -(-finding.removed_messages * 1000 // finding.of_messages)
+    percent = f"{tenths // 10}.{tenths % 10}".removesuffix(".0")
+    removed = f"{finding.removed_messages:,} of {finding.of_messages:,} messages ({percent}%)"
+    return f"removes {removed}, more than {MAX_REMOVED_SHARE} {finding.limit}%"
+
+
+def _bytes_sentence(finding: GuardFinding) -> str:
+    removed, limit = (
+        f"{format_size(size)} ({size:,} bytes)" for size in (finding.removed_bytes, finding.limit)
+    )
+    return f"removes {removed}, more than {MAX_REMOVED_BYTES} {limit}"
+
+
+def _kept_sentence(finding: GuardFinding) -> str:
+    kept = finding.of_messages - finding.removed_messages
+    stays = f"keeps {kept:,} of {finding.of_messages:,} messages"
+    return f"{stays}, fewer than {MIN_KEPT_MESSAGES} {finding.limit:,}"
+
+
+_SENTENCES: dict[str, Callable[[GuardFinding], str]] = {
+    MAX_REMOVED_SHARE: _share_sentence,
+    MAX_REMOVED_BYTES: _bytes_sentence,
+    MIN_KEPT_MESSAGES: _kept_sentence,
+}

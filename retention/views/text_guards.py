@@ -1,0 +1,60 @@
+"""Guards as text: what they say of a plan, what a run went past; and limits that were lowered since the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from retention.core.outcomes import Outcome
+from retention.core.units import MICROSECOND, format_duration, format_size
+from retention.history.report import RunReport
+from retention.plan.lowered import LimitChange, LoweredLimit
+from retention.plan.plan import Plan
+from retention.views.wording import count
+
+
+def guards_text(plan: Plan) -> Iterator[str]:
+    """The guards whose limits a plan exceeds, a sentence each, and what becomes of it."""
+    for finding in plan.guards:
+        then = (
+            "`apply` refuses it without --allow-large"
+            if finding.refuses
+            else "`apply` says so and goes on"
+        )
+        yield f"guard: the pass {finding.sentence}: {then}"
+
+
+def passed_guards_text(report: RunReport) -> Iterator[str]:
+    """The guards whose limits a run exceeded, a sentence each, and why it went on."""
+    for finding in report.guards or ():
+        why = "lifted by --allow-large" if finding["lifted"] else "only a warning"
+        yield f"guard: the pass {finding['sentence']} ({why})"
+
+
+def passed_guards(outcomes: Sequence[Outcome[RunReport]]) -> Iterator[str]:
+    """The guards whose limits runs exceeded, a line each with the stream's name."""
+    for outcome in outcomes:
+        if outcome.value is not None:
+            yield from (f"{outcome.stream}: {text}" for text in passed_guards_text(outcome.value))
+
+
+def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
+    """The limits that were lowered since the last pass, a sentence each, and what goes for that reason."""
+    for limit in lowered:
+        more = count(limit.removed_messages, "message")
+        taken = f"{more} ({format_size(limit.removed_bytes)})" if limit.removed_messages else "none"
+        change = f"{limit.limit} {_limit(limit, limit.before)} → {_limit(limit, limit.now)}"
+        yield f"lowered since the last run: {change}, which alone takes {taken}"
+
+
+def _limit(change: LimitChange, value: int | None) -> str:
+    if value is None:
+        return "no limit"
+    match change.unit:
+        case "ns":
+            return format_duration(value)
+        case "us":
+            return format_duration(value * MICROSECOND)
+        case "bytes":
+            return format_size(value)
+        case "messages":
+            return f"{value:,}"
