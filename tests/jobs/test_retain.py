@@ -143,3 +143,15 @@ def test_a_job_without_rows_for_spark_loads_neither_pandas_nor_spark(folder: Pat
     )
     done = run([sys.executable, "-c", code], folder, *LOCAL)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "")
+
+
+def test_a_guard_refuses_the_job_and_is_lifted_once(tmp_path: Path) -> None:
+    guards = {"max_removed_share": 0, "max_removed_bytes": {"limit": 1, "then": "warn"}}
+    opened(tmp_path, OTHER | {"guards": guards}).stream("OTHER").publish(lines(5, "other.a"))
+    refused = run_job("retain", tmp_path, *LOCAL, "--as-of", PAST)
+    assert refused.returncode == 4
+    assert "OTHER: the pass removes 2 of 5 messages (40%)" in refused.stderr
+    done = run_job("retain", tmp_path, *LOCAL, "--as-of", PAST, "--allow-large")
+    assert done.returncode == 0, done.stderr
+    assert "retain: OTHER: guard: the pass removes 2 of 5 messages (40%)" in done.stderr
+    assert "(only a warning)" in done.stderr
