@@ -56,3 +56,26 @@ def _seconds(text: str) -> float:
         return parse_duration(text) / SECOND
     except RetentionError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add what selects several streams to a job's parser; `--stream` takes patterns there."""
+    parser.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="TAG",
+        help="only streams with this tag; may be repeated. --stream takes patterns, too ('ORDERS_*')",
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """Add the bounds behind which a job begins no further stream."""
+    parser.add_argument(
+        "--max-time",
+        metavar="DURATION",
+        help="begin no further stream after this; most overdue first",
+    )
+    parser.add_argument(
+        "--max-bytes", metavar="SIZE", help="begin none once so much was read and written"
+    )

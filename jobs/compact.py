@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import add_wait, job_parser
+from jobs.arguments import add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
@@ -24,6 +24,7 @@ def main() -> int:
     add_wait(parser)
     parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite no more than this")
     parser.add_argument("--max-time", metavar="DURATION", help="begin nothing more after this")
+    add_selection(parser)
     arguments = parser.parse_args()
     if arguments.as_of is not None:
         parser.error("a merge changes no message, whenever it is done: leave out --as-of")
@@ -35,7 +36,8 @@ def main() -> int:
             place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("compact", warehouse)
-        outcomes = warehouse.compact(arguments.stream, limits)
+        names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.compacted())
+        outcomes = warehouse.compact(names, limits)
         report = document(started, [entry(outcome) for outcome in outcomes])
         return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_selection, job_parser
 from jobs.running import JobResult, run_job
 from retention import open_warehouse
 from retention.api.warehouse import Warehouse
@@ -21,6 +21,7 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("doctor", "Look Spark as jobs have it, a warehouse and its streams over.")
+    add_selection(parser)
     arguments = parser.parse_args()
     if arguments.as_of is not None:
         parser.error("a check is of now: leave out --as-of")
@@ -31,7 +32,7 @@ def main() -> int:
 
     def work(_: int) -> JobResult:
         # A place that is none, or a stream that is not there, is known before Spark has started.
-        of_warehouse = list(examine(opened, arguments.stream))
+        of_warehouse = list(examine(opened, arguments.stream, arguments.tag))
         checks = [*check_spark(lambda: opened().location), *of_warehouse]
         report = {"findings": [finding.as_json() for finding in checks]}
         text = visible_lines("\n".join(finding_lines(checks)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_selection, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
@@ -19,13 +19,16 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    arguments = job_parser("mirror", "Carry new messages over from origins.").parse_args()
+    parser = job_parser("mirror", "Carry new messages over from origins.")
+    add_selection(parser)
+    arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
         warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
         note_if_empty("mirror", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        outcomes = warehouse.mirror(arguments.stream, instant)
+        names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.mirrored())
+        outcomes = warehouse.mirror(names, instant)
         entries = [mirror_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
         return JobResult(document(instant, entries), text, outcomes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.arguments import add_wait, job_parser
+from jobs.arguments import add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.reclaim.report import Amount, ReclaimReport
@@ -21,6 +21,7 @@ def main() -> int:
     """
     parser = job_parser("reclaim", "Delete what is dead for longer than its grace.")
     add_wait(parser)
+    add_selection(parser)
     arguments = parser.parse_args()
     if arguments.as_of is not None:
         parser.error("graces end by the storage's clock: leave out --as-of")
@@ -30,7 +31,7 @@ def main() -> int:
             arguments.warehouse or arguments.config, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("reclaim", warehouse)
-        outcomes = warehouse.reclaim(arguments.stream)
+        outcomes = warehouse.reclaim(warehouse.chosen(arguments.stream, arguments.tag))
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
         return JobResult(document(started, entries), text, outcomes)

@@ -6,17 +6,20 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from jobs.arguments import add_wait, job_parser
+from jobs.arguments import add_budget, add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
+from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
 from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
 from retention.views.json_entries import entry, report_entry
+from retention.views.left import left_text
 from retention.views.text_guards import passed_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+    from retention.apply.compact import CompactionLimits
     from retention.history.compaction_report import CompactionReport
 
 
@@ -38,23 +41,28 @@ def main() -> int:
         action="store_true",
         help="let it take more than `guards` let go, this once",
     )
+    add_selection(parser)
+    add_budget(parser)
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
+        budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
         place = arguments.warehouse or arguments.config
         warehouse = open_warehouse(
             place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("retain", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        outcomes = warehouse.apply(
-            arguments.stream, instant, Guards(allow_large=arguments.allow_large)
-        )
+        names = warehouse.chosen(arguments.stream, arguments.tag)
+        guards = Guards(allow_large=arguments.allow_large)
+        outcomes = retain(warehouse, names, instant, guards, budget)
         for text in passed_guards(outcomes):
             print(f"retain: {visible_lines(text)}", file=sys.stderr)
         report = document(instant, [report_entry(outcome) for outcome in outcomes])
-        compactions = compact(warehouse, arguments.stream) if arguments.compact else []
+        compactions: list[Outcome[CompactionReport]] = []
         if arguments.compact:
+            limits = None if budget is None else rest(budget, outcomes, started)
+            compactions = compact(warehouse, names, limits)
             report["compactions"] = [entry(outcome) for outcome in compactions]
         text = summary(outcomes, seconds_since(started))
         return JobResult(report, text, [*outcomes, *compactions])
@@ -62,10 +70,30 @@ def main() -> int:
     return run_job("retain", arguments, work)
 
 
-def compact(warehouse: Warehouse, named: list[str]) -> list[Outcome[CompactionReport]]:
-    """Compact the streams that the configuration says, of those that are named, or of all if none is."""
-    names = [name for name in warehouse.compacted() if name in named or not named]
-    return warehouse.compact(names) if names else []
+def retain(
+    warehouse: Warehouse, names: list[str], as_of_ns: int, guards: Guards, budget: Budget | None
+) -> list[Outcome[RunReport]]:
+    """Apply one pass over streams; with a budget the most overdue first, until it is spent."""
+    if budget is None:
+        return warehouse.apply(names, as_of_ns, guards)
+    from retention.api.budgeted import apply_within
+
+    return apply_within(warehouse, names, as_of_ns, budget, guards)
+
+
+def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:
+    """The bounds of the compaction that follows passes which began at an instant."""
+    reports = [outcome.value for outcome in outcomes if outcome.value is not None]
+    size = sum(report.bytes_read + report.bytes_written for report in reports)
+    return budget.rest(time.time_ns() - started_ns, size)
+
+
+def compact(
+    warehouse: Warehouse, chosen: list[str], limits: CompactionLimits | None = None
+) -> list[Outcome[CompactionReport]]:
+    """Compact the streams that the configuration says, of those that are chosen."""
+    names = [name for name in warehouse.compacted() if name in chosen]
+    return warehouse.compact(names, limits) if names else []
 
 
 def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
@@ -74,10 +102,12 @@ def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
     messages = sum(report.removed_messages for report in reports)
     size = sum(report.removed_bytes for report in reports)
     failed = len(outcomes) - len(reports)
-    done = f"retain: {len(reports)} streams done, {failed} failed"
+    undone = sum(report.left is not None for report in reports)
+    done = f"retain: {len(reports) - undone} streams done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
     stay = f"; at least {overdue:,} older than max_age stay (expiry: head)" if overdue else ""
-    return f"{done}; {messages:,} messages ({size:,} bytes) went{stay}; {seconds:.1f} s"
+    left = f"; {text}" if (text := left_text(outcomes)) else ""
+    return f"{done}; {messages:,} messages ({size:,} bytes) went{stay}{left}; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

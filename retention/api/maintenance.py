@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from retention.api.arguments import checked_class
 from retention.config import Config
-from retention.config.discovery import refuse_missing
 from retention.context.context import OpenedStream
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.engines.select import EngineName, Engines
@@ -33,8 +32,13 @@ class Maintenance(ABC):
         """The names of all streams, those of the configuration first."""
 
     @abstractmethod
-    def chosen(self, names: Iterable[str] = ()) -> list[str]:
-        """The named streams, or all if none is named; refused where there is no warehouse."""
+    def chosen(
+        self,
+        names: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> list[str]:
+        """The streams by name, pattern and tag, or all if none is named; refused where there is no warehouse."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
@@ -128,9 +132,17 @@ class Maintenance(ABC):
         return act_sequentially(self.chosen(names), act, self.clock, watch)
 
     def _merging(self, names: Iterable[str]) -> list[str]:
-        refuse_missing(self.config)
-        return list(names) or self.compacted()
+        return self.chosen(names, among=self.compacted())
 
     def compacted(self) -> list[str]:
         """The names of the streams with `compact` in their configuration."""
         return [stream.name for stream in self.config.streams if stream.compact is not None]
+
+    def mirrored(self) -> list[str]:
+        """The names of the streams with a mirror or sources in their configuration."""
+        listed = self.config.streams
+        return [stream.name for stream in listed if stream.mirror or stream.sources]
+
+    def topics(self) -> list[str]:
+        """The names of the topics that the configuration lists."""
+        return [stream.name for stream in self.config.streams if stream.topic is not None]

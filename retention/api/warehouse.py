@@ -19,6 +19,7 @@ from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import show_undo, undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, refuse_missing, unknown_stream_error
+from retention.config.selection import select_streams
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
@@ -96,14 +97,20 @@ class Warehouse(Public, Maintenance):
                     on_disk.append(name_of_path(directory))
         return [*configured, *(name for name in on_disk if name not in set(configured))]
 
-    def chosen(self, names: Iterable[str] = ()) -> list[str]:
-        """The streams to act on: those that are named, or all.
+    def chosen(
+        self,
+        names: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> list[str]:
+        """The streams to act on by name, pattern (`ORDERS_*`) and tag: `config.selection.select_streams`.
 
         Raises:
-            UsageError: there is no warehouse at this place; whether each stream is there, its own outcome says.
+            UsageError: there is no warehouse at this place, or a pattern or tag matches nothing; whether a stream that
+                is named is there, its own outcome says.
         """
         refuse_missing(self.config)
-        return list(names) or self.streams()
+        return select_streams(self.config, self.streams, names, tags, among)
 
     def has(self, name: str) -> bool:
         """Whether the configuration names such a stream or topic, or something was written to it."""
@@ -156,9 +163,7 @@ class Warehouse(Public, Maintenance):
         """
         from retention.views.notebook import stats_of
 
-        refuse_missing(self.config)
-        listed = (stream.name for stream in self.config.streams if stream.topic is not None)
-        return stats_of(map(self._known, list(names) or listed))
+        return stats_of(map(self._known, self.chosen(names, among=self.topics())))
 
     def subscribe(
         self,
@@ -250,7 +255,7 @@ class Warehouse(Public, Maintenance):
         from retention.ingest.mirror.origin import in_order, origins_of
         from retention.ingest.mirror.run import run_mirror
 
-        refuse_missing(self.config)
+        chosen = self.chosen(names, among=self.mirrored())
         instant = self.instant(as_of)
         if instant > self.clock():
             raise UsageError("messages cannot be stored later than now: give an earlier as_of")
@@ -259,7 +264,7 @@ class Warehouse(Public, Maintenance):
             target = self._known(name)
             return run_mirror(target, list(origins_of(target.config, self._known)), instant)
 
-        return act_sequentially(in_order(self.config.streams, list(names)), act, self.clock, watch)
+        return act_sequentially(in_order(self.config.streams, chosen), act, self.clock, watch)
 
     def history(self, names: Iterable[str] = ()) -> RunRecords:
         """The outcomes of runs over streams (all, if none is named), newest first; `to_pandas()` makes a frame of them.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import AsOf, complete_stream
+from retention.cli.arguments import AsOf, Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_json, put_lines, put_outcomes, say
 from retention.cli.planning import plan_streams
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
+from retention.config.selection import is_pattern
 from retention.core.outcomes import Outcome
 from retention.errors import UsageError
 
@@ -30,7 +31,7 @@ What = Annotated[
         metavar="PLANFILE|STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="A saved plan, or streams; all streams, if nothing is named.",
+        help="A saved plan, or names and patterns ('ORDERS_*'); all streams, if nothing is named.",
     ),
 ]
 AllowFuture = Annotated[
@@ -41,6 +42,14 @@ AllowRewind = Annotated[
 ]
 AllowLarge = Annotated[
     bool, typer.Option("--allow-large", help="Let it take more than `guards` let go, this once.")
+]
+MaxTime = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="Begin no further stream after this; with --yes."),
+]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Begin none once so much was read and written; with --yes."),
 ]
 
 
@@ -53,8 +62,11 @@ def register(app: typer.Typer) -> None:
 def apply(
     ctx: typer.Context,
     what: What = None,
+    tags: Tags = None,
     as_of: AsOf = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    max_time: MaxTime = None,
+    max_bytes: MaxBytes = None,
     allow_future: AllowFuture = False,
     allow_rewind: AllowRewind = False,
     allow_large: AllowLarge = False,
@@ -66,15 +78,27 @@ def apply(
         )
     settings = settings_of(ctx)
     warehouse = settings.open()
+    from retention.api.budgeted import apply_within
+    from retention.apply.budget import Budget
     from retention.apply.guards import Guards
 
     guards = Guards(allow_future, allow_rewind, allow_large)
-    plans = _saved_plans(warehouse, what or [], as_of)
+    budget = Budget.parsed(max_time, max_bytes)
+    plans = None if tags else _saved_plans(warehouse, what or [], as_of)
     instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
-    names = chosen_streams(warehouse, what)
+    names = chosen_streams(warehouse, what, tags)
+    if budget is not None and (plans is not None or not yes):
+        raise UsageError(
+            "a budget chooses among streams while they are applied, so no plan is shown or saved before: repeat it "
+            "with --yes and without a plan file, or leave out --max-time and --max-bytes"
+        )
     if plans is None and yes:
         with progress(settings, "applying", len(names), _went) as watch:
-            outcomes = warehouse.apply(names, instant, guards, watch)
+            outcomes = (
+                warehouse.apply(names, instant, guards, watch)
+                if budget is None
+                else apply_within(warehouse, names, instant, budget, guards, watch)
+            )
     else:
         decided = (
             plan_streams(settings, warehouse, names, instant)
@@ -85,11 +109,12 @@ def apply(
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
     from retention.views.json_entries import report_entry
+    from retention.views.left import left_text
     from retention.views.text import report_text
     from retention.views.text_guards import passed_guards
 
     put_outcomes(settings, outcomes, instant, report_text, report_entry)
-    for text in passed_guards(outcomes):
+    for text in filter(None, [*passed_guards(outcomes), left_text(outcomes)]):
         say(text)
     finish(outcomes)
 
@@ -138,7 +163,11 @@ def can_ask() -> bool:
 def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -> list[Plan] | None:
     """The plans of a plan file; None if streams are named."""
     known = set(warehouse.streams()) if what else set()
-    files = [name for name in what if name not in known and (_is_file(name) or len(what) == 1)]
+    files = [
+        name
+        for name in what
+        if name not in known and (_is_file(name) or (len(what) == 1 and not is_pattern(name)))
+    ]
     if not files:
         return None
     if len(what) > 1:
@@ -180,6 +209,8 @@ def _carried_out(
 
 
 def _went(report: RunReport) -> str:
+    if report.left is not None:
+        return "left for the next run"
     return f"applied, {report.removed_messages:,} messages went"
 
 

@@ -40,7 +40,7 @@ Topics = Annotated[
         metavar="TOPIC",
         show_default=False,
         autocompletion=complete_stream,
-        help="All topics, if none is named.",
+        help="Names or patterns ('a*'); all topics, if none is given.",
     ),
 ]
 Streams = Annotated[
@@ -49,8 +49,12 @@ Streams = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="All streams, if none is named.",
+        help="Names or patterns ('ORDERS_*'); all streams, if none is given.",
     ),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="Only streams with this tag; may be repeated."),
 ]
 AsOf = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import complete_stream
+from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
@@ -22,7 +22,7 @@ Compacted = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="Those with `compact` in the configuration, if none is named.",
+        help="Names or patterns; those with `compact` in the configuration, if none is named.",
     ),
 ]
 
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
 def compact(
     ctx: typer.Context,
     streams: Compacted = None,
+    tags: Tags = None,
     max_bytes: Annotated[
         str | None, typer.Option("--max-bytes", metavar="SIZE", help="Rewrite no more than this.")
     ] = None,
@@ -51,9 +52,8 @@ def compact(
     from retention.views.json_entries import entry
     from retention.views.text_compaction import compaction_plan_text, compaction_text
 
-    listed = chosen_streams(warehouse, streams)
-    names = streams or warehouse.compacted()
-    if listed and not names:
+    names = chosen_streams(warehouse, streams, tags, warehouse.compacted())
+    if not names and warehouse.streams():
         say("no stream has `compact` in its configuration: write `compact: {}`, or name streams")
     limits = CompactionLimits.parsed(max_bytes, max_time)
     if yes:

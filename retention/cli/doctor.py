@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import Streams
+from retention.cli.arguments import Streams, Tags
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 
@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
 def doctor(
     ctx: typer.Context,
     streams: Streams = None,
+    tags: Tags = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="Also start Spark as jobs do, and try its workers.")
     ] = False,
@@ -35,7 +36,7 @@ def doctor(
     from retention.doctor.finding import exit_code, finding_lines
 
     kept: list[Finding] = []
-    coming = _kept(examine(settings.open, streams or ()), kept)
+    coming = _kept(examine(settings.open, streams or (), tags or ()), kept)
     if spark:
         from retention.doctor.spark import check_spark
 

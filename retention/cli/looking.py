@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Topics
+from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Tags, Topics
 from retention.cli.consumers import put_consumers
 from retention.cli.output import (
+    MOST_BLOCKS,
     chosen_streams,
     finish,
     put_json,
@@ -115,6 +116,7 @@ def messages(
 def state(
     ctx: typer.Context,
     streams: Streams = None,
+    tags: Tags = None,
     consumers: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
         typer.Option("--consumers", help="Also show who reads them, and how far each has come."),
@@ -135,17 +137,14 @@ def state(
 
     now = warehouse.clock()
     outcomes = act_sequentially(
-        chosen_streams(warehouse, streams),
+        chosen_streams(warehouse, streams, tags),
         lambda name: warehouse.log(name).state(now),
         warehouse.clock,
     )
     if settings.format == "table":
-        states = [outcome.value for outcome in outcomes if outcome.value is not None]
-        if states and due:
-            _put_due(states)
-        elif states:
-            _put_states(states)
-            _put_partitions(states)
+        every = [outcome.value for outcome in outcomes if outcome.value is not None]
+        _put_table_of(every, due=due)
+        states = _worth_a_row(every)
         if consumers:
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
         if writers:
@@ -165,18 +164,42 @@ def state(
     finish(outcomes)
 
 
-def stats(ctx: typer.Context, topics: Topics = None) -> None:
+def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
     """Show what topics hold: of all together, of each of Iggy's streams, each topic and each partition."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    chosen_streams(warehouse, topics)
-    statistics = warehouse.topic_stats(topics or ())
+    chosen = chosen_streams(warehouse, topics, tags, warehouse.topics())
+    statistics = warehouse.topic_stats(chosen)
     if settings.format == "table":
         from retention.views.text_topic import STATS_HEAD, stats_rows
 
         put_table(STATS_HEAD, stats_rows(statistics), STATS_HEAD[2:])
     else:
         put_json(settings, statistics.as_json(), statistics.as_json())
+
+
+def _put_table_of(every: Sequence[State], *, due: bool) -> None:
+    states = _worth_a_row(every)
+    if states and due:
+        _put_due(states)
+    elif states:
+        _put_states(states)
+        _put_partitions(states)
+    if len(every) > MOST_BLOCKS:
+        _put_sum(every)
+
+
+def _worth_a_row(states: Sequence[State]) -> Sequence[State]:
+    """The states to show: of many those of streams that hold something, or lag."""
+    if len(states) <= MOST_BLOCKS:
+        return states
+    return [state for state in states if state.messages or state.lag is None or state.lag.messages]
+
+
+def _put_sum(states: Sequence[State]) -> None:
+    from retention.views.text import states_text
+
+    put_lines([states_text(states)])
 
 
 def _put_partitions(states: Sequence[State]) -> None:

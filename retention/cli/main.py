@@ -16,6 +16,7 @@ from retention.cli import (
     compacting,
     consumers,
     doctor,
+    effective,
     exporting,
     looking,
     mirroring,
@@ -44,7 +45,7 @@ _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact", "reclaim"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
-    "package",
+    *("effective", "package"),
 )
 
 
@@ -95,6 +96,7 @@ for group in (
     consumers,
     offsets,
     looking,
+    effective,
     runs,
     doctor,
     packaging,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import complete_stream
+from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
@@ -20,7 +20,7 @@ Targets = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="All streams with a mirror or sources, if none is named.",
+        help="Names or patterns; all streams with a mirror or sources, if none is named.",
     ),
 ]
 StoredAt = Annotated[
@@ -38,15 +38,17 @@ def register(app: typer.Typer) -> None:
     app.command()(mirror)
 
 
-def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) -> None:
+def mirror(
+    ctx: typer.Context, streams: Targets = None, tags: Tags = None, as_of: StoredAt = None
+) -> None:
     """Carry new messages over to mirrors and to streams with sources."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.ingest.mirror.origin import in_order
     from retention.views.mirror import mirror_entry, mirror_text
 
-    chosen_streams(warehouse, streams)
-    names = in_order(warehouse.config.streams, streams or [])
+    chosen = chosen_streams(warehouse, streams, tags, warehouse.mirrored())
+    names = in_order(warehouse.config.streams, chosen)
     instant = warehouse.instant(as_of)
     with progress(settings, "mirroring", len(names), _came) as watch:
         outcomes = warehouse.mirror(names, instant, watch) if names else []

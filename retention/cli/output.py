@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+MOST_BLOCKS = 20
+"""The streams that each have lines of their own; of more, those that are alike are summed up."""
 _WIDE = 10_000
 _GAP = 2
 
@@ -29,14 +31,19 @@ def say(text: str) -> None:
     typer.echo(sentence(text), err=True)
 
 
-def chosen_streams(warehouse: Warehouse, named: Sequence[str] | None) -> list[str]:
-    """The streams to act on, those that are named or all; an empty warehouse is said.
+def chosen_streams(
+    warehouse: Warehouse,
+    named: Sequence[str] | None,
+    tags: Sequence[str] | None = None,
+    among: Sequence[str] | None = None,
+) -> list[str]:
+    """The streams to act on, as `Warehouse.chosen` has them; an empty warehouse is said.
 
     Raises:
-        UsageError: there is no warehouse.
+        UsageError: there is no warehouse, or a pattern or tag matches nothing.
     """
-    names = warehouse.chosen(named or ())
-    if not names:
+    names = warehouse.chosen(named or (), tags or (), among)
+    if not names and not warehouse.streams():
         say(no_streams(warehouse.location))
     return names
 
@@ -86,12 +93,29 @@ def put_outcomes(
         entry: makes the JSON values of an outcome, for programs.
     """
     if settings.format == "table":
-        put_report(line for outcome in outcomes if outcome.value for line in lines(outcome.value))
+        blocks = [
+            (outcome.stream, [*lines(outcome.value)]) for outcome in outcomes if outcome.value
+        ]
+        put_report(line for block in _summed_up(blocks) for line in block)
         return
     from retention.history.report import document
 
     entries = [entry(outcome) for outcome in outcomes]
     put_json(settings, document(instant, entries), entries)
+
+
+def _summed_up(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[Sequence[str]]:
+    """The blocks of streams; of many, those of which one line says the same share one line at the end."""
+    alike: dict[str, list[str]] = {}
+    for stream, block in blocks:
+        [first, *others] = block
+        same = first.removeprefix(f"{stream}: ")
+        if len(blocks) <= MOST_BLOCKS or others or same == first:
+            yield block
+        else:
+            alike.setdefault(same, []).append(stream)
+    for text, (stream, *others) in alike.items():
+        yield [f"{stream}{f' and {len(others):,} more' if others else ''}: {text}"]
 
 
 def put_table(

@@ -1,6 +1,6 @@
 """The command that decides: plan."""
 
-# ruff: noqa: FBT002  (typer makes options of parameters)
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import AsOf, Streams
-from retention.cli.output import chosen_streams, finish, put_outcomes, say
+from retention.cli.arguments import AsOf, Streams, Tags
+from retention.cli.output import MOST_BLOCKS, chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
 def plan(
     ctx: typer.Context,
     streams: Streams = None,
+    tags: Tags = None,
     as_of: AsOf = None,
     output: PlanFile = None,
     code: Annotated[
@@ -51,7 +52,7 @@ def plan(
         raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
     warehouse = settings.open()
     instant = warehouse.instant(as_of)
-    names = chosen_streams(warehouse, streams)
+    names = chosen_streams(warehouse, streams, tags)
     if estimate:
         _estimate(settings, warehouse, names, instant)
         return
@@ -60,9 +61,10 @@ def plan(
     if output is not None:
         _save(output, outcomes)
     from retention.views.json_entries import plan_entry
-    from retention.views.text import plan_text
+    from retention.views.text import brief_plan_text, plan_text
 
-    put_outcomes(settings, outcomes, instant, plan_text, plan_entry)
+    lines = plan_text if len(outcomes) <= MOST_BLOCKS else brief_plan_text
+    put_outcomes(settings, outcomes, instant, lines, plan_entry)
     finish(outcomes)
     if code and any(outcome.value and not outcome.value.is_empty for outcome in outcomes):
         raise typer.Exit(_WOULD_CHANGE)

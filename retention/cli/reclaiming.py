@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.arguments import Streams
+from retention.cli.arguments import Streams, Tags
 from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
@@ -28,7 +28,11 @@ def register(app: typer.Typer) -> None:
 
 
 def reclaim(
-    ctx: typer.Context, streams: Streams = None, yes: Yes = False, leftovers: Leftovers = False
+    ctx: typer.Context,
+    streams: Streams = None,
+    tags: Tags = None,
+    yes: Yes = False,
+    leftovers: Leftovers = False,
 ) -> None:
     """Delete files that runs have removed, once their grace is over, and what is left over with them."""
     settings = settings_of(ctx)
@@ -36,7 +40,7 @@ def reclaim(
     from retention.views.reclaim import reclaim_entry, reclaim_text
 
     instant = warehouse.clock()
-    names = chosen_streams(warehouse, streams)
+    names = chosen_streams(warehouse, streams, tags)
     with progress(settings, "reclaiming", len(names), _went) as watch:
         acts = (
             (warehouse.find_leftovers, warehouse.reclaim_leftovers)

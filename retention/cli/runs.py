@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retention.cli.arguments import complete_stream
+from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import (
     chosen_streams,
     put_json,
@@ -40,10 +40,11 @@ def history(
         typer.Argument(
             metavar="[STREAM]... | show RUN",
             show_default=False,
-            help="All if none is named; or one run in detail.",
+            help="Names or patterns, all if none is given; or one run in detail.",
             autocompletion=complete_stream,
         ),
     ] = None,
+    tags: Tags = None,
     messages: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
         typer.Option("--messages", help="With show: also every message that the run removed."),
@@ -57,8 +58,8 @@ def history(
     if messages:
         raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
     warehouse = settings.open()
-    listed = chosen_streams(warehouse, names)
-    records = warehouse.history(names)
+    listed = chosen_streams(warehouse, names, tags)
+    records = warehouse.history(listed)
     if settings.format != "table":
         put_json(settings, records, records)
     elif records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from retention.config.load import Config
 from retention.config.stream import StreamConfig
@@ -11,19 +11,36 @@ from retention.core.policy import describe
 from retention.core.removal_guards import RemovalGuards
 from retention.core.units import format_size, spell_duration
 
+MOST_LINES = 20
+"""The streams that have a line each; of more, those of which the same is to be said share one."""
+
 
 def explain_config(config: Config) -> list[str]:
-    """Say what each stream will do, a line each."""
+    """Say what each stream will do, a line each; where there are many, a line for those that do the same."""
     if not config.streams:
         return [f"{config.warehouse}: no stream is listed, so nothing is ever removed"]
-    return [explain_stream(stream) for stream in config.streams]
+    if len(config.streams) <= MOST_LINES:
+        return [explain_stream(stream) for stream in config.streams]
+    names: dict[str, list[str]] = {}
+    for stream in config.streams:
+        names.setdefault(_meaning(stream), []).append(stream.name)
+    return [f"{_several(alike)}: {meaning}" for meaning, alike in names.items()]
 
 
 def explain_stream(stream: StreamConfig) -> str:
     """Say what one stream will do: its rules first, then how it is kept."""
+    return f"{stream.name}: {_meaning(stream)}"
+
+
+def _meaning(stream: StreamConfig) -> str:
     first, *others = [*describe(stream.policy()), *_facts(stream)]
     sentences = [first, *(text[0].upper() + text[1:] for text in others)]
-    return f"{stream.name}: {'. '.join(sentences)}."
+    return f"{'. '.join(sentences)}."
+
+
+def _several(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
 
 
 def _facts(stream: StreamConfig) -> list[str]:
@@ -36,6 +53,10 @@ def _facts(stream: StreamConfig) -> list[str]:
         names = ", ".join(consumer.name for consumer in stream.consumers)
         facts.append(f"these consumers are created or updated: {names}")
     facts += _guards(stream.guards.rule())
+    if stream.group is not None:
+        facts.append(f"what it does not say itself is said by group {stream.group}")
+    if stream.tags:
+        facts.append(f"its tags are {', '.join(stream.tags)}")
     span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
     apart = ", divided by deadline" if stream.most_files > 1 else ""
     facts.append(

@@ -109,9 +109,20 @@ def unknown_stream_error(name: str, names: Sequence[str], location: str) -> Usag
             f"{name}: there is no such stream in {location}, nor any other; publish or import into it, or list it in "
             f"{CONFIG_NAME}"
         )
-    listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
     hint = _hint(name, names)
-    return UsageError(f"{name}: there is no such stream in {location}; there are {listed}{hint}")
+    return UsageError(
+        f"{name}: there is no such stream in {location}; there are {listed_names(names)}{hint}"
+    )
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """The first of some names, in one line."""
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+
+
+def close_name(name: str, names: Sequence[str]) -> str:
+    """The one of some names that is most like another name."""
+    return difflib.get_close_matches(name, names, n=1, cutoff=0)[0]
 
 
 def unlisted_stream(name: str, names: Sequence[str]) -> str:

@@ -50,6 +50,22 @@ def read_model(
     return None, [*mistakes, *_remaining(model, values, place, unsure)] if broken else mistakes
 
 
+def field_mistakes(
+    model: type[BaseModel], values: Mapping[str, Any], place: Place
+) -> list[Mistake]:
+    """The mistakes of single keys in a mapping that is a part of a model's: none about what is not there."""
+    try:
+        model.model_validate({**values, "name": "unnamed"})
+    except ValidationError as error:
+        return [
+            mistake
+            for detail in error.errors()
+            if detail["type"] != "refusals"
+            for mistake in _mistakes(model, detail, place)
+        ]
+    return []
+
+
 def _unreadable(inside: Place) -> Place:
     """The place to leave out to read the rest: one key of a consumer, or else of the whole mapping."""
     return inside[:3] if inside[0] == "consumers" else inside[:1]

@@ -21,7 +21,18 @@ def json_schema() -> str:
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= ConfigFile.model_json_schema()
     schema["properties"]["streams"]["items"] = _STREAM
+    schema["properties"]["groups"]["additionalProperties"] = _group(schema["$defs"])
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _group(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a group: the keys of a stream and of a topic, but the name; none is required."""
+    places: dict[str, list[dict[str, str]]] = {}
+    for model in ("StreamConfig", "TopicConfig"):
+        for key in definitions[model]["properties"].keys() - {"name"}:
+            places.setdefault(key, []).append({"$ref": f"#/$defs/{model}/properties/{key}"})
+    keys = {key: refs[0] if len(refs) == 1 else {"anyOf": refs} for key, refs in places.items()}
+    return {"type": "object", "properties": keys, "additionalProperties": False}
 
 
 if __name__ == "__main__":

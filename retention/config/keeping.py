@@ -17,6 +17,7 @@ from retention.config.types import (
     Share,
     Size,
     Span,
+    Tags,
 )
 from retention.core.units import DAY, INT64_MAX
 
@@ -36,6 +37,15 @@ def _switch(value: object) -> object:
     if isinstance(value, bool):
         return Compaction() if value else None
     return value
+
+
+class Selected(Part):
+    """The keys by which streams and topics are put together: a group that they inherit from, and tags."""
+
+    group: str | None = None
+    """The name of the group whose settings hold where there are none of its own."""
+    tags: Tags = ()
+    """Words by which commands and jobs select."""
 
 
 class KeepingSettings(Part):

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.error_report import read_model
+from retention.config.groups import Groups
 from retention.config.keeping import KeepingSettings, StorageSettings
 from retention.config.locations import Location, absolute_location, refused_location
 from retention.config.stream import StreamConfig
@@ -20,6 +21,7 @@ from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.config.topic_stream import TopicStream, stream_of_topic
 from retention.config.types import Part
+from retention.config.written import WrittenFile, written_section
 from retention.errors import ConfigError
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)
@@ -66,6 +68,9 @@ class ConfigFile(Part):
         default=ServerDefaults(),
         description="of Iggy's server, for topics that do not say otherwise",
     )
+    groups: dict[str, Any] = Field(
+        default={}, description="settings by name, for the streams and topics that say `group:`"
+    )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     topics: tuple[TopicConfig, ...] = ()
 
@@ -81,6 +86,8 @@ class Config:
     defaults: StorageSettings = field(default_factory=StorageSettings)
     file: str | None = None
     """The file that says so; None: there is none, and a directory or prefix was named."""
+    written: WrittenFile = field(default=WrittenFile(), repr=False, compare=False)
+    """The values of the file, and where they stand."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -129,8 +136,10 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         raise ConfigError(f"{path}:1: is no mapping; begin with `warehouse:` and `streams:`")
     _lift_single_stream(document)
     head = _read_head(document, mistakes)
-    streams = _read_streams(document, mistakes)
-    topics = _read_topics(document, mistakes)
+    groups = Groups(document)
+    written = _written(document, groups, mistakes)
+    streams = _read_streams(written, mistakes)
+    topics = _read_topics(written, mistakes)
     mistakes += name_mistakes(streams, topics)
     if head is not None:
         topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
@@ -142,6 +151,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         server = head.server_defaults
         kept = {at: stream_of_topic(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
+    mistakes = [*groups.attributed(mistakes), *groups.mistakes]
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     listed = (*streams.values(), *kept.values())
@@ -150,6 +160,14 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         listed,
         _archived_at(head.defaults, beside),
         beside,
+        WrittenFile(
+            {
+                (streams.get(at) or kept[at]).name: groups.written(at, values)
+                for at, values in written.items()
+            },
+            written_section(document, "defaults"),
+            written_section(document, "server_defaults"),
+        ),
     )
 
 
@@ -187,32 +205,49 @@ def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None
     for listed in ("streams", "topics"):
         if isinstance(values.get(listed), list):
             values[listed] = []
+    values.pop("groups", None)
     head, head_mistakes = read_model(ConfigFile, values, ())
     mistakes += head_mistakes
     return head
 
 
-def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, StreamConfig]:
-    streams: dict[Place, StreamConfig] = {}
+def _written(
+    document: Document, groups: Groups, mistakes: list[Mistake]
+) -> dict[Place, Mapping[str, Any]]:
+    """The values of each stream and topic, with those that it inherits, by its place."""
     written: dict[Place, Mapping[str, Any]] = {}
     for at, item in _listed(document, "streams", mistakes):
         is_info = isinstance(item.get("config"), dict)
         if is_info:
             mistakes += _unknown_info_keys(item, at)
         place = (*at, "config") if is_info else at
-        written[place] = item["config"] if is_info else item
-        stream, stream_mistakes = read_model(StreamConfig, written[place], place)
+        written[place] = groups.inherit(place, item["config"] if is_info else item)
+    for place, item in _listed(document, "topics", mistakes):
+        written[place] = groups.inherit(place, item)
+    return written
+
+
+def _read_streams(
+    written: Mapping[Place, Mapping[str, Any]], mistakes: list[Mistake]
+) -> dict[Place, StreamConfig]:
+    streams: dict[Place, StreamConfig] = {}
+    listed = {place: values for place, values in written.items() if place[0] == "streams"}
+    for place, values in listed.items():
+        stream, stream_mistakes = read_model(StreamConfig, values, place)
         mistakes += stream_mistakes
         if stream is not None:
             streams[place] = stream
-    mistakes += cross_stream_mistakes(written, streams)
+    mistakes += cross_stream_mistakes(listed, streams)
     return streams
 
 
-def _read_topics(document: Document, mistakes: list[Mistake]) -> dict[Place, TopicConfig]:
+def _read_topics(
+    written: Mapping[Place, Mapping[str, Any]], mistakes: list[Mistake]
+) -> dict[Place, TopicConfig]:
     topics: dict[Place, TopicConfig] = {}
-    for place, item in _listed(document, "topics", mistakes):
-        topic, topic_mistakes = read_model(TopicConfig, item, place)
+    listed = {place: values for place, values in written.items() if place[0] == "topics"}
+    for place, values in listed.items():
+        topic, topic_mistakes = read_model(TopicConfig, values, place)
         mistakes += topic_mistakes
         if topic is not None:
             topics[place] = topic

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from retention.config.keeping import StorageSettings
+from retention.config.keeping import Selected, StorageSettings
 from retention.config.stream import StreamConfig
 
 _OURS = {
     *StorageSettings.model_fields,
+    *Selected.model_fields,
     "delete_retention",
     "expiry",
     "whole_segments",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.keeping import StorageSettings
+from retention.config.keeping import Selected, StorageSettings
 from retention.config.nested import (
     ConsumerHold,
     ConsumerLimits,
@@ -29,7 +29,7 @@ from retention.config.types import (
 from retention.core.policy import Discard, Expiry, Retention, Unmatched
 
 
-class StreamFields(StorageSettings, DescriptiveFields):
+class StreamFields(StorageSettings, Selected, DescriptiveFields):
     """A stream's configuration, field by field.
 
     Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from retention.config.keeping import KeepingSettings
+from retention.config.keeping import KeepingSettings, Selected
 from retention.config.topic_settings import (
     LARGEST_SEGMENT,
     SETTINGS,
@@ -35,7 +35,7 @@ MOST_PARTITIONS = 1000
 _SEED_NAME = re.compile(r"[\w.\-\s]+")
 
 
-class TopicConfig(KeepingSettings):
+class TopicConfig(KeepingSettings, Selected):
     """A topic as CreateTopic would take it (iggy 0.9; with `profile: v8` as 0.8 would); sizes are bytes."""
 
     name: str

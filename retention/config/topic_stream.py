@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retention.config.keeping import KeepingSettings
+from retention.config.keeping import KeepingSettings, Selected
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import (
@@ -67,7 +67,8 @@ class TopicStream(StreamConfig):
 
 def stream_of_topic(topic: TopicConfig, settings: TopicSettings) -> TopicStream:
     """The stream that a topic is kept as, with these settings: of one subject, without limits of its own."""
-    keeping = {name: getattr(topic, name) for name in KeepingSettings.model_fields}
+    shared = {*KeepingSettings.model_fields, *Selected.model_fields}
+    keeping = {name: getattr(topic, name) for name in shared}
     return TopicStream.model_construct(
         **keeping,
         name=topic.name,

@@ -116,6 +116,7 @@ def _limit(parse: Callable[[Any], int], high: int) -> BeforeValidator:
     return _reader(read, UNLIMITED, high)
 
 
+_TAG = re.compile(r"[^\s,]{1,64}")
 _SHARE = re.compile("[0-9]{1,3}%")
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 
@@ -134,6 +135,16 @@ def _parse_everyone(value: object) -> tuple[str, ...] | None:
             f"{value!r} is neither all nor a list of names: write all, or [billing, audit]"
         )
     return tuple(dict.fromkeys(names))
+
+
+def _parse_tags(value: object) -> tuple[str, ...]:
+    tags = tuple(value) if isinstance(value, (list, tuple)) else ()
+    written = value == [] or bool(tags)
+    if not written or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
+        raise refusal_error(
+            f"{value!r} is no list of tags: write words without blanks and commas, such as [pii, eu]"
+        )
+    return tuple(dict.fromkeys(tags))
 
 
 def _parse_span(value: object) -> int:
@@ -216,6 +227,12 @@ SmallByteLimit = Annotated[int, _limit(parse_size, INT32_MAX), _SIZE_SCHEMA]
 """Bytes below 2 GiB, or -1."""
 Bytes = Annotated[int, _reader(parse_size, -INT64_MAX, INT64_MAX), _SIZE_SCHEMA]
 """Bytes."""
+Tags = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_tags),
+    WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": f"^{_TAG.pattern}$"}}),
+]
+"""Words to select by, each once."""
 Everyone = Annotated[
     tuple[str, ...] | None,
     BeforeValidator(_parse_everyone),

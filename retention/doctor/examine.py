@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retention.api.warehouse import Warehouse
-from retention.config.discovery import no_streams, refuse_missing
+from retention.config.discovery import no_streams
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_names, check_place
@@ -14,12 +14,15 @@ from retention.errors import NoConfigError, RetentionError
 from retention.storage import files
 
 
-def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iterator[Finding]:
+def examine(
+    open_it: Callable[[], Warehouse], names: Sequence[str] = (), tags: Sequence[str] = ()
+) -> Iterator[Finding]:
     """Check the machine, a warehouse and its streams (all, if none is named).
 
     Args:
         open_it: opens the warehouse; a configuration that is wrong is a finding.
-        names: the streams to check.
+        names: the streams to check, names and patterns.
+        tags: checks only streams with one of them.
 
     Raises:
         UsageError: there is no such warehouse, configuration or stream.
@@ -33,8 +36,8 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         yield from check_machine(warning)
         yield problem_of_error("configuration", error)
         return
-    refuse_missing(warehouse.config)
-    for name in set(names) - set(known):
+    chosen = warehouse.chosen(names, tags)
+    for name in set(chosen) - set(known):
         warehouse.log(name)  # raises the error of every command for an unknown stream
     on_s3 = files.is_remote(warehouse.location)
     yield from check_machine(problem if _needs_spark(warehouse) else warning, on_s3=on_s3)
@@ -44,7 +47,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
     yield from check_names(warehouse.location, known)
     if not known:
         yield ok("streams", no_streams(warehouse.location))
-    for name in names or known:
+    for name in chosen:
         try:
             opened = warehouse.log(name).opened
         except RetentionError as error:

@@ -39,12 +39,20 @@ class RunReport:
     """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
     guards: Sequence[Mapping[str, Any]] | None = None
     """Guards whose limits it exceeded, as `GuardFinding.as_json` has them: they warn, or were lifted; None: none."""
+    left: Mapping[str, Any] | None = None
+    """Lag of a stream that the budget left undone, and the bound that was reached; None: the stream was worked on."""
     error: Mapping[str, Any] | None = None
     """Error of the run, if it failed: `exit_code` and `message`."""
 
+    @classmethod
+    def of_nothing(cls, stream: str, as_of_ns: int) -> RunReport:
+        """The report of a stream that no run has come to."""
+        segments = {"dropped": 0, "rewritten": 0, "kept": 0}
+        return cls("", stream, "", as_of_ns, 0, 0, {}, segments, 0, 0, 0, 0.0, -1, -1)
+
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "overdue", "archived", "guards", "error")
+        optional = ("held", "overdue", "archived", "guards", "left", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

@@ -16,26 +16,17 @@ from retention.core import kv
 from retention.core.inventory import Inventory
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
-from retention.errors import RefusedError
+from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
-from retention.plan.estimate_bounds import Estimate, bounds_of
+from retention.plan.estimate_bounds import bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, never_below
 from retention.plan.overdue import Overdue, overdue_of
 from retention.plan.remaining import all_remaining
-from retention.planners.estimate import estimate_pass
 from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
 from schemas.files import FILE_STATS
-
-
-@dataclass(frozen=True)
-class Lag:
-    """Lower bounds on what a pass now would let go, from metadata alone."""
-
-    messages: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -142,7 +133,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
         **vars(contents_of(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
         segments=len(planning.stored_segments),
-        lag=Lag(planning.plan.removed_messages, planning.plan.removed_bytes),
+        lag=topic_lag(opened, topic, planning),
         format=opened.config.format,
         version=planning.snapshot.version,
         topic=topic_state_of(opened, topic, planning),
@@ -172,7 +163,7 @@ def _empty(opened: OpenedStream) -> State:
         **vars(contents_of(nothing, next_seq_without_table(opened))),
         num_subjects=0,
         segments=0,
-        lag=Lag(0, 0),
+        lag=NO_LAG,
         format=opened.config.format,
         version=-1,
         bucket=_bucket(opened, nothing, np.array([], np.int64)),
@@ -195,23 +186,12 @@ def _behind_and_ahead(
     """Find what a pass now would let go at least, what is due when, and what stays although it is old."""
     policy = opened.config.policy()
     if policy.rests_on_consumers:
-        return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
+        return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:
         rows = UnopenedRows(opened, engines)
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
-    lag = _lag(bounds)
+    lag = stream_lag(opened, inventory, decided, bounds)
     ahead = forecast(inventory, policy, as_of_ns, decided)
     return lag, never_below(ahead, policy, lag.messages, lag.bytes), overdue
-
-
-def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
-    try:
-        return _lag(estimate_pass(opened, inventory, as_of_ns))
-    except RefusedError:
-        return None
-
-
-def _lag(bounds: Estimate) -> Lag:
-    return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)

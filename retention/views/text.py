@@ -47,6 +47,13 @@ def plan_text(plan: Plan) -> list[str]:
     return [*lines, f"  {segments_text(plan.segments.__dict__)}", *first, *ahead]
 
 
+def brief_plan_text(plan: Plan) -> list[str]:
+    """The lines of a plan; of one that takes nothing without its forecast, so that such plans are alike."""
+    lines = plan_text(plan)
+    forecast = plan_due_text(plan)
+    return [line for line in lines if not (plan.is_empty and line == f"  {forecast}")]
+
+
 def plan_headline(plan: Plan) -> str:
     """The sum of a plan in one sentence."""
     instant = brief_instant(plan.as_of_ns)
@@ -80,6 +87,8 @@ def _request_headline(plan: Plan, request: Request) -> str:
 
 def report_text(report: RunReport) -> list[str]:
     """The lines of a run's report."""
+    if report.left is not None:
+        return [f"{report.stream}: left for the next run"]
     gone = _deleted("were deleted", report.deleted_consumers)
     held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
@@ -138,6 +147,18 @@ def state_text(state: State) -> list[str]:
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
         *(f"  {line}" for line in (topic_text(state.topic) if state.topic else ())),
     ]
+
+
+def states_text(states: Sequence[State]) -> str:
+    """The sum of many streams in one line."""
+    messages = sum(state.messages for state in states)
+    size = format_size(sum(state.bytes for state in states))
+    behind = sum(state.lag is None or state.lag.messages > 0 for state in states)
+    empty = sum(not state.messages for state in states)
+    return (
+        f"{count(len(states), 'stream')}, {empty:,} of them empty: {count(messages, 'message')} ({size}); "
+        f"{behind:,} behind their policy"
+    )
 
 
 def state_overdue_text(state: State) -> str:

@@ -30,7 +30,7 @@ COMMANDS = [
         "consumer",
         "offset",
     ),
-    *("stats", "history", "doctor", "package"),
+    *("stats", "history", "doctor", "effective", "package"),
 ]
 NOT_BUILT = ("verify", "simulate", "iggy")
 

@@ -67,6 +67,7 @@ OF_ONE = {
     "history": ("history", NOBODY),
     "history show": ("history", "show", RUN),
     "doctor": ("doctor", NOBODY),
+    "effective": ("effective", NOBODY),
 }
 """Commands that read or remove, each on a stream, or of a run, that is not there."""
 WRITING = {"init", "validate", "publish", "import nats-backup", "import iggy-log", "package"}

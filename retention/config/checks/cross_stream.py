@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from retention.config.nested import StreamSource
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.types import refusal
+from retention.core.filter_index import FilterIndex
 from retention.core.subjects import is_valid_filter, overlap
 
 Written = Mapping[Place, Mapping[str, Any]]
@@ -50,17 +50,16 @@ def _names(written: Written) -> Iterator[Mistake]:
 
 
 def _subjects(written: Written) -> Iterator[Mistake]:
-    by_first_token: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    taken = FilterIndex()
     for place, values in written.items():
         subjects = _effective_subjects(values)
         for subject in subjects:
-            taken = _candidates(by_first_token, subject.split(".")[0])
-            rival = next((candidate for candidate in taken if overlap(candidate[1], subject)), None)
+            rival = taken.first_overlap(subject)
             if rival is not None:
-                text = f"{subject!r} overlaps with {rival[1]!r} of stream {rival[0]}; change one"
+                text = f"{subject!r} overlaps with {rival.subject!r} of stream {rival.owner}; change one"
                 yield Mistake((*place, "subjects"), refusal("subjects", text, 10065).text)
         for subject in subjects:
-            by_first_token[subject.split(".")[0]].append((str(values.get("name")), subject))
+            taken.add(subject, str(values.get("name")))
 
 
 def _effective_subjects(values: Mapping[str, Any]) -> list[str]:
@@ -71,14 +70,6 @@ def _effective_subjects(values: Mapping[str, Any]) -> list[str]:
     return [
         subject for subject in subjects if isinstance(subject, str) and is_valid_filter(subject)
     ]
-
-
-def _candidates(
-    by_first_token: Mapping[str, list[tuple[str, str]]], first: str
-) -> Iterator[tuple[str, str]]:
-    tokens = by_first_token if first in {"*", ">"} else (first, "*", ">")
-    for token in tokens:
-        yield from by_first_token.get(token, ())
 
 
 def _message_sizes(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:

@@ -8,8 +8,9 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.consumers.state import new_state
-from retention.core.units import DAY, HOUR
-from retention.inspect.state import Bucket, Lag, state_of
+from retention.core.units import DAY, HOUR, MINUTE
+from retention.inspect.lag import Lag
+from retention.inspect.state import Bucket, state_of
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
@@ -57,7 +58,8 @@ def test_lag_is_what_metadata_lets_go_for_sure(tmp_path: Path) -> None:
     state = state_of(stream.opened, NOW)
     plan = stream.plan().plan
     assert plan.removed_messages == 48
-    assert state.lag == Lag(48, plan.removed_bytes)
+    since = NOW - 10 * DAY + 192 * HOUR + 30 * MINUTE
+    assert state.lag == Lag(48, plan.removed_bytes, since)
 
 
 def test_lag_never_exceeds_what_goes(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from retention.core.outcomes import Outcome
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.history.report import RunReport
-from retention.inspect.state import Lag, State
+from retention.inspect.lag import Lag
+from retention.inspect.state import State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.explanation import Explanation

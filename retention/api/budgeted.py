@@ -1,0 +1,83 @@
+"""Passes over many streams within a budget: the most overdue first, and what is left said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from retention.api.warehouse import Warehouse
+from retention.apply.budget import Budget
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now
+from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
+from retention.engines.select import Engines
+from retention.history.report import RunReport
+from retention.inspect.lag import NO_LAG, Lag, lag_of
+from retention.storage import files
+
+Behind = dict[str, Outcome[Lag | None]]
+
+
+def apply_within(
+    warehouse: Warehouse,
+    names: Iterable[str],
+    as_of_ns: int,
+    budget: Budget,
+    guards: Guards | None = None,
+    watch: Watch | None = None,
+) -> list[Outcome[RunReport]]:
+    """Plan and apply one pass over streams, the most overdue first, until the budget is spent.
+
+    A stream whose lag cannot be told comes first, for the pass says why; one that nothing is known to go from comes
+    last. The pass that is at work when the budget is spent is finished.
+
+    Returns:
+        An outcome for each stream in the order in which they came; `left` is set in the report of one left undone.
+    """
+    started = warehouse.clock()
+    behind = _lags(warehouse, names, as_of_ns)
+    order = sorted(behind, key=lambda name: _urgency(behind[name]))
+    done: list[RunReport] = []
+    with Engines(warehouse.engine) as engines:
+
+        def act(name: str) -> RunReport:
+            size = sum(report.bytes_read + report.bytes_written for report in done)
+            spent = budget.spent(warehouse.clock() - started, size)
+            if spent is not None:
+                return _left(name, as_of_ns, spent, behind[name].value or NO_LAG)
+            opened = warehouse.log(name).opened
+            done.append(apply_now(opened, as_of_ns, engines, guards or Guards()))
+            return done[-1]
+
+        return act_sequentially(order, act, warehouse.clock, watch)
+
+
+def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
+    outcomes = act_concurrently(
+        names,
+        lambda name: lag_of(warehouse.log(name).opened, as_of_ns),
+        warehouse.clock,
+        files.read_parallelism(warehouse.location),
+    )
+    return {outcome.stream: outcome for outcome in outcomes}
+
+
+def _urgency(lag: Outcome[Lag | None]) -> tuple[int, int, int]:
+    """The sort key of a stream: unknown lags first, then the longest, and of equal ones the most bytes."""
+    if lag.value is None:
+        return (0, 0, 0)
+    if lag.value.since_ns is None:
+        return (2, 0, 0)
+    return (1, lag.value.since_ns, -lag.value.bytes)
+
+
+def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
+    """The report of a stream that the budget left undone: nothing went."""
+    left: dict[str, Any] = {
+        "budget": spent,
+        "since_ns": lag.since_ns,
+        "messages_at_least": lag.messages,
+        "bytes_at_least": lag.bytes,
+    }
+    return replace(RunReport.of_nothing(name, as_of_ns), left=left)

@@ -1,0 +1,57 @@
+"""The budget of a run over many streams: bounds of its time and of the bytes that it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retention.core.units import parse_duration, parse_size
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.apply.compact import CompactionLimits
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bounds behind which no further stream begins; None: no bound. The stream that is at work is finished."""
+
+    max_time_ns: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def parsed(cls, max_time: str | None, max_bytes: str | None) -> Budget | None:
+        """The bounds that a duration such as `30m` and a size such as `10GiB` say; None: neither is given.
+
+        Raises:
+            UsageError: one of them says nothing, or is negative.
+        """
+        if max_time is None and max_bytes is None:
+            return None
+        budget = cls(
+            None if max_time is None else parse_duration(max_time),
+            None if max_bytes is None else parse_size(max_bytes),
+        )
+        for name, bound in (("--max-time", budget.max_time_ns), ("--max-bytes", budget.max_bytes)):
+            if bound is not None and bound < 0:
+                raise UsageError(
+                    f"{name} is negative: write how much the run may take, or leave it out"
+                )
+        return budget
+
+    def spent(self, time_ns: int, size: int) -> str | None:
+        """The bound that so much time and so many bytes have reached, as its option is called; None: neither."""
+        if self.max_time_ns is not None and time_ns >= self.max_time_ns:
+            return "--max-time"
+        if self.max_bytes is not None and size >= self.max_bytes:
+            return "--max-bytes"
+        return None
+
+    def rest(self, time_ns: int, size: int) -> CompactionLimits:
+        """The bounds of a compaction that comes behind so much time and so many bytes."""
+        from retention.apply.compact import CompactionLimits
+
+        return CompactionLimits(
+            None if self.max_bytes is None else max(self.max_bytes - size, 0),
+            None if self.max_time_ns is None else max(self.max_time_ns - time_ns, 0),
+        )

@@ -1,0 +1,164 @@
+"""Effective settings of a stream or topic: the value of every key, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, TypeAdapter
+
+from retention.config.keeping import Selected
+from retention.config.load import Config
+from retention.config.stream import StreamConfig
+from retention.config.topic_settings import SETTINGS
+from retention.config.topic_stream import TopicStream
+from retention.config.types import (
+    UNLIMITED,
+    Budget,
+    ByteLimit,
+    Duration,
+    Expiry,
+    Grace,
+    Kept,
+    Limit,
+    Share,
+    Size,
+    SmallByteLimit,
+    Span,
+    TopicSize,
+)
+from retention.config.written import Written
+from retention.core import iggy_units
+from retention.core.units import INT64_MAX, MICROSECOND, format_duration, format_size
+
+BUILT_IN = "built in"
+DERIVED = "follows from other keys"
+AT_CREATION = "since the topic was created"
+_RELATIVE = {"archive"}
+"""Keys whose values are written relative to the file."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The value of a key."""
+
+    key: str
+    value: Any
+    """As JSON has it: durations in nanoseconds (topics: Iggy's microseconds), sizes in bytes."""
+    text: str
+    """As a person would write it."""
+    source: str
+    """`stream ORDERS`, `group pii`, `defaults`, `server_defaults`, `built in`, or what else it follows from."""
+    line: int | None = None
+    """Its line in the file; None: it is not written there."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The setting as JSON values."""
+        return {name: value for name, value in vars(self).items() if name != "text"}
+
+
+def effective_settings(config: Config, stream: StreamConfig) -> list[Setting]:
+    """The settings of a stream or topic, those that somebody wrote first.
+
+    Args:
+        config: the configuration, which need not list it.
+        stream: the stream as it is opened, so that a topic has the settings that it was created with.
+    """
+    model = stream.of if isinstance(stream, TopicStream) else stream
+    written = config.written.streams.get(stream.name, {})
+    settings = [
+        _setting(key, model, _source(config, stream, model, written, key))
+        for key in type(model).model_fields
+    ]
+    return sorted(settings, key=lambda setting: setting.source in {BUILT_IN, DERIVED})
+
+
+def _source(
+    config: Config,
+    stream: StreamConfig,
+    model: BaseModel,
+    written: Mapping[str, Written],
+    key: str,
+) -> Written:
+    value = getattr(model, key)
+    if isinstance(stream, TopicStream) and key in SETTINGS:
+        return _of_topic(config, stream, written.get(key), key)
+    of_stream = written.get(key)
+    if of_stream is not None:
+        changed = key not in _RELATIVE and _alone(model, key, of_stream.value) != value
+        source = f"{of_stream.source}, changed by other keys" if changed else of_stream.source
+        return Written(source, of_stream.line, value)
+    of_defaults = config.written.defaults.get(key)
+    if of_defaults is not None and key not in Selected.model_fields:
+        return of_defaults
+    is_plain = value == type(model).model_fields[key].get_default(call_default_factory=True)
+    return Written(BUILT_IN if is_plain else DERIVED, 0, value)
+
+
+def _of_topic(config: Config, stream: TopicStream, own: Written | None, key: str) -> Written:
+    """The source of a setting that is a topic's own, or the server's, or from its creation."""
+    listed = config.stream(stream.name)
+    value = getattr(stream.settings, key)
+    if isinstance(listed, TopicStream) and getattr(listed.settings, key) != value:
+        return Written(AT_CREATION, 0, value)
+    if own is not None and key not in stream.settings.defaulted:
+        return own
+    return config.written.server_defaults.get(key) or Written(BUILT_IN, 0, value)
+
+
+def _alone(model: BaseModel, key: str, value: Any) -> Any:
+    """The value of a key as it is read alone, without what other keys do to it."""
+    known = type(model).model_fields[key]
+    kind: Any = known.annotation
+    if known.metadata:
+        kind = Annotated[known.annotation, *known.metadata]
+    return TypeAdapter(kind).validate_python(value)
+
+
+def _setting(key: str, model: BaseModel, source: Written) -> Setting:
+    value = model.model_dump(mode="json", include={key})[key]
+    text = _spelled(key, model, value)
+    return Setting(key, value, text, source.source, source.line or None)
+
+
+def _spelled(key: str, model: BaseModel, value: Any) -> str:
+    """A value as a person would write it."""
+    kinds = type(model).model_fields[key].metadata
+    spell = _SPELL.get(id(kinds[0])) if kinds else None
+    if spell is not None and isinstance(value, int):
+        return spell(value)
+    if isinstance(value, str):
+        return value or '""'
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _limit(spell: Callable[[int], str]) -> Callable[[int], str]:
+    return lambda value: "unlimited" if value == UNLIMITED else spell(value)
+
+
+def _expiry(code: int) -> str:
+    names = {iggy_units.SERVER_DEFAULT: "server_default", iggy_units.UNLIMITED: "never"}
+    return names.get(code) or format_duration(code * MICROSECOND)
+
+
+def _topic_size(code: int) -> str:
+    names = {iggy_units.SERVER_DEFAULT: "server_default", iggy_units.UNLIMITED: "unlimited"}
+    return names.get(code) or format_size(code)
+
+
+def _kinds() -> Iterator[tuple[Any, Callable[[int], str]]]:
+    yield from ((kind, format_duration) for kind in (Duration, Grace))
+    yield Span, lambda value: format_duration(value) if value else "off"
+    yield Kept, lambda value: "forever" if value == INT64_MAX else format_duration(value)
+    yield from ((kind, format_size) for kind in (Size, Budget))
+    yield from ((kind, _limit(format_size)) for kind in (ByteLimit, SmallByteLimit))
+    yield Limit, _limit(str)
+    yield Share, "{}%".format
+    yield Expiry, _expiry
+    yield TopicSize, _topic_size
+
+
+_SPELL = {id(get_args(kind)[1]): spell for kind, spell in _kinds()}
+"""The reader of a kind of value → how its numbers are written."""

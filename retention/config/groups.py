@@ -1,0 +1,148 @@
+"""Groups of settings: what streams and topics inherit, and where each inherited value is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from retention.config.document import Document, Mistake, Place
+from retention.config.error_report import field_mistakes, nearest
+from retention.config.stream import StreamConfig
+from retention.config.topic import TopicConfig
+from retention.config.written import Written
+
+_KEY = "groups"
+_PARENT = "group"
+
+
+@dataclass
+class Groups:
+    """The groups of a file, and for each stream and topic the places of the keys that it inherits."""
+
+    document: Document
+    mistakes: list[Mistake] = field(default_factory=list)
+    """Those of the groups themselves."""
+    _chains: dict[str, list[str]] = field(default_factory=dict)
+    _inherited: dict[Place, dict[str, Place]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read the groups; every mistake in one of them is noted."""
+        listed = self.document.values.get(_KEY)
+        if listed is not None and not isinstance(listed, dict):
+            text = f"{listed!r} is no mapping; write {{NAME: {{key: value}}}}"
+            self.mistakes.append(Mistake((_KEY,), text))
+        self._settings = {
+            name: {key: value for key, value in settings.items() if value is not None}
+            for name, settings in (listed.items() if isinstance(listed, dict) else ())
+            if isinstance(settings, dict)
+        }
+        for name, settings in listed.items() if isinstance(listed, dict) else ():
+            if settings is not None and name not in self._settings:
+                text = f"{settings!r} is no mapping; write {{key: value}}"
+                self.mistakes.append(Mistake((_KEY, name), text))
+        for name, values in self._settings.items():
+            self.mistakes += self._of_group(name, values)
+
+    def inherit(self, place: Place, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of a stream or topic: its own, then its group's, then those of the group's parents."""
+        parent = item.get(_PARENT)
+        if not isinstance(parent, str):
+            return item
+        if parent not in self._settings:
+            self.mistakes.append(Mistake((*place, _PARENT), self._unknown(parent)))
+            return item
+        values = {key: value for key, value in item.items() if value is not None}
+        places: dict[str, Place] = {}
+        for name in self._chain(parent):
+            for key, value in self._settings[name].items():
+                if key not in values and key != "name":
+                    values[key] = value
+                    places[key] = (_KEY, name, key)
+        self._inherited[place] = places
+        return values
+
+    def attributed(self, mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
+        """The mistakes, those of inherited values at the group that has them, once, with the first that meets them."""
+        met: dict[tuple[Place, str], list[str]] = defaultdict(list)
+        known = {(mistake.place, mistake.text) for mistake in self.mistakes}
+        for mistake in mistakes:
+            in_group = self._group_place(mistake.place)
+            if in_group is None:
+                yield mistake
+            elif (in_group, mistake.text) not in known:
+                met[in_group, mistake.text].append(self._title(mistake.place))
+        for (place, text), (first, *others) in met.items():
+            more = f" and {len(others):,} more" if others else ""
+            yield Mistake(place, f"{text} (met by {first}{more})")
+
+    def written(self, place: Place, values: Mapping[str, Any]) -> dict[str, Written]:
+        """The values of a stream or topic as the file has them, by key."""
+        inherited = self._inherited.get(place, {})
+        own = self._title(place)
+        values_by_key: dict[str, Written] = {}
+        for key, value in values.items():
+            at = inherited.get(key)
+            source = own if at is None else f"group {at[1]}"
+            if value is not None:
+                values_by_key[key] = Written(source, self.document.line(at or (*place, key)), value)
+        return values_by_key
+
+    def _of_group(self, name: str, values: Mapping[str, Any]) -> Iterator[Mistake]:
+        """The mistakes that a group has whoever is in it."""
+        place = (_KEY, name)
+        if "name" in values:
+            yield Mistake((*place, "name"), "a group has its name before the colon; remove the key")
+        settings = {key: value for key, value in values.items() if key != "name"}
+        yield from min(
+            (field_mistakes(model, settings, place) for model in (StreamConfig, TopicConfig)),
+            key=len,
+        )
+        parent = values.get(_PARENT)
+        if isinstance(parent, str) and parent not in self._settings:
+            yield Mistake((*place, _PARENT), self._unknown(parent))
+        elif self._closes(name):
+            chain = " → ".join([*self._chain(name), name])
+            text = f"leads back to itself ({chain}); remove one of these `group:`"
+            yield Mistake((*place, _PARENT), text)
+
+    def _chain(self, name: str) -> list[str]:
+        """A group and its parents, each once, the nearest first."""
+        if name not in self._chains:
+            chain = [name]
+            while (parent := self._parent(chain[-1])) in self._settings and parent not in chain:
+                chain.append(str(parent))
+            self._chains[name] = chain
+        return self._chains[name]
+
+    def _closes(self, name: str) -> bool:
+        """Whether a group is its own parent, by way of others or not."""
+        return self._parent(self._chain(name)[-1]) == name
+
+    def _parent(self, name: str) -> str | None:
+        parent = self._settings[name].get(_PARENT)
+        return parent if isinstance(parent, str) else None
+
+    def _unknown(self, name: str) -> str:
+        close = nearest(name, self._settings)
+        listed = ", ".join(self._settings) or "none at all"
+        hint = f"did you mean `{close}`?" if close else f"there are {listed}"
+        return f"no group is called {name!r}; {hint}"
+
+    def _group_place(self, place: Place) -> Place | None:
+        """The place in a group from which the value at a place comes; None: it stands there itself."""
+        for length in (2, 3):
+            inherited = self._inherited.get(place[:length], {})
+            key = place[length] if len(place) > length else None
+            if key in inherited:
+                return (*inherited[str(key)], *place[length + 1 :])
+        return None
+
+    def _title(self, place: Place) -> str:
+        """The stream or topic at a place, in words."""
+        values = self.document.values
+        for part in place[:2]:
+            values = values[part]
+        config = values.get("config", values) if place[0] == "streams" else values
+        return f"{str(place[0]).removesuffix('s')} {config.get('name', place[1])}"

@@ -1,0 +1,97 @@
+"""Selection of streams by name, pattern and tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from retention.config.discovery import close_name, listed_names, unknown_stream_error
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.config import Config
+
+_WILDCARD = re.compile(r"[*?]|\[.+\]")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name has wildcards of the shell: `*`, `?`, or a set such as `[0-9]`."""
+    return _WILDCARD.search(name) is not None
+
+
+def select_streams(
+    config: Config,
+    all_streams: Callable[[], Sequence[str]],
+    names: Iterable[str] = (),
+    tags: Iterable[str] = (),
+    among: Iterable[str] | None = None,
+) -> list[str]:
+    """The streams that have one of the names, or match one of the patterns, and have one of the tags.
+
+    Args:
+        config: the configuration, which has the tags.
+        all_streams: lists the streams of the warehouse.
+        names: names and patterns; none stands for all streams. A name that is a stream's is no pattern, and one that
+            is nobody's stays, for whoever acts on it to refuse.
+        tags: tags; none stands for any.
+        among: the streams that patterns, tags and nothing stand for, if not all.
+
+    Raises:
+        UsageError: a pattern or a tag matches nothing, or no stream both.
+    """
+    names, tags = list(dict.fromkeys(names)), set(tags)
+    if names and not tags and not any(map(is_pattern, names)):
+        return names
+    known = all_streams()
+    meant = known if among is None else list(among)
+    _refuse_unknown_tags(config, tags)
+    chosen = dict.fromkeys(() if names else meant)
+    for name in names:
+        is_name = name in known or not is_pattern(name)
+        chosen |= dict.fromkeys([name] if is_name else _matching(config, name, meant))
+    if not tags:
+        return list(chosen)
+    tagged = [name for name in chosen if name not in known or tags & set(tags_of(config, name))]
+    if not tagged:
+        raise UsageError(
+            f"{' or '.join(sorted(tags))}: no stream of {', '.join(names) or 'those that can be meant here'} has this "
+            f"tag; those that have it are {listed_names(_tagged(config, tags))}"
+        )
+    return tagged
+
+
+def tags_of(config: Config, name: str) -> tuple[str, ...]:
+    """The tags of a stream; none of one that is not listed."""
+    stream = config.stream(name)
+    return () if stream is None else stream.tags
+
+
+def _tagged(config: Config, tags: set[str]) -> list[str]:
+    return [stream.name for stream in config.streams if tags & set(stream.tags)]
+
+
+def _matching(config: Config, pattern: str, meant: Sequence[str]) -> list[str]:
+    matching = [name for name in meant if fnmatchcase(name, pattern)]
+    if matching:
+        return matching
+    if not meant:
+        raise unknown_stream_error(pattern, meant, config.warehouse)
+    nearest = close_name(re.sub(r"[*?\[\]]", "", pattern), meant)
+    raise UsageError(
+        f"{pattern}: this pattern matches none of {len(meant):,} streams: {listed_names(meant)}; the nearest is "
+        f"{nearest}"
+    )
+
+
+def _refuse_unknown_tags(config: Config, tags: Iterable[str]) -> None:
+    there = sorted({tag for stream in config.streams for tag in stream.tags})
+    for tag in sorted(set(tags) - set(there)):
+        if not there:
+            raise UsageError(
+                f"{tag}: no stream has a tag; write `tags: [{tag}]` into the streams that it means, or into a group"
+            )
+        raise UsageError(
+            f"{tag}: no stream has this tag; there are {listed_names(there)}; the nearest is {close_name(tag, there)}"
+        )

@@ -1,0 +1,39 @@
+"""Values as a configuration file has them, each with the stream, group or section that says so, and its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from retention.config.document import Document
+
+
+@dataclass(frozen=True)
+class Written:
+    """A value of the file."""
+
+    source: str
+    """The stream, topic, group or section that says so, such as `group pii`."""
+    line: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """All values of a file that hold for streams and topics, by key."""
+
+    streams: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
+    """Those of each stream and topic by its name, with those that it inherits from groups."""
+    defaults: Mapping[str, Written] = field(default_factory=dict)
+    server_defaults: Mapping[str, Written] = field(default_factory=dict)
+
+
+def written_section(document: Document, section: str) -> dict[str, Written]:
+    """The values of a section at the top of a file; none where it is not there."""
+    values = document.values.get(section) or {}
+    return {
+        key: Written(section, document.line((section, key)), value)
+        for key, value in values.items()
+        if value is not None
+    }

@@ -1,0 +1,122 @@
+"""A stream's lag behind its policy: what a pass would let go at least, and since when one could have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config.topic import TopicConfig
+from retention.context.context import OpenedStream
+from retention.core.inventory import Inventory
+from retention.core.units import MICROSECOND
+from retention.engines.select import Engines
+from retention.errors import RefusedError
+from retention.history.runs import history_of
+from retention.plan.estimate_bounds import Estimate, bounds_of
+from retention.plan.forecast import forecast
+from retention.plan.remaining import all_remaining
+from retention.planners.estimate import estimate_pass
+from retention.planners.probe import UnopenedRows
+from retention.planners.retention import decide
+from retention.planners.topic import TopicPlanning, plan_topic_table
+from retention.rules.fold import Evaluation
+from retention.rules.iggy.next_due import next_due
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Lower bounds on what a pass now would let go, from metadata alone."""
+
+    messages: int
+    bytes: int
+    since_ns: int | None = None
+    """The instant since which a pass could have taken some of it; None: nothing is known to go.
+
+    Exact where time alone lets messages go; what exceeds a number or size, or what consumers released, counts since
+    the last applied pass, or if there was none since the stream's oldest message.
+    """
+
+    def behind_ns(self, as_of_ns: int) -> int:
+        """The time by which the stream is behind its policy at an instant, nanoseconds; 0: it is not."""
+        return 0 if self.since_ns is None else max(as_of_ns - self.since_ns, 0)
+
+
+NO_LAG = Lag(0, 0)
+
+
+def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
+    """The lag of a stream or topic; None where a consumer's state contradicts itself, so that a pass is refused.
+
+    Raises:
+        DamagedError: the log, or a file that had to be read, is damaged.
+        ForeignRowsError: rows of other writers break the storage rules.
+    """
+    if not opened.store.exists():
+        return NO_LAG
+    topic, policy = opened.config.topic, opened.config.policy()
+    if topic is not None:
+        return topic_lag(opened, topic, plan_topic_table(opened, topic.policy(), as_of_ns))
+    inventory = opened.store.inventory(opened.store.snapshot())
+    if policy.rests_on_consumers:
+        return consumers_lag(opened, inventory, as_of_ns)
+    with Engines("local") as engines:
+        decided = decide(all_remaining(inventory), policy, as_of_ns, UnopenedRows(opened, engines))
+    bounds = bounds_of(inventory, policy, as_of_ns, decided)
+    return stream_lag(opened, inventory, decided, bounds)
+
+
+def stream_lag(
+    opened: OpenedStream, inventory: Inventory, decided: Evaluation, bounds: Estimate
+) -> Lag:
+    """The lag of a stream whose rules ask no consumer.
+
+    Args:
+        opened: the stream.
+        inventory: its files.
+        decided: a pass over them.
+        bounds: the numbers of that pass.
+    """
+    lag, policy = _least(bounds), opened.config.policy()
+    if not lag.messages:
+        return lag
+    applied = _last_pass(opened, inventory.files)
+    due = forecast(inventory, policy, applied, decided).next_due_ns
+    return _since(lag, max(due or applied, applied), bounds.as_of_ns)
+
+
+def consumers_lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
+    """The lag of a stream whose rules ask its consumers; None: the state of one contradicts itself."""
+    try:
+        lag = _least(estimate_pass(opened, inventory, as_of_ns))
+    except RefusedError:
+        return None
+    return _since(lag, _last_pass(opened, inventory.files), as_of_ns) if lag.messages else lag
+
+
+def topic_lag(opened: OpenedStream, topic: TopicConfig, planning: TopicPlanning) -> Lag:
+    """The lag of a topic that was planned."""
+    plan, policy = planning.plan, topic.policy()
+    lag = Lag(plan.removed_messages, plan.removed_bytes)
+    if not lag.messages:
+        return lag
+    applied = _last_pass(opened, planning.inventory.files)
+    before = plan_topic_table(opened, policy, applied, planning.snapshot)
+    due_us = None if before.plan.removed_messages else next_due(before.stored_segments, policy)
+    return _since(lag, max(applied, (due_us or 0) * MICROSECOND), plan.as_of_ns)
+
+
+def _least(bounds: Estimate) -> Lag:
+    return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
+
+
+def _since(lag: Lag, since_ns: int, as_of_ns: int) -> Lag:
+    return Lag(lag.messages, lag.bytes, min(since_ns, as_of_ns))
+
+
+def _last_pass(opened: OpenedStream, files: pa.Table) -> int:
+    """The instant of the last applied pass, but not before the oldest message was stored."""
+    applied = history_of(opened.warehouse, opened.name).last_as_of_ns()
+    oldest = pc.min(files["min_ts_ns"]).as_py()
+    return oldest if applied is None else max(applied, oldest)

@@ -1,0 +1,34 @@
+"""The sentence for streams that a budget has left undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from retention.core.outcomes import Outcome
+from retention.views.wording import brief_duration, count
+
+if TYPE_CHECKING:
+    from retention.history.report import RunReport
+
+
+def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
+    """The number of streams left for the next run, why, and the most overdue of them; empty if none are."""
+    left = [
+        outcome.value for outcome in outcomes if outcome.value is not None and outcome.value.left
+    ]
+    if not left:
+        return ""
+    behind = [report for report in left if _lag(report)["since_ns"] is not None]
+    text = (
+        f"{count(len(left), 'stream')} left for the next run ({_lag(left[0])['budget']} is spent)"
+    )
+    if not behind:
+        return f"{text}, none of which is known to be behind its policy"
+    first = min(behind, key=lambda report: int(_lag(report)["since_ns"]))
+    late = brief_duration(first.as_of_ns - _lag(first)["since_ns"])
+    return f"{text}, {len(behind):,} behind their policy: the most overdue is {first.stream}, by {late}"
+
+
+def _lag(report: RunReport) -> dict[str, Any]:
+    return dict(report.left or {})
