@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from retention.api.arguments import checked_class
-from retention.config import Config
+from retention.api.selection import Selection
 from retention.context.context import OpenedStream
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.engines.select import EngineName, Engines
@@ -20,25 +20,11 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Maintenance(ABC):
+class Maintenance(Selection):
     """The part of a warehouse that keeps its files good and few."""
 
-    config: Config
     clock: Callable[[], int]
     engine: EngineName | None
-
-    @abstractmethod
-    def streams(self) -> list[str]:
-        """The names of all streams, those of the configuration first."""
-
-    @abstractmethod
-    def chosen(
-        self,
-        names: Iterable[str] = (),
-        tags: Iterable[str] = (),
-        among: Iterable[str] | None = None,
-    ) -> list[str]:
-        """The streams by name, pattern and tag, or all if none is named; refused where there is no warehouse."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
@@ -133,16 +119,3 @@ class Maintenance(ABC):
 
     def _merging(self, names: Iterable[str]) -> list[str]:
         return self.chosen(names, among=self.compacted())
-
-    def compacted(self) -> list[str]:
-        """The names of the streams with `compact` in their configuration."""
-        return [stream.name for stream in self.config.streams if stream.compact is not None]
-
-    def mirrored(self) -> list[str]:
-        """The names of the streams with a mirror or sources in their configuration."""
-        listed = self.config.streams
-        return [stream.name for stream in listed if stream.mirror or stream.sources]
-
-    def topics(self) -> list[str]:
-        """The names of the topics that the configuration lists."""
-        return [stream.name for stream in self.config.streams if stream.topic is not None]

@@ -19,13 +19,12 @@ from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import show_undo, undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, refuse_missing, unknown_stream_error
-from retention.config.selection import select_streams
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
-from retention.core.subjects import TABLES, name_of_path, path_name
+from retention.core.subjects import path_name
 from retention.core.units import parse_as_of
 from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
@@ -77,44 +76,10 @@ class Warehouse(Public, Maintenance):
         self._since_ns = clock()
         self._wait_s = wait_s
 
-    @property
-    def location(self) -> str:
-        """The warehouse's directory or object-store prefix."""
-        return self.config.warehouse
-
     @cached_property
     def _mounts(self) -> Mounts:
         """The mounts of the parts of all streams: looked at once, since a look at one stream is a look at all."""
         return {} if files.is_remote(self.location) else mounts(self.location, self.streams())
-
-    def streams(self) -> list[str]:
-        """The names of all streams, those of the configuration first."""
-        configured = [stream.name for stream in self.config.streams]
-        on_disk = []
-        for directory in files.directories(files.join(self.location, "streams")):
-            with suppress(UsageError):
-                if directory != TABLES:
-                    on_disk.append(name_of_path(directory))
-        return [*configured, *(name for name in on_disk if name not in set(configured))]
-
-    def chosen(
-        self,
-        names: Iterable[str] = (),
-        tags: Iterable[str] = (),
-        among: Iterable[str] | None = None,
-    ) -> list[str]:
-        """The streams to act on by name, pattern (`ORDERS_*`) and tag: `config.selection.select_streams`.
-
-        Raises:
-            UsageError: there is no warehouse at this place, or a pattern or tag matches nothing; whether a stream that
-                is named is there, its own outcome says.
-        """
-        refuse_missing(self.config)
-        return select_streams(self.config, self.streams, names, tags, among)
-
-    def has(self, name: str) -> bool:
-        """Whether the configuration names such a stream or topic, or something was written to it."""
-        return self.config.stream(name) is not None or name in self.streams()
 
     def log(self, name: str) -> Log:
         """A stream or topic that the configuration names, or that something was written to.
