@@ -33,6 +33,15 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
     parser.add_argument(
+        "--metrics-file", metavar="PATH", help="where metrics go, in Prometheus's text format"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="json: on standard error a JSON object a line, with stream and run",
+    )
+    parser.add_argument(
         "--quiet", action="store_true", help="print nothing unless something is wrong"
     )
     parser.add_argument("--debug", action="store_true", help="show where an error came from")

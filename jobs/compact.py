@@ -39,7 +39,8 @@ def main() -> int:
         names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.compacted())
         outcomes = warehouse.compact(names, limits)
         report = document(started, [entry(outcome) for outcome in outcomes])
-        return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
+        text = summary(outcomes, seconds_since(started))
+        return JobResult(report, text, outcomes, warehouse=warehouse)
 
     return run_job("compact", arguments, work)
 

@@ -31,7 +31,7 @@ def main() -> int:
         outcomes = warehouse.mirror(names, instant)
         entries = [mirror_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
-        return JobResult(document(instant, entries), text, outcomes)
+        return JobResult(document(instant, entries), text, outcomes, warehouse=warehouse)
 
     return run_job("mirror", arguments, work)
 

@@ -34,7 +34,7 @@ def main() -> int:
         outcomes = warehouse.reclaim(warehouse.chosen(arguments.stream, arguments.tag))
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
-        return JobResult(document(started, entries), text, outcomes)
+        return JobResult(document(started, entries), text, outcomes, warehouse=warehouse)
 
     return run_job("reclaim", arguments, work)
 

@@ -65,7 +65,7 @@ def main() -> int:
             compactions = compact(warehouse, names, limits)
             report["compactions"] = [entry(outcome) for outcome in compactions]
         text = summary(outcomes, seconds_since(started))
-        return JobResult(report, text, [*outcomes, *compactions])
+        return JobResult(report, text, [*outcomes, *compactions], warehouse=warehouse)
 
     return run_job("retain", arguments, work)
 
@@ -102,7 +102,7 @@ def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
     messages = sum(report.removed_messages for report in reports)
     size = sum(report.removed_bytes for report in reports)
     failed = len(outcomes) - len(reports)
-    undone = sum(report.left is not None for report in reports)
+    undone = sum(report.is_left for report in reports)
     done = f"retain: {len(reports) - undone} streams done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
     stay = f"; at least {overdue:,} older than max_age stay (expiry: head)" if overdue else ""

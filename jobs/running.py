@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 import traceback
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retention.config.discovery import no_streams
+from retention.core.event_log import event_line, is_listened_to, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors.printable import visible_lines
@@ -22,6 +24,9 @@ from retention.storage.signals import end_between_commits
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+
+
+_log = logging.getLogger("retention.jobs")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class JobResult:
     """Those of single streams, whose errors are printed and make the exit code."""
     exit_code: int = 0
     """That of work without outcomes."""
+    warehouse: Warehouse | None = None
+    """Where the streams are, for measures of them."""
 
 
 def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
@@ -52,15 +59,38 @@ def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobR
     end_between_commits()
     end_with_spark_submit()
     spare_pandas()
-    say = partial(_say, name, debug=arguments.debug)
+    if arguments.log_format == "json":
+        least = logging.WARNING if arguments.quiet else logging.INFO
+        with logging_events(name, _complain, least):
+            return _run(name, arguments, work)
+    return _run(name, arguments, work)
+
+
+def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
+    say = partial(_say, name, arguments)
+    started, result = time.time_ns(), None
     try:
-        result = work(time.time_ns())
+        result = work(started)
         _write_report(arguments.report_file, result.report)
     except ENDINGS as error:  # every error is one sentence and an exit code
         say(sentence_of(error), error)
-        return exit_code_of(error)
+        code = exit_code_of(error)
+    else:
+        code = _say_end(result, arguments, say)
+    try:
+        _write_metrics(name, arguments, started, result, code)
+    except ENDINGS as error:
+        say(sentence_of(error), error)
+        return code or exit_code_of(error)
+    return code
+
+
+def _say_end(
+    result: JobResult, arguments: argparse.Namespace, say: Callable[[str, BaseException], None]
+) -> int:
+    """Print what came of the work; its exit code."""
     for outcome in result.outcomes:
-        if outcome.error is not None:
+        if outcome.error is not None and arguments.log_format == "text":
             say(outcome.sentence, outcome.error)
     if not arguments.quiet:
         print(result.text)
@@ -74,7 +104,7 @@ def note_if_empty(name: str, warehouse: Warehouse) -> None:
         UsageError: there is no warehouse.
     """
     if not warehouse.config.streams and not warehouse.chosen():
-        print(f"{name}: {no_streams(warehouse.location)}", file=sys.stderr)
+        _note(name, no_streams(warehouse.location))
 
 
 def seconds_since(started: int) -> float:
@@ -82,10 +112,44 @@ def seconds_since(started: int) -> float:
     return round((time.time_ns() - started) / 1e9, 3)
 
 
-def _say(name: str, text: str, error: BaseException, *, debug: bool) -> None:
-    if debug:
-        print(visible_lines("".join(traceback.format_exception(error)).rstrip()), file=sys.stderr)
-    print(f"{name}: {text}", file=sys.stderr)
+def _say(name: str, arguments: argparse.Namespace, text: str, error: BaseException) -> None:
+    trace = visible_lines("".join(traceback.format_exception(error)).rstrip())
+    if arguments.log_format == "json":
+        more = {"traceback": trace} if arguments.debug else {}
+        code = exit_code_of(error)
+        now = time.time_ns()
+        _complain(event_line(name, now, "error", "run_failed", text, exit_code=code, **more))
+        return
+    if arguments.debug:
+        _complain(trace)
+    _complain(f"{name}: {text}")
+
+
+def _note(name: str, text: str) -> None:
+    """Say what is no error, as an event where these are logged."""
+    if is_listened_to():
+        _log.warning("%s", text)
+    else:
+        _complain(f"{name}: {text}")
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _write_metrics(
+    name: str, arguments: argparse.Namespace, started: int, result: JobResult | None, code: int
+) -> None:
+    """Write the metrics of a run, also of one that failed; do nothing without a path."""
+    if arguments.metrics_file is None:
+        return
+    from retention.api.metrics import write_metrics
+    from retention.views.metrics import CommandRun
+
+    outcomes = () if result is None else result.outcomes
+    run = CommandRun(name, started, time.time_ns(), code, outcomes)
+    warehouse = None if result is None else result.warehouse
+    write_metrics(arguments.metrics_file, run, warehouse, lambda text: _complain(f"{name}: {text}"))
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from retention.api.warehouse import Warehouse
 from retention.apply.budget import Budget
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
-from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
+from retention.core.outcomes import Outcome, Watch, act_sequentially, ask_concurrently
 from retention.engines.select import Engines
 from retention.history.report import RunReport
 from retention.inspect.lag import NO_LAG, Lag, lag_of
@@ -54,7 +54,7 @@ def apply_within(
 
 
 def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
-    outcomes = act_concurrently(
+    outcomes = ask_concurrently(
         names,
         lambda name: lag_of(warehouse.log(name).opened, as_of_ns),
         warehouse.clock,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ from retention.cli.planning import plan_streams
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.config.selection import is_pattern
-from retention.core.outcomes import Outcome
+from retention.core.outcomes import Outcome, exit_code
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ MaxBytes = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Begin none once so much was read and written; with --yes."),
 ]
+MetricsFile = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Where metrics go, in Prometheus's text format."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -70,13 +75,14 @@ def apply(
     allow_future: AllowFuture = False,
     allow_rewind: AllowRewind = False,
     allow_large: AllowLarge = False,
+    metrics_file: MetricsFile = None,
 ) -> None:
     """Let messages go as the rules say, or exactly as a saved plan does."""
     if not yes and not can_ask():
         raise UsageError(
             "apply changes streams, and nobody can be asked here: repeat it with --yes"
         )
-    settings = settings_of(ctx)
+    settings, started = settings_of(ctx), time.time_ns()
     warehouse = settings.open()
     from retention.api.budgeted import apply_within
     from retention.apply.budget import Budget
@@ -86,7 +92,7 @@ def apply(
     budget = Budget.parsed(max_time, max_bytes)
     plans = None if tags else _saved_plans(warehouse, what or [], as_of)
     instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
-    names = chosen_streams(warehouse, what, tags)
+    names = chosen_streams(warehouse, what, tags) if plans is None else []
     if budget is not None and (plans is not None or not yes):
         raise UsageError(
             "a budget chooses among streams while they are applied, so no plan is shown or saved before: repeat it "
@@ -108,14 +114,9 @@ def apply(
         if not yes and not confirm_plans(decided, "Apply?"):
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
-    from retention.views.json_entries import report_entry
-    from retention.views.left import left_text
-    from retention.views.text import report_text
-    from retention.views.text_guards import passed_guards
-
-    put_outcomes(settings, outcomes, instant, report_text, report_entry)
-    for text in filter(None, [*passed_guards(outcomes), left_text(outcomes)]):
-        say(text)
+    _put_reports(settings, outcomes, instant)
+    if metrics_file is not None:
+        _put_metrics(metrics_file, warehouse, outcomes, started)
     finish(outcomes)
 
 
@@ -208,8 +209,29 @@ def _carried_out(
     ]
 
 
+def _put_reports(settings: Settings, outcomes: Sequence[Outcome[RunReport]], instant: int) -> None:
+    from retention.views.json_entries import report_entry
+    from retention.views.left import left_text
+    from retention.views.text import report_text
+    from retention.views.text_guards import passed_guards
+
+    put_outcomes(settings, outcomes, instant, report_text, report_entry)
+    for text in filter(None, [*passed_guards(outcomes), left_text(outcomes)]):
+        say(text)
+
+
+def _put_metrics(
+    path: str, warehouse: Warehouse, outcomes: Sequence[Outcome[RunReport]], started: int
+) -> None:
+    from retention.api.metrics import write_metrics
+    from retention.views.metrics import CommandRun
+
+    run = CommandRun("apply", started, time.time_ns(), exit_code(outcomes), outcomes)
+    write_metrics(path, run, warehouse, say)
+
+
 def _went(report: RunReport) -> str:
-    if report.left is not None:
+    if report.is_left:
         return "left for the next run"
     return f"applied, {report.removed_messages:,} messages went"
 

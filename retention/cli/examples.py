@@ -9,7 +9,7 @@ import typer
 MEANINGS = {
     0: "done",
     2: "usage, configuration or permission; nothing of that name",
-    3: "something would go (--exit-code)",
+    3: "something would go (--exit-code), or a stream lags (--max-lag)",
     4: "a guard refused, nothing was changed",
     5: "some of several streams failed",
     6: "damaged or missing data, nothing committed",
@@ -45,7 +45,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),
     "messages": ("messages ORDERS --subject 'orders.*' --last 10", _LOOK),
-    "state": ("state ORDERS --due", _LOOK_ALL),
+    "state": ("state ORDERS --max-lag 1d", (0, 2, 3, 5, 6)),
     "consumer ls": ("consumer ls ORDERS", _LOOK),
     "consumer info": ("consumer info ORDERS billing", _LOOK),
     "consumer add": ("consumer add ORDERS billing --filter orders.paid", _CHANGE),

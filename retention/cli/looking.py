@@ -1,5 +1,6 @@
 """Commands that look: validate, explain, messages, state, stats."""
 
+# ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +19,10 @@ from retention.cli.output import (
     put_lines,
     put_report,
     put_table,
+    say,
 )
 from retention.cli.settings import settings_of
-from retention.core.units import format_instant, format_size
+from retention.core.units import format_instant, format_size, parse_duration
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _SPARE = ("SEGMENTS", "SUBJECTS", "FROM", "TO", "KEYS")
 """Columns of states that a narrow terminal does without: --format json has all."""
+_BEHIND = 3
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 
@@ -129,12 +132,19 @@ def state(
         bool,
         typer.Option("--due", help="Instead, when something goes next, and how much by when."),
     ] = False,
+    max_lag: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="End with 3 if a stream is behind its policy for longer."
+        ),
+    ] = None,
 ) -> None:
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.core.outcomes import act_sequentially, failure_entry
 
+    most_ns = None if max_lag is None else parse_duration(max_lag)
     now = warehouse.clock()
     outcomes = act_sequentially(
         chosen_streams(warehouse, streams, tags),
@@ -162,6 +172,8 @@ def state(
             entry["writers"] = warehouse.log(entry["stream"]).last_batches()
         put_json(settings, entries, entries)
     finish(outcomes)
+    if most_ns is not None:
+        _end_if_behind([outcome.value for outcome in outcomes if outcome.value], now, most_ns)
 
 
 def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
@@ -176,6 +188,17 @@ def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
         put_table(STATS_HEAD, stats_rows(statistics), STATS_HEAD[2:])
     else:
         put_json(settings, statistics.as_json(), statistics.as_json())
+
+
+def _end_if_behind(states: Sequence[State], now_ns: int, most_ns: int) -> None:
+    """Name the streams that lag for longer than allowed, and end with 3 if there are any."""
+    from retention.views.text import behind_text
+
+    lines = [text for state in states if (text := behind_text(state, now_ns, most_ns))]
+    for line in lines:
+        say(line)
+    if lines:
+        raise typer.Exit(_BEHIND)
 
 
 def _put_table_of(every: Sequence[State], *, due: bool) -> None:

@@ -46,9 +46,9 @@ class Setting:
 
     key: str
     value: Any
-    """As JSON has it: durations in nanoseconds (topics: Iggy's microseconds), sizes in bytes."""
+    """The value for JSON: durations in nanoseconds (topics: Iggy's microseconds), sizes in bytes."""
     text: str
-    """As a person would write it."""
+    """The value for people."""
     source: str
     """`stream ORDERS`, `group pii`, `defaults`, `server_defaults`, `built in`, or what else it follows from."""
     line: int | None = None
@@ -97,14 +97,16 @@ def _source(
     return Written(BUILT_IN if is_plain else DERIVED, 0, value)
 
 
-def _of_topic(config: Config, stream: TopicStream, own: Written | None, key: str) -> Written:
+def _of_topic(
+    config: Config, stream: TopicStream, listed_value: Written | None, key: str
+) -> Written:
     """The source of a setting that is a topic's own, or the server's, or from its creation."""
     listed = config.stream(stream.name)
     value = getattr(stream.settings, key)
     if isinstance(listed, TopicStream) and getattr(listed.settings, key) != value:
         return Written(AT_CREATION, 0, value)
-    if own is not None and key not in stream.settings.defaulted:
-        return own
+    if listed_value is not None and key not in stream.settings.defaulted:
+        return listed_value
     return config.written.server_defaults.get(key) or Written(BUILT_IN, 0, value)
 
 

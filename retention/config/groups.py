@@ -23,7 +23,7 @@ class Groups:
 
     document: Document
     mistakes: list[Mistake] = field(default_factory=list)
-    """Those of the groups themselves."""
+    """The mistakes of the groups themselves."""
     _chains: dict[str, list[str]] = field(default_factory=dict)
     _inherited: dict[Place, dict[str, Place]] = field(default_factory=dict)
 
@@ -80,11 +80,11 @@ class Groups:
     def written(self, place: Place, values: Mapping[str, Any]) -> dict[str, Written]:
         """The values of a stream or topic as the file has them, by key."""
         inherited = self._inherited.get(place, {})
-        own = self._title(place)
+        title = self._title(place)
         values_by_key: dict[str, Written] = {}
         for key, value in values.items():
             at = inherited.get(key)
-            source = own if at is None else f"group {at[1]}"
+            source = title if at is None else f"group {at[1]}"
             if value is not None:
                 values_by_key[key] = Written(source, self.document.line(at or (*place, key)), value)
         return values_by_key

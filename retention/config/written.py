@@ -24,7 +24,7 @@ class WrittenFile:
     """All values of a file that hold for streams and topics, by key."""
 
     streams: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
-    """Those of each stream and topic by its name, with those that it inherits from groups."""
+    """The values of each stream and topic by its name, with those that it inherits from groups."""
     defaults: Mapping[str, Written] = field(default_factory=dict)
     server_defaults: Mapping[str, Written] = field(default_factory=dict)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from retention.core.event_log import is_listened_to
 from retention.core.units import SECOND
 from retention.errors import (
     CancelledError,
@@ -21,6 +24,7 @@ from retention.storage.errors import first_line, storage_error
 Value = TypeVar("Value")
 
 UNEXPECTED = 1
+_log = logging.getLogger("retention.streams")
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,25 @@ def act_concurrently(
 
     Outcomes come, and are passed to `watch`, in the order of the names; else as `act_sequentially`.
     """
+    with _at_once(names, act, clock, at_a_time) as outcomes:
+        return _watched(outcomes, watch)
+
+
+def ask_concurrently(
+    names: Iterable[str], ask: Callable[[str], Value], clock: Callable[[], int], at_a_time: int
+) -> list[Outcome[Value]]:
+    """Ask each stream something, several at a time; it is no work on them, and nothing of it is logged."""
+    with _at_once(names, ask, clock, at_a_time) as outcomes:
+        return list(outcomes)
+
+
+@contextmanager
+def _at_once(
+    names: Iterable[str], act: Callable[[str], Value], clock: Callable[[], int], at_a_time: int
+) -> Iterator[Iterator[Outcome[Value]]]:
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
-            return _watched(
-                pool.map(lambda name: _outcome(name, act, clock), dict.fromkeys(names)), watch
-            )
+            yield pool.map(lambda name: _outcome(name, act, clock), dict.fromkeys(names))
         finally:
             # An interrupted command does not begin what it has not begun.
             pool.shutdown(cancel_futures=True)
@@ -95,9 +113,28 @@ def _watched(outcomes: Iterable[Outcome[Value]], watch: Watch | None) -> list[Ou
     done = []
     for outcome in outcomes:
         done.append(outcome)
+        _log_end(outcome)
         if watch is not None:
             watch(outcome)
     return done
+
+
+def _log_end(outcome: Outcome[Any]) -> None:
+    """Log the end of work on a stream, with the plain values of what came of it."""
+    if not is_listened_to():
+        return
+    about = {"stream": outcome.stream, "seconds": round(outcome.seconds, 6)}
+    if outcome.error is not None:
+        about |= {"event": "stream_failed", "exit_code": outcome.exit_code}
+        _log.error("%s", outcome.sentence, extra={"about": about})
+        return
+    value: Any = outcome.value
+    entry = value.as_json() if hasattr(value, "as_json") else {}
+    plain = {name: each for name, each in entry.items() if isinstance(each, str | int | float)}
+    is_left = getattr(value, "is_left", False)
+    event, end = ("stream_left", "left for the next run") if is_left else ("stream_done", "done")
+    text = f"{visible(outcome.stream)}: {end} ({outcome.seconds:.2f} s)"
+    _log.info("%s", text, extra={"about": {"event": event} | plain | about})
 
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:

@@ -33,4 +33,6 @@ def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Ite
 
 def log_progress(doing: str, done: int, total: int, unit: str = "") -> None:
     """Log how far long work is; whoever calls this keeps to `EVERY_S`."""
-    _log.info("%s: %s of %s%s", doing, f"{done:,}", f"{total:,}", unit and f" {unit}")
+    about = {"event": "progress", "doing": doing, "done": done, "total": total}
+    text = f"{doing}: {done:,} of {total:,}{unit and f' {unit}'}"
+    _log.info("%s", text, extra={"about": about})

@@ -50,6 +50,11 @@ class RunReport:
         segments = {"dropped": 0, "rewritten": 0, "kept": 0}
         return cls("", stream, "", as_of_ns, 0, 0, {}, segments, 0, 0, 0, 0.0, -1, -1)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a budget left the stream to the next run."""
+        return self.left is not None
+
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
         optional = ("held", "overdue", "archived", "guards", "left", "error")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
     """The number of streams left for the next run, why, and the most overdue of them; empty if none are."""
     left = [
-        outcome.value for outcome in outcomes if outcome.value is not None and outcome.value.left
+        outcome.value for outcome in outcomes if outcome.value is not None and outcome.value.is_left
     ]
     if not left:
         return ""

@@ -87,7 +87,7 @@ def _request_headline(plan: Plan, request: Request) -> str:
 
 def report_text(report: RunReport) -> list[str]:
     """The lines of a run's report."""
-    if report.left is not None:
+    if report.is_left:
         return [f"{report.stream}: left for the next run"]
     gone = _deleted("were deleted", report.deleted_consumers)
     held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
@@ -147,6 +147,22 @@ def state_text(state: State) -> list[str]:
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
         *(f"  {line}" for line in (topic_text(state.topic) if state.topic else ())),
     ]
+
+
+def behind_text(state: State, now_ns: int, most_ns: int) -> str:
+    """The sentence for a stream that has been behind its policy for longer than a time; empty if it has not been.
+
+    A stream of which nobody can tell counts as behind.
+    """
+    if state.lag is None:
+        return f"{state.stream}: {lag_text(state)}"
+    behind_ns = state.lag.behind_ns(now_ns)
+    if behind_ns <= most_ns:
+        return ""
+    return (
+        f"{state.stream}: behind its policy for {brief_duration(behind_ns)}, longer than {brief_duration(most_ns)}: "
+        f"{lag_text(state)}"
+    )
 
 
 def states_text(states: Sequence[State]) -> str:

@@ -1,0 +1,56 @@
+"""The metrics file of a run: what is measured of its streams, and the file that a collector reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from retention.api.warehouse import Warehouse
+from retention.core.outcomes import Outcome, ask_concurrently
+from retention.storage import files
+from retention.storage.places import place_of
+from retention.views.metrics import CommandRun, metrics_text
+
+if TYPE_CHECKING:
+    from retention.inspect.measures import Measures
+
+
+def write_metrics(
+    path: str, run: CommandRun, warehouse: Warehouse | None, say: Callable[[str], None]
+) -> None:
+    """Measure the streams of a run, and put its metrics into a file in place of those before, whole or not at all.
+
+    Args:
+        path: the file, a path or an `s3://` location.
+        run: the run, without measures.
+        warehouse: where its streams are; None: the run ended before it was opened.
+        say: gets a sentence for each stream that could not be measured, though the run was done with it.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    place = place_of(path)
+    if warehouse is not None:
+        measured = _measured(warehouse, run.outcomes, run.ended_ns)
+        failed = {outcome.stream for outcome in run.outcomes if outcome.error is not None}
+        for outcome in measured:
+            if outcome.error is not None and outcome.stream not in failed:
+                say(f"{path} lacks measures of {outcome.sentence}")
+        values = {outcome.stream: outcome.value for outcome in measured if outcome.value}
+        run = replace(run, measures=values)
+    before = (files.read_bytes(place) or b"").decode("utf-8", "replace")
+    files.replace(place, metrics_text(run, before).encode())
+
+
+def _measured(
+    warehouse: Warehouse, outcomes: Sequence[Outcome[Any]], as_of_ns: int
+) -> list[Outcome[Measures]]:
+    from retention.inspect.measures import measure
+
+    return ask_concurrently(
+        [outcome.stream for outcome in outcomes],
+        lambda name: measure(warehouse.log(name).opened, as_of_ns),
+        warehouse.clock,
+        files.read_parallelism(warehouse.location),
+    )

@@ -1,0 +1,131 @@
+"""The metrics of runs: their text is what Prometheus's format says, and each number is where it belongs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from retention.core.outcomes import Outcome
+from retention.core.units import SECOND
+from retention.errors import BusyError
+from retention.history.compaction_report import CompactionReport
+from retention.history.report import RunReport
+from retention.inspect.measures import Measures
+from retention.views.metrics import HELP, CommandRun, metrics_text
+
+# https://prometheus.io/docs/instrumenting/exposition_formats/: names, labels with escapes, a float.
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\n"])*"'
+SAMPLE = re.compile(
+    rf"([a-zA-Z_:][a-zA-Z0-9_:]*)\{{({LABEL}(?:,{LABEL})*)\}} ([-+]?[0-9.]+(?:e[-+]?\d+)?)"
+)
+NOW = 1_800_000_000 * SECOND
+REPORT = replace(
+    RunReport.of_nothing("ORDERS", NOW),
+    removed_messages=5,
+    removed_bytes=500,
+    by_rule={"max_age": 3, "max_msgs": 2},
+    held={"action": "hold", "messages": 7},
+)
+
+
+def run(*outcomes: Outcome[object], code: int = 0, ended_ns: int = NOW) -> CommandRun:
+    return CommandRun("retain", ended_ns - 3 * SECOND // 2, ended_ns, code, outcomes)
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Metric and labels → value, where the whole text is well formed."""
+    assert text.endswith("\n")
+    values: dict[tuple[str, str], float] = {}
+    described: list[str] = []
+    lines = text.removesuffix("\n").split("\n")
+    for number, line in enumerate(lines):
+        if line.startswith("# HELP "):
+            name = line.split(" ", 3)[2]
+            assert lines[number + 1] == f"# TYPE {name} gauge"
+            described.append(name)
+        elif not line.startswith("# TYPE "):
+            match = SAMPLE.fullmatch(line)
+            assert match is not None, line
+            assert match[1] == described[-1], "the samples of a metric stand together"
+            key = (match[1].removeprefix("retention_"), match[2])
+            assert key not in values, "a series is there once"
+            values[key] = float(match[3])
+    assert len(described) == len(set(described))
+    return values
+
+
+def test_a_run_says_what_it_did_with_each_stream() -> None:
+    measured = {"ORDERS": Measures(3600.5, 4, 10, 20)}
+    done = replace(run(Outcome("ORDERS", REPORT, seconds=0.5)), measures=measured)
+    stream = 'command="retain",stream="ORDERS"'
+    assert samples(metrics_text(done)) == {
+        ("run_end_timestamp_seconds", 'command="retain"'): 1_800_000_000,
+        ("run_duration_seconds", 'command="retain"'): 1.5,
+        ("run_exit_code", 'command="retain"'): 0,
+        ("stream_last_success_timestamp_seconds", stream): 1_800_000_000,
+        ("stream_duration_seconds", stream): 0.5,
+        ("stream_exit_code", stream): 0,
+        ("stream_left", stream): 0,
+        ("stream_removed_messages", f'{stream},rule="max_age"'): 3,
+        ("stream_removed_messages", f'{stream},rule="max_msgs"'): 2,
+        ("stream_removed_bytes", stream): 500,
+        ("stream_held_messages", stream): 7,
+        ("stream_lag_seconds", stream): 3600.5,
+        ("stream_small_files", stream): 4,
+        ("stream_dead_bytes", f'{stream},state="due"'): 10,
+        ("stream_dead_bytes", f'{stream},state="waiting"'): 20,
+    }
+
+
+def test_the_last_success_outlives_failures_and_streams_left_undone() -> None:
+    key = ("stream_last_success_timestamp_seconds", 'command="retain",stream="ORDERS"')
+    first = metrics_text(run(Outcome("ORDERS", REPORT)))
+    later = NOW + 9 * SECOND
+    failed = metrics_text(
+        run(Outcome("ORDERS", error=BusyError("busy")), code=75, ended_ns=later), first
+    )
+    assert samples(failed)[key] == NOW / SECOND
+    assert samples(failed)["stream_exit_code", key[1]] == 75
+    nothing = metrics_text(run(code=2, ended_ns=later), failed)
+    assert samples(nothing)[key] == NOW / SECOND
+    left = replace(REPORT, left={"budget": "--max-time"})
+    undone = metrics_text(run(Outcome("ORDERS", left), ended_ns=later), nothing)
+    assert samples(undone)[key] == NOW / SECOND
+    assert samples(undone)["stream_left", key[1]] == 1
+    again = metrics_text(run(Outcome("ORDERS", REPORT), ended_ns=later), undone)
+    assert samples(again)[key] == later / SECOND
+    assert key not in samples(metrics_text(run(Outcome("OTHER", REPORT)), again))
+
+
+def test_one_failure_of_a_stream_is_no_success() -> None:
+    compacted: Outcome[object] = Outcome("ORDERS", error=BusyError("busy"))
+    values = samples(metrics_text(run(Outcome("ORDERS", REPORT), compacted)))
+    labels = 'command="retain",stream="ORDERS"'
+    assert ("stream_last_success_timestamp_seconds", labels) not in values
+    assert values["stream_exit_code", labels] == 75
+    merged = CompactionReport("ORDERS", files_before=9, pending=2)
+    both = samples(metrics_text(run(Outcome("ORDERS", REPORT), Outcome("ORDERS", merged))))
+    assert both["stream_merged_files", labels] == 9
+    assert both["stream_removed_bytes", labels] == 500
+
+
+def test_names_of_streams_are_escaped_and_read_back() -> None:
+    name = 'a"b\\c\nd\\n{} ü,x="y"\udc80'
+    first = metrics_text(run(Outcome(name, REPORT)))
+    again = metrics_text(run(Outcome(name, error=BusyError("busy"))), first)
+    failed_as_a_whole = metrics_text(run(code=2), again)
+    for text in (first, again, failed_as_a_whole):
+        series = {labels for metric, labels in samples(text) if "last_success" in metric}
+        assert len(series) == 1
+        assert series == {labels for metric, labels in samples(first) if "left" in metric}
+
+
+def test_names_and_explanations_keep_to_the_conventions() -> None:
+    for name, text in HELP.items():
+        assert re.fullmatch(r"retention(_[a-z]+)+", name)
+        assert not name.endswith("_total"), "no counter"
+        assert "\n" not in text
+        assert "\\" not in text
+        assert text.endswith(".")
+    seconds = [name for name, text in HELP.items() if "How long" in text or "Unix time" in text]
+    assert all(name.endswith("_seconds") for name in seconds)
