@@ -18,7 +18,7 @@ from retention.views.text_guards import guards_text, lowered_text, passed_guards
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import bounds_text, brief_instant, count, go_or_goes
+from retention.views.wording import bounds_text, brief_duration, brief_instant, count, go_or_goes
 
 MOST_GROUPS = 12
 """The most lines about segments that a plan shows before it sums up the rest."""
