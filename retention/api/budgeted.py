@@ -59,6 +59,7 @@ def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
         lambda name: lag_of(warehouse.log(name).opened, as_of_ns),
         warehouse.clock,
         files.read_parallelism(warehouse.location),
+        "measuring lags",
     )
     return {outcome.stream: outcome for outcome in outcomes}
 

@@ -53,4 +53,5 @@ def _measured(
         lambda name: measure(warehouse.log(name).opened, as_of_ns),
         warehouse.clock,
         files.read_parallelism(warehouse.location),
+        "measuring streams",
     )

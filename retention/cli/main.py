@@ -146,7 +146,8 @@ def options(
         raise UsageError(
             "--warehouse and --config exclude each other: the configuration names its warehouse"
         )
-    ctx.obj = Settings(warehouse or config, engine, form, debug, parse_duration(wait) / SECOND)
+    wait_s, command = parse_duration(wait) / SECOND, ctx.invoked_subcommand or ""
+    ctx.obj = Settings(warehouse or config, engine, form, debug, wait_s, command)
 
 
 def options_first(arguments: list[str]) -> list[str]:

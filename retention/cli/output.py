@@ -31,6 +31,12 @@ def say(text: str) -> None:
     typer.echo(sentence(text), err=True)
 
 
+def put_event(line: str) -> None:
+    """Print an event, a line of JSON, on standard error."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 def chosen_streams(
     warehouse: Warehouse,
     named: Sequence[str] | None,

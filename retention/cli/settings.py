@@ -31,6 +31,8 @@ class Settings:
     debug: bool
     wait_s: float = 0.0
     """The time to wait, in seconds, where another run is at work on a stream."""
+    command: str = ""
+    """The name of the command, for events."""
 
     @property
     def place(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retention.core.event_log import is_listened_to
+from retention.core.progress import with_progress
 from retention.core.units import SECOND
 from retention.errors import (
     CancelledError,
@@ -80,11 +81,16 @@ def act_concurrently(
 
 
 def ask_concurrently(
-    names: Iterable[str], ask: Callable[[str], Value], clock: Callable[[], int], at_a_time: int
+    names: Iterable[str],
+    ask: Callable[[str], Value],
+    clock: Callable[[], int],
+    at_a_time: int,
+    doing: str,
 ) -> list[Outcome[Value]]:
-    """Ask each stream something, several at a time; it is no work on them, and nothing of it is logged."""
+    """Ask each stream something, several at a time: no work on them, of which only the progress is logged."""
+    names = list(dict.fromkeys(names))
     with _at_once(names, ask, clock, at_a_time) as outcomes:
-        return list(outcomes)
+        return list(with_progress(outcomes, len(names), doing))
 
 
 @contextmanager

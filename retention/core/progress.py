@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
+
+from retention.core.units import SECOND, format_duration
 
 Item = TypeVar("Item")
 
@@ -13,6 +15,32 @@ LOGGER = "retention.progress"
 EVERY_S = 5.0
 
 _log = logging.getLogger(LOGGER)
+
+
+class Pace:
+    """The pace of long work, from which follows how much time is left."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Begin to measure.
+
+        Args:
+            clock: reads seconds that never go back.
+        """
+        self._clock = clock
+        self._first: dict[str, tuple[float, int]] = {}
+        self._last: dict[str, int] = {}
+
+    def left(self, doing: str, done: int, total: int) -> str:
+        """The clause for the time left, such as `, about 2m5s left`; empty where the pace is not known yet."""
+        now = self._clock()
+        if done < self._last.get(doing, done) or doing not in self._first:
+            self._first[doing] = (now, done)
+        self._last[doing] = done
+        began, before = self._first[doing]
+        if done == before or done >= total:
+            return ""
+        seconds = round((now - began) * (total - done) / (done - before))
+        return f", about {format_duration(max(seconds, 1) * SECOND)} left"
 
 
 def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from retention.core.labels import Label, current_label
+from retention.core.labels import Label, current_label, labelled
 from retention.core.progress import EVERY_S, log_progress
 from retention.engines.spark.connect import is_connect
 from retention.errors import CancelledError
@@ -137,7 +137,9 @@ def _log(label: Label, stages: Sequence[tuple[int, int]]) -> None:
     """Log how many tasks are done of those that each stage has."""
     if stages:
         done, tasks = map(sum, zip(*stages, strict=True))
-        log_progress(label.text, done, tasks, "tasks")
+        # It is another thread's work that is looked at.
+        with labelled(stream=label.stream, run=label.run):
+            log_progress(label.text, done, tasks, "tasks")
 
 
 def _tag(text: str) -> str:
