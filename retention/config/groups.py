@@ -15,6 +15,8 @@ from retention.config.written import Written
 
 _KEY = "groups"
 _PARENT = "group"
+MOST_PARENTS = 16
+"""The most groups above a group."""
 
 
 @dataclass
@@ -102,16 +104,21 @@ class Groups:
         parent = values.get(_PARENT)
         if isinstance(parent, str) and parent not in self._settings:
             yield Mistake((*place, _PARENT), self._unknown(parent))
+        elif len(self._chain(name)) > MOST_PARENTS + 1:
+            text = f"has more than {MOST_PARENTS} groups above it; write fewer of them"
+            yield Mistake((*place, _PARENT), text)
         elif self._closes(name):
             chain = " → ".join([*self._chain(name), name])
             text = f"leads back to itself ({chain}); remove one of these `group:`"
             yield Mistake((*place, _PARENT), text)
 
     def _chain(self, name: str) -> list[str]:
-        """A group and its parents, each once, the nearest first."""
+        """A group and its parents, each once, the nearest first; at most one more than there may be."""
         if name not in self._chains:
             chain = [name]
             while (parent := self._parent(chain[-1])) in self._settings and parent not in chain:
+                if len(chain) > MOST_PARENTS + 1:
+                    break
                 chain.append(str(parent))
             self._chains[name] = chain
         return self._chains[name]
