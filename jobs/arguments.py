@@ -44,6 +44,14 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing unless something is wrong"
     )
+    parser.add_argument(
+        "--end-with",
+        action="append",
+        default=[],
+        type=int,
+        metavar="PID",
+        help="end as soon as this process is gone (Linux); may be repeated",
+    )
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
     return parser

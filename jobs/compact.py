@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from jobs.arguments import add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
@@ -12,6 +13,9 @@ from retention.core.outcomes import Outcome
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import document
 from retention.views.json_entries import entry
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
 
 
 def main() -> int:
@@ -25,6 +29,11 @@ def main() -> int:
     parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite no more than this")
     parser.add_argument("--max-time", metavar="DURATION", help="begin nothing more after this")
     add_selection(parser)
+    parser.add_argument(
+        "--configured",
+        action="store_true",
+        help="of the named streams only those with `compact` in the configuration",
+    )
     arguments = parser.parse_args()
     if arguments.as_of is not None:
         parser.error("a merge changes no message, whenever it is done: leave out --as-of")
@@ -37,12 +46,20 @@ def main() -> int:
         )
         note_if_empty("compact", warehouse)
         names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.compacted())
-        outcomes = warehouse.compact(names, limits)
+        if arguments.configured:
+            names = configured(warehouse, names)
+        outcomes = warehouse.compact(names, limits) if names else []
         report = document(started, [entry(outcome) for outcome in outcomes])
         text = summary(outcomes, seconds_since(started))
         return JobResult(report, text, outcomes, warehouse=warehouse)
 
     return run_job("compact", arguments, work)
+
+
+def configured(warehouse: Warehouse, names: list[str]) -> list[str]:
+    """Choose of some streams those with `compact` in the configuration, and those that are not there, to be refused."""
+    compacted = set(warehouse.compacted())
+    return [name for name in names if name in compacted or not warehouse.has(name)]
 
 
 def summary(outcomes: list[Outcome[CompactionReport]], seconds: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from jobs.approving import chosen, read_approved
 from jobs.arguments import add_budget, add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
@@ -20,6 +22,7 @@ from retention.views.text_guards import passed_guards
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.apply.compact import CompactionLimits
+    from retention.apply.approval import Approved
     from retention.history.compaction_report import CompactionReport
 
 
@@ -41,9 +44,19 @@ def main() -> int:
         action="store_true",
         help="let it take more than `guards` let go, this once",
     )
+    )
     add_selection(parser)
     add_budget(parser)
+    parser.add_argument(
+        "--approved",
+        metavar="REPORT",
+        help="a report of jobs/plan.py: its streams at its instant, and no more than it says",
+    )
     arguments = parser.parse_args()
+    if arguments.approved is not None and arguments.as_of is not None:
+        parser.error("an approved report has its own instant: leave out --as-of")
+    if arguments.approved is not None and arguments.tag:
+        parser.error("an approved report has its own streams: leave out --tag")
 
     def work(started: int) -> JobResult:
         budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
@@ -52,9 +65,8 @@ def main() -> int:
             place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("retain", warehouse)
-        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        names = warehouse.chosen(arguments.stream, arguments.tag)
-        guards = Guards(allow_large=arguments.allow_large)
+        names, instant, approved = asked_for(warehouse, arguments, started)
+        guards = Guards(allow_large=arguments.allow_large, approved=approved)
         outcomes = retain(warehouse, names, instant, guards, budget)
         for text in passed_guards(outcomes):
             print(f"retain: {visible_lines(text)}", file=sys.stderr)
@@ -68,6 +80,17 @@ def main() -> int:
         return JobResult(report, text, [*outcomes, *compactions], warehouse=warehouse)
 
     return run_job("retain", arguments, work)
+
+
+def asked_for(
+    warehouse: Warehouse, arguments: argparse.Namespace, started: int
+) -> tuple[list[str], int, dict[str, Approved]]:
+    """The streams to act on, the instant, and what a person has approved of them."""
+    if arguments.approved is None:
+        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
+        return warehouse.chosen(arguments.stream, arguments.tag), instant, {}
+    instant, approved = read_approved(arguments.approved)
+    return chosen(approved, arguments.stream), instant, approved
 
 
 def retain(

@@ -9,15 +9,19 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jobs.ending import end_with
 from retention.config.discovery import no_streams
 from retention.core.event_log import event_line, is_listened_to, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
+from retention.errors import RetentionError
 from retention.errors.printable import visible_lines
+from retention.history.report import FORMAT_VERSION
 from retention.startup import spare_pandas
 from retention.storage.places import place_of
 from retention.storage.signals import end_between_commits
@@ -70,10 +74,12 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
     say = partial(_say, name, arguments)
     started, result = time.time_ns(), None
     try:
+        end_with(arguments.end_with)
         result = work(started)
         _write_report(arguments.report_file, result.report)
     except ENDINGS as error:  # every error is one sentence and an exit code
         say(sentence_of(error), error)
+        _report_failure(arguments.report_file, error)
         code = exit_code_of(error)
     else:
         code = _say_end(result, arguments, say)
@@ -150,6 +156,14 @@ def _write_metrics(
     run = CommandRun(name, started, time.time_ns(), code, outcomes)
     warehouse = None if result is None else result.warehouse
     write_metrics(arguments.metrics_file, run, warehouse, lambda text: _complain(f"{name}: {text}"))
+
+
+def _report_failure(path: str | None, error: BaseException) -> None:
+    """Write the error of a job that has no other report, for schedulers that show one sentence."""
+    failure = {"exit_code": exit_code_of(error), "message": sentence_of(error)}
+    # A report that cannot be written is what the job has failed with, and has said.
+    with suppress(RetentionError, OSError):
+        _write_report(path, {"format_version": FORMAT_VERSION, "error": failure})
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from retention.apply.approval import Approved
 from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
@@ -19,12 +21,14 @@ from retention.stores.offset_table import OffsetTable
 
 @dataclass(frozen=True)
 class Guards:
-    """The refusals that the caller lifts."""
+    """The refusals that the caller lifts, and what a person has approved."""
 
     allow_future: bool = False
     allow_rewind: bool = False
     allow_large: bool = False
     """Whether a pass may take more than the stream's `guards` let go at once."""
+    approved: Mapping[str, Approved] | None = None
+    """Approved plans, by stream; None: a person applies, and needs nobody's word."""
 
 
 def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:

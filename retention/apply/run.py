@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from retention.apply.approval import check_approval
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.execute import Work, carry_out, pinned, report_of
 from retention.apply.guards import (
@@ -49,8 +50,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
 
     Raises:
         BusyError: another run holds the lease, or the table keeps moving.
-        RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, or the
-            configuration is one that a server would not let the stream have any more.
+        RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, the
+            configuration is one that a server would not let the stream have any more, or a person has to approve.
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
     started = opened.clock()
@@ -62,7 +63,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
-        _check_large(opened, as_of_ns, engines, guards)
+        _check_first(opened, as_of_ns, engines, guards)
         keep_settings(opened.root, opened.config)
         edit_declared(opened)
         expired = delete_expired(opened, as_of_ns)
@@ -71,16 +72,18 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return _until_committed(opened, decide, engines, history, started)
 
 
-def _check_large(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
-    """Refuse a pass beyond a guard before anything that comes first in it: consumers edited, segments sealed.
+def _check_first(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
+    """Refuse a pass that takes too much before anything that comes first in it: consumers edited, segments sealed.
 
     A stream that has neither is planned once.
     """
-    is_first = opened.config.policy().asks_consumers or opened.config.consumers
-    if not (is_first or opened.config.topic) or opened.config.guards.rule() == NO_GUARDS:
+    config = opened.config
+    edits = config.policy().asks_consumers or config.consumers or config.topic
+    if not edits or (config.guards.rule() == NO_GUARDS and config.approve is None):
         return
     decide = partial(plan_pass, opened, as_of_ns, engines)
-    guarded(opened, resolving_vectors(opened, decide, engines).plan, guards)
+    plan = resolving_vectors(opened, decide, engines).plan
+    check_approval(config, guarded(opened, plan, guards), guards.approved)
 
 
 def _plan_guarded(
@@ -90,8 +93,9 @@ def _plan_guarded(
     engines: Engines,
     guards: Guards,
 ) -> Planned:
-    """Plan a pass that has deleted some consumers, and that no guard refuses."""
+    """Plan a pass that has deleted some consumers; no guard refuses it, and who must has approved it."""
     planned = plan_pass(opened, as_of_ns, engines)
+    check_approval(opened.config, planned.plan, guards.approved)
     if planned.plan.expired:
         raise BusyError(
             f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
 from retention.config.guards import GuardSettings
 from retention.config.locations import Location
@@ -18,6 +18,7 @@ from retention.config.types import (
     Size,
     Span,
     Tags,
+    refusal_error,
 )
 from retention.core.units import DAY, INT64_MAX
 
@@ -30,6 +31,21 @@ class Compaction(Part):
     of their bytes, so that what was merged is not merged again for a few small files more."""
     dead_share: Share = 20
     """The share of what a file or segment once held, in percent, that must be gone before the rest is written anew."""
+
+
+class Approval(Part):
+    """The amounts that a scheduled job may remove at once without a person's word; None: any."""
+
+    above_messages: Minimum | None = None
+    above_bytes: Budget | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.above_messages is None and self.above_bytes is None:
+            raise refusal_error(
+                "names no amount: write true, or {above_messages: 100000}, or {above_bytes: 10GiB}"
+            )
+        return self
 
 
 def _switch(value: object) -> object:
@@ -46,6 +62,13 @@ class Selected(Part):
     """The name of the group whose settings hold where there are none of its own."""
     tags: Tags = ()
     """Words by which commands and jobs select."""
+
+
+def _approval(value: object) -> object:
+    """The settings that `true` and `false` stand for; every other value as it is."""
+    if isinstance(value, bool):
+        return Approval(above_messages=0) if value else None
+    return value
 
 
 class KeepingSettings(Part):
@@ -65,6 +88,11 @@ class KeepingSettings(Part):
     """The compaction that scheduled jobs do; None: none."""
     guards: GuardSettings = GuardSettings()
     """The bounds beyond which a single pass is refused, or says so."""
+    approve: Annotated[
+        Approval | None,
+        BeforeValidator(_approval, json_schema_input_type=bool | Approval | None),
+    ] = None
+    """The amounts from which on a person has to approve what scheduled jobs remove; None: nobody has to."""
 
     @property
     def grace_ns(self) -> int:

@@ -1,0 +1,54 @@
+"""Reading the report of `jobs/plan.py` that a person has approved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retention.apply.approval import Approved
+from retention.errors import UsageError
+from retention.storage import files
+from retention.storage.places import place_of
+
+
+def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
+    """Read a report of `jobs/plan.py`.
+
+    Returns:
+        Its instant, nanoseconds since the epoch, and its plans by stream, those that failed left out.
+
+    Raises:
+        UsageError: there is no such file, or it is no such report.
+    """
+    content = files.read_bytes(place_of(path))
+    if content is None:
+        raise UsageError(f"{path}: there is no such report; name one that jobs/plan.py has written")
+    try:
+        report = json.loads(content)
+        plans = [entry for entry in report["streams"] if "needs_approval" in entry]
+        return int(report["as_of_ns"]), {entry["stream"]: _approved(entry) for entry in plans}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path}: is no report of plans ({error!r}); name one that jobs/plan.py has written"
+        ) from error
+
+
+def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
+    """The streams to act on: those that are named, or all that were approved.
+
+    Raises:
+        UsageError: no plan was approved of one that is named, or of any.
+    """
+    missing = [name for name in named if name not in approved]
+    if missing or not approved:
+        raise UsageError(
+            f"{', '.join(missing) or 'streams'}: the approved report has no such plan; plan with jobs/plan.py, and "
+            "have that report approved"
+        )
+    return list(named or approved)
+
+
+def _approved(entry: Mapping[str, Any]) -> Approved:
+    by_rule = {str(rule): int(count) for rule, count in entry["by_rule"].items()}
+    return Approved(int(entry["removed_messages"]), int(entry["removed_bytes"]), by_rule)
