@@ -1,1 +1,1 @@
-"""Airflow DAGs that run the jobs; they import nothing of this project but its configuration."""
+"""Airflow DAGs that run the jobs in the engine's own environment; nothing but Airflow and PyYAML is needed here."""

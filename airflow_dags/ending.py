@@ -1,0 +1,54 @@
+"""How a job has ended: its report, its exit code, and whether another try may help."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_BUSY, _KILLED, _TERMINATED = 75, 137, 143
+_SPARK_CODE = re.compile(r"Error code is: (-?\d+)")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The exit code of a job, and its report; None: it wrote none."""
+
+    code: int
+    report: Mapping[str, Any] | None
+
+    @property
+    def is_to_be_tried_again(self) -> bool:
+        """Whether the stream was busy or the job was ended from outside: 75, 137, 143, or a signal (negative)."""
+        return self.code < 0 or self.code in (_BUSY, _KILLED, _TERMINATED)
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The report's entry of the only stream; empty if there is none."""
+        entries = (self.report or {}).get("streams") or [{}]
+        return entries[0]
+
+    @property
+    def sentence(self) -> str:
+        """The reason of a failure as the job gives it."""
+        error = (self.report or {}).get("error") or self.entry.get("error")
+        if error:
+            return str(error["message"])
+        return "the job was ended from outside, or did not start; its log is above"
+
+
+def read_ending(code: int, path: Path) -> Ending:
+    """The ending of a job that wrote its report to a path, or did not."""
+    try:
+        return Ending(code, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return Ending(code, None)
+
+
+def code_of_spark(error: BaseException) -> int:
+    """The exit code that an error of `spark-submit` names; 1 if it names none."""
+    code = _SPARK_CODE.search(str(error))
+    return int(code[1]) if code else 1

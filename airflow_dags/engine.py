@@ -1,0 +1,51 @@
+"""The engine as tasks reach it: its configuration, its Python environment, its reports, and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Spark cluster that jobs are submitted to, with the driver on Airflow's worker (client mode)."""
+
+    jobs: str
+    """The folder of the engine's jobs: `/srv/lake-retention/jobs`."""
+    conn_id: str = "spark_default"
+    """Airflow's connection to the cluster."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of SparkSubmitOperator: `conf`, `archives`, `executor_memory`, …"""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine as tasks start it: in a Python environment of its own, beside Airflow's."""
+
+    config: str
+    """`retention.yaml`, an absolute path that schedulers, DAG processors and workers have alike."""
+    environment: str
+    """The engine's Python environment: `<environment>/bin/python` has the jobs."""
+    reports: str
+    """A folder that all workers share, for the reports of tasks."""
+    engine: str = "auto"
+    """The jobs' `--engine`."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the jobs, with templates: `{"AWS_SECRET_ACCESS_KEY": "{{ conn.lake.password }}"}`."""
+    cluster: Cluster | None = None
+    """The cluster that jobs are submitted to; None: `python -m jobs.…` on Airflow's worker."""
+
+    def __post_init__(self) -> None:
+        """Refuse relative paths.
+
+        Raises:
+            ValueError: naming the first.
+        """
+        for name in ("config", "environment", "reports"):
+            if not Path(getattr(self, name)).is_absolute():
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} is relative, and tasks run in folders of their own; write an "
+                    "absolute path"
+                )

@@ -1,0 +1,133 @@
+"""DAGs of maintenance: plan, approve, apply, compact, reclaim, in one group of tasks for each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk import DAG, Asset, Context, Param, TaskGroup
+
+from airflow_dags.approve import ApproveOperator
+from airflow_dags.engine import Engine
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Step
+from airflow_dags.streams import group_id, stream_names
+from airflow_dags.tasks import JobOperator, log_failure
+
+POOL = "retention"
+TASKS: Mapping[str, Any] = {
+    "pool": POOL,
+    "retries": 3,
+    "retry_delay": timedelta(minutes=5),
+    "execution_timeout": timedelta(hours=2),
+}
+"""Options of the tasks that start the engine, unless a DAG says otherwise."""
+APPROVAL: Mapping[str, Any] = {"response_timeout": timedelta(hours=12)}
+"""Options of the tasks that ask, unless a DAG says otherwise."""
+
+
+def retention_dag(
+    dag_id: str,
+    engine: Engine,
+    *,
+    streams: Sequence[str] | None = None,
+    tasks: Mapping[str, Any] | None = None,
+    approval: Mapping[str, Any] | None = None,
+    on_failure: Sequence[Callable[[Context], None]] = (),
+    **options: Any,
+) -> DAG:
+    """A DAG that maintains streams, each in a group of tasks of its own.
+
+    Args:
+        dag_id: its id, and the first part of the assets' names: `<dag_id>/<stream>`.
+        engine: where the engine is, and how tasks start it.
+        streams: the streams; None: all that the configuration lists.
+        tasks: options of the tasks that start the engine, over those of `TASKS`.
+        approval: options of the tasks that ask a person, over those of `APPROVAL`: `notifiers`, `assigned_users`.
+        on_failure: callbacks of a failed task, behind the one that logs its sentence.
+        options: options of the DAG, `schedule` first.
+
+    Raises:
+        ValueError: the configuration cannot be read, or does not list one of the streams.
+    """
+    listed = stream_names(engine.config)
+    names = listed if streams is None else list(streams)
+    missing = sorted(set(names) - set(listed))
+    if missing:
+        raise ValueError(
+            f"{engine.config}: does not list {', '.join(missing)}; leave that out, or list it"
+        )
+    callbacks = [log_failure, *on_failure]
+    started = {**TASKS, "on_failure_callback": callbacks, **(tasks or {})}
+    asking = {**APPROVAL, "on_failure_callback": callbacks, **(approval or {})}
+    with DAG(dag_id, params=_params(names), **_OPTIONS | options) as dag:
+        for name in names:
+            with TaskGroup(group_id(name), group_display_name=name):
+                _stream_tasks(engine, name, Asset(f"{dag_id}/{quote(name)}"), started, asking)
+    return dag
+
+
+_OPTIONS: dict[str, Any] = {
+    "schedule": None,
+    "catchup": False,
+    "max_active_runs": 1,
+    "tags": ["retention"],
+    "doc_md": "Retention of message streams: `docs/airflow.md` says what each task does, and when it fails.",
+}
+
+
+def _params(names: Sequence[str]) -> dict[str, Param]:
+    """The form of a run that is started by hand."""
+    return {
+        "streams": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": list(names)},
+            examples=list(names),
+            title="Streams",
+            description="All, if none is chosen",
+        ),
+        "as_of": Param(
+            None,
+            type=["null", "string"],
+            title="As of",
+            description="2026-11-20T00:00:00Z, 2026-11-20 or now-1d; the instant of planning, if empty",
+        ),
+        "dry_run": Param(
+            default=False,
+            type="boolean",
+            title="Dry run",
+            description="Plan, and change nothing",
+        ),
+    }
+
+
+def _stream_tasks(
+    engine: Engine,
+    stream: str,
+    asset: Asset,
+    started: Mapping[str, Any],
+    asking: Mapping[str, Any],
+) -> None:
+    """The tasks of one stream, one behind the other.
+
+    A step that has nothing to do is skipped, and the next is looked at all the same: hence `none_failed`. Only a
+    rejected plan skips everything behind it.
+    """
+
+    def task(step: Step, **more: Any) -> Any:
+        options = {"task_id": step.name, "stream": stream, "step": step, **started, **more}
+        if engine.cluster is None:
+            return JobOperator(engine=engine, **options)
+        # The provider is needed, and takes its time to load, only with a cluster.
+        from airflow_dags.submit import SubmitOperator
+
+        return SubmitOperator(engine=engine, cluster=engine.cluster, **options)
+
+    plan = task(PLAN)
+    approve = ApproveOperator(task_id="approve", stream=stream, **asking)
+    apply = task(APPLY, trigger_rule="none_failed", outlets=[asset])
+    compact = task(COMPACT, trigger_rule="none_failed")
+    reclaim = task(RECLAIM, trigger_rule="none_failed")
+    plan >> approve >> apply >> compact >> reclaim

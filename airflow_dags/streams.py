@@ -1,0 +1,85 @@
+"""Names of the streams and topics in `retention.yaml`, read without the engine: its jobs check the file.
+
+A DAG file is read again and again. Reading names alone takes milliseconds, where the whole configuration with its
+models takes a third of a second, and libraries that Airflow's environment need not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_MERGE = "tag:yaml.org,2002:merge"
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,150}")
+_MOST_CHARACTERS = 140
+
+
+class _Texts(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML of which every scalar stays the text that it is (`NO`, `010`, `30d`), while `<<` still merges."""
+
+
+_Texts.yaml_implicit_resolvers = {"<": [(_MERGE, re.compile("<<"))]}
+
+
+def stream_names(config: str | Path) -> list[str]:
+    """The names of the streams, then of the topics, in the file's order, as `retention state` lists them.
+
+    Args:
+        config: `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
+
+    Raises:
+        ValueError: there is no such file, it is no YAML, or it lists no stream.
+    """
+    try:
+        values = yaml.load(Path(config).read_bytes(), _Texts)  # noqa: S506  (a safe loader)
+    except (OSError, yaml.YAMLError) as error:
+        first = " ".join(str(error).split())
+        raise ValueError(f"{config}: the streams cannot be read from it: {first}") from error
+    names = list(dict.fromkeys(_names(values if isinstance(values, Mapping) else {})))
+    if not names:
+        raise ValueError(
+            f"{config}: lists no stream, so that there is nothing to schedule; list them under `streams:` or `topics:`"
+        )
+    return names
+
+
+def group_id(stream: str) -> str:
+    """The id of a stream's group of tasks: its name, or where Airflow does not take that, one made of it.
+
+    >>> group_id("ORDERS")
+    'ORDERS'
+    >>> group_id("clicks.eu")
+    'clicks_eu-f6a89a68'
+    """
+    if _PLAIN.fullmatch(stream):
+        return stream
+    digest = hashlib.sha256(stream.encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', stream)[:_MOST_CHARACTERS]}-{digest}"
+
+
+def _names(values: Mapping[str, Any]) -> Iterator[str]:
+    is_one = "streams" not in values and "topics" not in values
+    for item in [values] if is_one else _items(values.get("streams")):
+        config = item.get("config")
+        yield from _name(config if isinstance(config, Mapping) else item)
+    for topic in _items(values.get("topics")):
+        is_seed = str(topic.get("seed_names")).lower() == "true"
+        for name in _name(topic):
+            yield ".".join(name.lower().split()) if is_seed else name
+
+
+def _items(listed: object) -> Iterator[Mapping[str, Any]]:
+    yield from (
+        (item for item in listed if isinstance(item, Mapping)) if isinstance(listed, list) else ()
+    )
+
+
+def _name(item: Mapping[str, Any]) -> Iterator[str]:
+    name = item.get("name")
+    if isinstance(name, str) and name:
+        yield name
