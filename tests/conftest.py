@@ -48,7 +48,11 @@ os.environ.pop("COLUMNS", None)
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
+# Airflow has an environment of its own: `make airflow`.
+collect_ignore = ["airflow"]
+
 WHOLE = (
+    "airflow_dags",
     "benchmarks",
     "cli",
     "cluster",

@@ -1,0 +1,164 @@
+"""Whole runs of the DAG on a warehouse of four streams, by Airflow's own `dag.test()`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.world import World
+
+STEPS = ("plan", "approve", "apply", "compact", "reclaim")
+NONE = ("skipped",) * 5
+
+
+def load(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("dag_of_the_guide", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.dag
+
+
+@pytest.fixture(scope="module")
+def client(home: Path) -> Any:
+    """Airflow's public interface, in this process."""
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    client = TestClient(create_app(apps="core"))
+    token = client.get("/auth/token").json()["access_token"]
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+@contextmanager
+def answering(
+    client: Any, answer: str, first: Callable[[], None] = lambda: None
+) -> Iterator[list[Any]]:
+    """Answer every question that Airflow asks; the questions.
+
+    Args:
+        client: Airflow's public interface.
+        answer: Approve or Reject.
+        first: what is done while the question waits.
+    """
+    questions: list[Any] = []
+    ended = threading.Event()
+    waiting = "/api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false"
+
+    def answer_all() -> None:
+        while not ended.wait(1):
+            for question in client.get(waiting).json().get("hitl_details", []):
+                ti = question["task_instance"]
+                first()
+                run = f"/api/v2/dags/{ti['dag_id']}/dagRuns/{ti['dag_run_id']}"
+                where = f"{run}/taskInstances/{ti['task_id']}/{ti['map_index']}/hitlDetails"
+                client.patch(where, json={"chosen_options": [answer], "params_input": {}})
+                questions.append(question)
+
+    thread = threading.Thread(target=answer_all, daemon=True)
+    thread.start()
+    try:
+        yield questions
+    finally:
+        ended.set()
+        thread.join()
+
+
+def states(run: Any) -> dict[str, tuple[str, ...]]:
+    """The states of each stream's tasks, in the order of the steps."""
+    by_task = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    streams = dict.fromkeys(task.rpartition(".")[0] for task in by_task)
+    return {name: tuple(by_task[f"{name}.{step}"] for step in STEPS) for name in streams}
+
+
+def returned(client: Any, run: Any, task: str) -> dict[str, Any]:
+    """The counts that a task has put into XCom."""
+    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task}/xcomEntries/return_value"
+    counts: dict[str, Any] = client.get(where, params={"deserialize": True}).json()["value"]
+    return counts
+
+
+def test_a_run_does_what_each_stream_needs(
+    home: Path, world: World, client: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag = load(world.fill().write_dag_file(home / "dags"))
+    with answering(client, "Approve") as questions:
+        run = dag.test()
+    assert states(run) == {
+        "ORDERS": ("success", "skipped", "success", "success", "success"),
+        "QUIET": NONE,
+        "BROKEN": ("failed", *("upstream_failed",) * 4),
+        "WAITS": ("success", "success", "success", "skipped", "success"),
+    }
+    assert run.state == "failed"
+    [question] = questions
+    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    assert "| by `max_age` | 3 |" in question["body"]
+    assert {name: world.messages(name) for name in ("ORDERS", "QUIET", "WAITS")} == {
+        "ORDERS": 4,
+        "QUIET": 2,
+        "WAITS": 0,
+    }
+    plan, applied = (returned(client, run, f"WAITS.{step}") for step in ("plan", "apply"))
+    assert plan["as_of_ns"] == applied["as_of_ns"]
+    assert (applied["messages"], applied["by_rule"]) == (3, {"max_age": 3})
+    report = json.loads(Path(applied["report"]).read_text(encoding="utf-8"))
+    assert report["streams"][0]["removed_messages"] == 3
+    assert returned(client, run, "QUIET.plan")["messages"] == 0
+    logged = capfd.readouterr()
+    assert "restore the log from a copy (exit code 6)" in logged.out + logged.err
+    [record] = [run for run in world.runs("WAITS") if run["kind"] == "apply"]
+    assert record["initiator"]["scheduler"]["airflow"]["task_id"] == "WAITS.apply"
+
+
+def test_a_plan_that_is_rejected_removes_nothing(home: Path, world: World, client: Any) -> None:
+    dag = load(world.fill("WAITS").write_dag_file(home / "dags"))
+    with answering(client, "Reject"):
+        run = dag.test(run_conf={"streams": ["WAITS"]})
+    assert states(run) == {
+        "ORDERS": NONE,
+        "QUIET": NONE,
+        "BROKEN": NONE,
+        "WAITS": ("success", "success", "skipped", "skipped", "skipped"),
+    }
+    assert (run.state, world.messages("WAITS")) == ("success", 3)
+
+
+def test_no_more_goes_than_was_approved(
+    home: Path, world: World, client: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag = load(world.fill("WAITS").write_dag_file(home / "dags"))
+    with answering(client, "Approve", lambda: world.publish("WAITS", old=2)):
+        run = dag.test(run_conf={"streams": ["WAITS"]})
+    assert states(run)["WAITS"] == ("success", "success", "failed", *("upstream_failed",) * 2)
+    assert world.messages("WAITS") == 5
+    logged = capfd.readouterr()
+    sentence = "more would go than the 3 messages (117 bytes) that were approved: 5 instead of 3 by max_age"
+    assert sentence in logged.out + logged.err
+
+
+def test_a_dry_run_plans_and_does_nothing_else(home: Path, world: World, client: Any) -> None:
+    dag = load(world.fill("ORDERS").write_dag_file(home / "dags"))
+    run = dag.test(run_conf={"streams": ["ORDERS"], "dry_run": True})
+    assert states(run)["ORDERS"] == ("success", *("skipped",) * 4)
+    assert returned(client, run, "ORDERS.plan")["messages"] == 3
+    assert world.messages("ORDERS") == 7
+
+
+def test_an_instant_that_is_none_fails_with_its_sentence(
+    home: Path, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag = load(world.fill("ORDERS").write_dag_file(home / "dags"))
+    run = dag.test(run_conf={"streams": ["ORDERS"], "as_of": "tomorrow"})
+    assert states(run)["ORDERS"] == ("failed", *("upstream_failed",) * 4)
+    logged = capfd.readouterr()
+    assert "'tomorrow' is no instant" in logged.out + logged.err

@@ -1,0 +1,299 @@
+"""Airflow as it runs: scheduler, DAG processor, triggerer and API server, on a warehouse of four streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.airflow.world import ENGINE, ROOT, World
+
+DAG = "/api/v2/dags/retention"
+HOLDING = """
+import sys
+from retention.stores.lease import lease
+import time
+with lease(sys.argv[1], "maintenance", time.time_ns):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+SLOW = """
+import time
+import retention.core.outcomes as outcomes
+outcomes.act_concurrently = lambda *_: time.sleep(600)
+"""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running Airflow, and the warehouse that it maintains."""
+
+    client: httpx.Client
+    world: World
+    dags: Path
+
+    def get(self, where: str, **params: Any) -> Any:
+        """The answer of the public interface."""
+        done = self.client.get(where, params=params)
+        assert done.status_code == 200, done.text
+        return done.json()
+
+    def post(self, where: str, **body: Any) -> Any:
+        """The answer to a request that changes something."""
+        done = self.client.post(where, json=body)
+        assert done.status_code < 300, done.text
+        return done.json()
+
+    def start(self, dag: str = DAG, **conf: Any) -> str:
+        """The place of a run that was started by hand."""
+        run = self.post(f"{dag}/dagRuns", logical_date=None, conf=conf)
+        return f"{dag}/dagRuns/{run['dag_run_id']}"
+
+    def states(self, run: str) -> dict[str, str | None]:
+        """The state of each task of a run."""
+        tasks = self.get(f"{run}/taskInstances", limit=100)["task_instances"]
+        return {task["task_id"]: task["state"] for task in tasks}
+
+    def ended(self, run: str) -> dict[str, str | None]:
+        """The states of a run's tasks when it is over."""
+        until(lambda: self.get(run)["state"] in ("success", "failed"))
+        return self.states(run)
+
+    def log(self, run: str, task: str, number: int = 1) -> str:
+        """The log of a try of a task, as Airflow shows it."""
+        return json.dumps(self.get(f"{run}/taskInstances/{task}/logs/{number}"))
+
+    def answer(self, run: str, task: str, option: str) -> dict[str, Any]:
+        """Answer the question of a task once it waits for that; the question."""
+        until(lambda: self.states(run)[task] == "awaiting_input")
+        where = f"{run}/taskInstances/{task}/-1/hitlDetails"
+        question: dict[str, Any] = self.get(where)
+        body = {"chosen_options": [option], "params_input": {}}
+        assert self.client.patch(where, json=body).status_code == 200
+        return question
+
+    def clear(self, run: str, *tasks: str) -> None:
+        """Clear tasks, for them to run again."""
+        name = run.rpartition("/")[2]
+        self.post(
+            f"{DAG}/clearTaskInstances",
+            dry_run=False,
+            dag_run_id=name,
+            task_ids=list(tasks),
+            only_failed=False,
+        )
+
+
+def until(is_so: Callable[[], Any], seconds: float = 180) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "waited for too long"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """All of Airflow, on SQLite and with its local executor."""
+    folder = tmp_path_factory.mktemp("stack")
+    world, dags = World(folder / "lake").fill(), folder / "dags"
+    world.write_dag_file(dags)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "2",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+    }
+    airflow = [sys.executable, "-m", "airflow"]
+    subprocess.run([*airflow, "db", "migrate"], env=environment, check=True, capture_output=True)
+    pools = [*airflow, "pools", "import", str(ROOT / "airflow_dags" / "pools.json")]
+    subprocess.run(pools, env=environment, check=True, capture_output=True)
+    with (folder / "standalone.log").open("wb") as log:
+        running = subprocess.Popen(
+            [*airflow, "standalone"],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            until(lambda: is_up(client))
+            token = client.get("/auth/token").json()["access_token"]
+            client.headers["Authorization"] = f"Bearer {token}"
+            until(lambda: client.get(DAG).status_code == 200)
+            client.patch(DAG, json={"is_paused": False})
+            yield Stack(client, world, dags)
+    finally:
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, end)
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(20)
+
+
+def is_up(client: httpx.Client) -> bool:
+    """Whether the server answers, with a scheduler behind it."""
+    with suppress(httpx.HTTPError):
+        health = client.get("/api/v2/monitor/health").json()
+        return all(health[name]["status"] == "healthy" for name in ("scheduler", "dag_processor"))
+    return False
+
+
+@pytest.fixture(scope="module")
+def first(stack: Stack) -> str:
+    """A run of all streams, which a person has approved where one must."""
+    run = stack.start()
+    question = stack.answer(run, "WAITS.approve", "Approve")
+    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    stack.ended(run)
+    return run
+
+
+def test_a_run_of_the_scheduler_ends_as_it_should(stack: Stack, first: str) -> None:
+    states = stack.states(first)
+    steps = ("plan", "approve", "apply", "compact", "reclaim")
+    by_stream = {
+        name: tuple(states[f"{name}.{step}"] for step in steps)
+        for name in ("ORDERS", "QUIET", "BROKEN", "WAITS")
+    }
+    assert by_stream == {
+        "ORDERS": ("success", "skipped", "success", "success", "success"),
+        "QUIET": ("skipped",) * 5,
+        "BROKEN": ("failed", *("upstream_failed",) * 4),
+        "WAITS": ("success", "success", "success", "skipped", "success"),
+    }
+    log = stack.log(first, "BROKEN.plan")
+    assert re.search(r"retention BROKEN\.plan failed: BROKEN: .* \(exit code 6\)", log)
+    assert "retain: 1 streams done, 0 failed; 3 messages" in stack.log(first, "ORDERS.apply")
+    [tried] = [
+        task["try_number"]
+        for task in stack.get(f"{first}/taskInstances")["task_instances"]
+        if task["task_id"] == "BROKEN.plan"
+    ]
+    assert tried == 1
+
+
+def test_each_stream_that_lost_messages_is_an_asset_that_has_changed(
+    stack: Stack, first: str
+) -> None:
+    events = stack.get("/api/v2/assets/events")["asset_events"]
+    changed = {event["name"]: event["extra"]["messages"] for event in events}
+    assert changed == {"retention/ORDERS": 3, "retention/WAITS": 3}
+
+
+def test_what_is_cleared_and_run_again_does_nothing_twice(stack: Stack, first: str) -> None:
+    before = [record["run"] for record in stack.world.runs("ORDERS")]
+    stack.clear(first, "ORDERS.apply", "ORDERS.compact", "WAITS.apply")
+    states = stack.ended(first)
+    again = [states[task] for task in ("ORDERS.apply", "ORDERS.compact", "WAITS.apply")]
+    assert again == ["skipped"] * 3
+    assert (stack.world.messages("ORDERS"), stack.world.messages("WAITS")) == (4, 0)
+    removed = [record for record in stack.world.runs("ORDERS") if record["run"] not in before]
+    assert sum(record.get("removed_messages", 0) for record in removed) == 0
+
+
+def test_a_busy_stream_is_tried_again(stack: Stack, first: str) -> None:
+    stack.world.publish("WAITS", old=1)
+    holding = subprocess.Popen(
+        [ENGINE / "bin" / "python", "-c", HOLDING, stack.world.folder / "streams" / "WAITS"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holding:
+        assert holding.stdout is not None
+        assert holding.stdout.readline() == "held\n"
+        run = stack.start(streams=["WAITS"])
+        stack.answer(run, "WAITS.approve", "Approve")
+        until(lambda: stack.states(run)["WAITS.apply"] == "up_for_retry")
+        holding.communicate()
+    assert stack.ended(run)["WAITS.apply"] == "success"
+    assert "(exit code 75)" in stack.log(run, "WAITS.apply")
+    assert "1 messages" in stack.log(run, "WAITS.apply", 2)
+    assert stack.world.messages("WAITS") == 0
+
+
+def test_a_rejected_stream_stays_until_it_is_asked_and_approved_again(
+    stack: Stack, first: str
+) -> None:
+    stack.world.publish("WAITS", old=2)
+    run = stack.start(streams=["WAITS"])
+    stack.answer(run, "WAITS.approve", "Reject")
+    states = stack.ended(run)
+    assert [states[f"WAITS.{step}"] for step in ("approve", "apply", "compact", "reclaim")] == [
+        "success",
+        *("skipped",) * 3,
+    ]
+    assert stack.world.messages("WAITS") == 2
+    stack.clear(run, *(f"WAITS.{step}" for step in ("plan", "approve", "apply")))
+    stack.answer(run, "WAITS.approve", "Approve")
+    assert stack.ended(run)["WAITS.apply"] == "success"
+    assert stack.world.messages("WAITS") == 0
+
+
+def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first: str) -> None:
+    slow = stack.dags.parent / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(SLOW, encoding="utf-8")
+    variables = json.dumps({"PYTHONPATH": f"{slow}:{ROOT}"})
+    file = stack.dags / "retention.py"
+    other = stack.dags / "slow.py"
+    quick = file.read_text(encoding="utf-8")
+    stack.world.write_dag_file(stack.dags, variables=variables)
+    other.write_text(
+        file.read_text(encoding="utf-8").replace(
+            'retention_dag("retention"', 'retention_dag("slow"'
+        ),
+        encoding="utf-8",
+    )
+    file.write_text(quick, encoding="utf-8")
+    dag = "/api/v2/dags/slow"
+    until(lambda: stack.client.get(dag).status_code == 200)
+    stack.client.patch(dag, json={"is_paused": False})
+    stack.start(dag, streams=["QUIET"])
+    # Its runner first: Airflow tries again. Then the supervisor above the second runner.
+    killed = set()
+    for number in (0, 1):
+        until(lambda: set(engines()) - killed)
+        [engine] = set(engines()) - killed
+        time.sleep(3)
+        os.kill(engines()[engine][number], signal.SIGKILL)
+        until(lambda: engine not in engines(), seconds=10)  # noqa: B023
+        killed.add(engine)
+
+
+def engines() -> dict[int, list[int]]:
+    """The slow planning jobs that run, each with the processes that it shall end with."""
+    running = {}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            if "jobs.plan" in words and any("/slow/" in word for word in words):
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                ends = [word for word in words if word.startswith("--end-with=")]
+                if state != "Z":
+                    running[int(folder.name)] = [int(word.partition("=")[2]) for word in ends]
+    return running

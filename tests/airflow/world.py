@@ -1,0 +1,124 @@
+"""A warehouse of four streams, an Airflow home beside it, and the DAG file of the guide."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ENGINE = ROOT / ".venv"
+GUIDE = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
+LONG_AGO = 1_600_000_000 * 10**9
+CONFIGURATION = """\
+warehouse: .
+defaults: {grace: 0s}
+streams:
+  - {name: ORDERS, subjects: [orders.>], max_age: 7d, compact: {min_files: 2}}
+  - {name: QUIET, subjects: [quiet.>], max_age: 7d}
+  - {name: BROKEN, subjects: [broken.>], max_age: 7d}
+  - {name: WAITS, subjects: [waits.>], max_age: 7d, approve: true}
+"""
+MESSAGES = {
+    "ORDERS": [(3, 0), (0, 2), (0, 2)],
+    "QUIET": [(0, 2)],
+    "BROKEN": [(3, 0)],
+    "WAITS": [(3, 0)],
+}
+"""Old and new messages of each publish."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A warehouse of four streams: one to be worked on, one with nothing to do, one damaged, one to be approved."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration."""
+        return self.folder / "retention.yaml"
+
+    @property
+    def reports(self) -> Path:
+        """The folder of the tasks' reports."""
+        return self.folder / "reports"
+
+    def fill(self, *streams: str) -> World:
+        """Publish the messages that are there before the first run, of these streams or of all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(CONFIGURATION, encoding="utf-8")
+        for stream, batches in MESSAGES.items():
+            for old, new in batches if stream in streams or not streams else ():
+                self.publish(stream, old=old, new=new)
+        log = self.folder / "streams" / "BROKEN" / "messages" / "_delta_log"
+        if log.exists():
+            (log / f"{0:020}.json").write_text("garbage", encoding="utf-8")
+        return self
+
+    def publish(self, stream: str, *, old: int = 0, new: int = 0) -> None:
+        """Publish messages of the year 2020, and of now."""
+        message = {"subject": f"{stream.lower()}.a", "data": "x"}
+        lines = [json.dumps(message | {"ts_ns": LONG_AGO})] * old + [json.dumps(message)] * new
+        self.command("publish", stream, stdin="\n".join(lines))
+
+    def command(self, *words: str, stdin: str = "") -> str:
+        """The output of a command that succeeds."""
+        done = subprocess.run(
+            [ENGINE / "bin" / "retention", "--config", self.config, *words],
+            input=stdin,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def messages(self, stream: str) -> int:
+        """The number of messages that a stream has."""
+        [state] = json.loads(self.command("--format", "json", "state", stream))
+        return int(state["messages"])
+
+    def runs(self, stream: str) -> list[dict[str, Any]]:
+        """The run history of a stream, newest first."""
+        records: list[dict[str, Any]] = json.loads(
+            self.command("--format", "json", "history", stream)
+        )
+        return records
+
+    def write_dag_file(self, dags: Path, **engine: str) -> Path:
+        """Write the DAG file of the guide, with the places of this world.
+
+        Args:
+            dags: the folder of DAG files.
+            engine: further arguments of `Engine`, as Python text.
+        """
+        [text] = [block for block in _blocks(GUIDE) if "retention_dag(" in block][:1]
+        places = {
+            "/srv/lake/retention.yaml": str(self.config),
+            "/opt/retention": str(ENGINE),
+            "/srv/lake/reports": str(self.reports),
+        }
+        for place, own in places.items():
+            assert place in text
+            text = text.replace(place, own)
+        variables = json.dumps({"PYTHONPATH": str(ROOT)})
+        more = {"variables": variables, "engine": '"local"'} | engine
+        extra = "".join(f"{name}={value}, " for name, value in more.items())
+        text = re.sub(r"\bEngine\(", f"Engine({extra}", text)
+        # Nobody waits for minutes here.
+        soon = 'tasks={"retry_delay": __import__("datetime").timedelta(seconds=1)}'
+        text = text.replace("schedule=", f"{soon}, schedule=")
+        dags.mkdir(parents=True, exist_ok=True)
+        file = dags / "retention.py"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+
+def _blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)

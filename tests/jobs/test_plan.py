@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.api.warehouse import Warehouse
+from tests.support.jobs import Ended, run_job
+from tests.support.sandboxes import ORDERS, configured, lines, opened
+
+ROOT = Path(__file__).parents[2]
+ASKING = {**ORDERS, "approve": {"above_messages": 5}}
+OTHER = {
+    "name": "OTHER",
+    "subjects": ["other.>"],
+    "max_msgs": 3,
+    "approve": {"above_bytes": "1GiB"},
+}
+LONG_AGO = 1_600_000_000 * 10**9
+PAST = ("--as-of", "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    """ORDERS with eight old messages, of which a person has to approve; OTHER with five, of which nobody has to."""
+    warehouse = opened(tmp_path, ASKING, OTHER)
+    warehouse.stream("ORDERS").publish(lines(8, first_ns=LONG_AGO))
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    return warehouse
+
+
+def planned(folder: Path, *arguments: str) -> dict[str, Any]:
+    report = folder / "plan.json"
+    done = run("plan", folder, *arguments, "--report-file", str(report))
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    return document
+
+
+def run(job: str, folder: Path, *arguments: str) -> Ended:
+    return run_job(job, folder, "--engine", "local", *arguments)
+
+
+def test_the_job_plans_reports_and_changes_nothing(warehouse: Warehouse, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "jobs.plan", "--engine", "local", *PAST]
+    done = subprocess.run(
+        [*command, "--report-file", "report.json"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("plan: 2 streams done, 0 failed; 10 messages (")
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    orders, other = report["streams"]
+    assert report["as_of_ns"] == 1_767_225_600 * 10**9
+    assert (orders["removed_messages"], orders["would_change"]) == (8, True)
+    assert (
+        "8 messages would go, and `approve` lets a job remove no more than 5"
+        in (orders["needs_approval"])
+    )
+    assert (other["removed_messages"], other["needs_approval"]) == (2, None)
+    assert warehouse.stream("ORDERS").state().messages == 8
+
+
+def test_without_approval_nothing_goes(warehouse: Warehouse, tmp_path: Path) -> None:
+    done = run("retain", tmp_path, *PAST)
+    assert done.returncode == 5
+    assert "ORDERS: 8 messages would go" in done.stderr
+    assert "--approved" in done.stderr
+    done = run("retain", tmp_path, *PAST, "--stream", "ORDERS")
+    assert done.returncode == 4
+    counts = [warehouse.stream(name).state().messages for name in ("ORDERS", "OTHER")]
+    assert counts == [8, 3]
+
+
+def test_what_was_approved_goes_at_its_instant(warehouse: Warehouse, tmp_path: Path) -> None:
+    report = planned(tmp_path, *PAST)
+    retained = tmp_path / "retained.json"
+    approved = ("--approved", str(tmp_path / "plan.json"), "--report-file", str(retained))
+    done = run("retain", tmp_path, *approved)
+    assert "retain: 2 streams done, 0 failed; 10 messages" in done.stdout
+    document = json.loads(retained.read_text(encoding="utf-8"))
+    assert document["as_of_ns"] == report["as_of_ns"]
+    assert [entry["plan_id"] for entry in document["streams"]] == [
+        entry["plan_id"] for entry in report["streams"]
+    ]
+    again = run("retain", tmp_path, *approved)
+    assert "2 streams done, 0 failed; 0 messages" in again.stdout
+
+
+def test_no_more_goes_than_was_approved(warehouse: Warehouse, tmp_path: Path) -> None:
+    planned(tmp_path, *PAST)
+    warehouse.stream("ORDERS").publish(lines(1, first_ns=LONG_AGO))
+    done = run("retain", tmp_path, "--approved", "plan.json", "--stream", "ORDERS")
+    assert done.returncode == 4
+    assert "9 instead of 8 by max_age" in done.stderr
+    # As many, and of no more bytes, but by another rule: nobody has approved that.
+    configured(tmp_path, {**ASKING, "max_age": 0, "max_msgs": 1}, OTHER)
+    done = run("retain", tmp_path, "--approved", "plan.json", "--stream", "ORDERS")
+    assert (done.returncode, "8 instead of 0 by max_msgs" in done.stderr) == (4, True)
+    assert warehouse.stream("ORDERS").state().messages == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--approved", "none.json"), "there is no such report"),
+        (("--approved", "retention.yaml"), "is no report of plans"),
+        (("--approved", "retained.json"), "has no such plan"),
+        (("--approved", "plan.json", "--stream", "NONE"), "NONE: the approved report has no"),
+        (("--approved", "plan.json", "--as-of", "now"), "leave out --as-of"),
+    ],
+)
+def test_reports_that_approve_nothing_are_refused(
+    warehouse: Warehouse, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    planned(tmp_path, *PAST)
+    run("retain", tmp_path, "--stream", "OTHER", *PAST, "--report-file", "retained.json")
+    done = run("retain", tmp_path, *arguments)
+    assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
+
+
+def test_a_job_that_fails_as_a_whole_reports_its_sentence(tmp_path: Path) -> None:
+    done = run("retain", tmp_path, "--config", "none.yaml", "--report-file", "report.json")
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert report["error"]["exit_code"] == done.returncode == 2
+    assert done.stderr == f"retain: {report['error']['message']}\n"
+    nowhere = run("retain", tmp_path, "--config", "none.yaml", "--report-file", "no/report.json")
+    assert nowhere.stderr == done.stderr
+
+
+def test_of_named_streams_only_the_configured_are_compacted(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    configured(tmp_path, ASKING, {**OTHER, "compact": {"min_files": 2}})
+    both = ("--configured", "--stream", "ORDERS", "--stream", "OTHER", "--report-file", "r.json")
+    assert run("compact", tmp_path, *both).returncode == 0
+    report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert [entry["stream"] for entry in report["streams"]] == ["OTHER"]
+    one = run("compact", tmp_path, "--configured", "--stream", "ORDERS")
+    assert one.stdout.startswith("compact: 0 streams done, 0 failed")
+    assert run("compact", tmp_path, "--configured", "--stream", "NONE").returncode == 2
