@@ -6,17 +6,21 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Sequence
 
 from retention.errors import UsageError
 
+PATIENCE_S = 10.0
+"""The time that a job has to end between two commits, before it is killed."""
+
 
 def end_with(processes: Sequence[int]) -> None:
-    """Have this process killed as soon as one of some processes is gone, killed or not; at once, if one is already.
+    """Have this process end as soon as one of some processes is gone; at once, if one is already.
 
     Who is killed cannot stop what it has started. Linux can tell a child of its parent's death, but a scheduler's task
-    runner has a supervisor above it, and under `spark-submit` the parent is a JVM: so any process can be named. A run
-    that is killed leaves the old state or the new one, and a JVM of its own ends when it can read no more from it.
+    runner has a supervisor above it, and under `spark-submit` the parent is a JVM: so any process can be named. This
+    one is asked to end (143), and killed if it does not; a JVM of its own ends when it can read no more from it.
 
     Args:
         processes: their ids; none: this process ends by itself.
@@ -32,7 +36,9 @@ def end_with(processes: Sequence[int]) -> None:
 
     def wait() -> None:
         ends.poll()
-        _end()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="end-with", daemon=True).start()
 
@@ -42,14 +48,10 @@ def _watched(process: int) -> int:
     try:
         return os.pidfd_open(process)
     except ProcessLookupError:
-        _end()
+        os.kill(os.getpid(), signal.SIGTERM)
         raise
     except (AttributeError, OSError) as error:
         raise UsageError(
             f"--end-with {process}: this process cannot be watched ({error}): Linux 5.3 or later can watch one that "
             "runs; leave the option out elsewhere"
         ) from error
-
-
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

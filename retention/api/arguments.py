@@ -10,7 +10,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from retention.core.units import INT64_MAX, parse_instant
+from retention.core.units import INT64_MAX, parse_as_of
 from retention.errors import UsageError
 from retention.errors.printable import visible
 
@@ -175,7 +175,10 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _instant(value: Any) -> Any:
-    return None if value is None else parse_instant(value)
+    """An instant as it was given: how long ago `now-1d` is, the clock tells where it is read."""
+    if value is not None:
+        parse_as_of(value, now_ns=0)
+    return value
 
 
 def _choice(*names: str) -> Kind:

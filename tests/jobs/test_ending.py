@@ -14,9 +14,10 @@ from tests.support.jobs import run_job
 ROOT = Path(__file__).parents[2]
 ENV = os.environ | {"PYTHONPATH": str(ROOT)}
 LONG = """
-import sys, time
-from jobs.ending import end_with
-end_with([int(process) for process in sys.argv[1:]])
+import signal, sys, time
+from jobs import ending
+exec(sys.argv[1])
+ending.end_with([int(process) for process in sys.argv[2:]])
 print("waiting", flush=True)
 time.sleep(60)
 """
@@ -28,9 +29,9 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "60"])
 
 
-def job(*processes: int) -> subprocess.Popen[str]:
+def job(*processes: int, before: str = "") -> subprocess.Popen[str]:
     started = subprocess.Popen(
-        [sys.executable, "-c", LONG, *map(str, processes)],
+        [sys.executable, "-c", LONG, before, *map(str, processes)],
         env=ENV,
         stdout=subprocess.PIPE,
         text=True,
@@ -46,7 +47,7 @@ def test_a_job_ends_when_one_of_its_starters_is_killed(which: int) -> None:
         with job(runner.pid, supervisor.pid) as working:
             assert working.poll() is None
             (runner, supervisor)[which].kill()
-            assert working.wait(5) == -signal.SIGKILL
+            assert working.wait(5) == -signal.SIGTERM
         runner.kill()
         supervisor.kill()
 
@@ -55,12 +56,23 @@ def test_a_starter_that_is_gone_already_ends_it_at_once() -> None:
     with sleeper() as gone:
         gone.kill()
     with job(gone.pid) as working:
+        assert working.wait(5) == -signal.SIGTERM
+
+
+def test_who_does_not_end_when_asked_is_killed() -> None:
+    with (
+        sleeper() as runner,
+        job(
+            runner.pid, before="signal.signal(15, signal.SIG_IGN); ending.PATIENCE_S = 0.2"
+        ) as working,
+    ):
+        runner.kill()
         assert working.wait(5) == -signal.SIGKILL
 
 
 def test_a_job_that_nobody_is_named_to_goes_on() -> None:
     code = (
-        f"import subprocess, sys; job = subprocess.Popen([sys.executable, '-c', {LONG!r}]); "
+        f"import subprocess, sys; job = subprocess.Popen([sys.executable, '-c', {LONG!r}, '']); "
         "print(job.pid, flush=True); job.wait()"
     )
     starter = subprocess.Popen(
