@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: installed kills help setup demo demo-all test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: installed kills help setup demo demo-all test check static laws histories conformance cluster crash connect sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -55,6 +55,13 @@ connect: setup  ## Do with a real Spark Connect server what is done with a sessi
 
 sparks: setup  ## Try Spark 4.0, 4.1 and 4.2, each in an environment of its own (minutes each)
 	$(BIN)/python -m scripts.sparks $(SPARKS)
+
+airflow: setup  ## Try the DAGs in an Airflow of their own: whole runs, scheduler, approvals, kills (minutes)
+	$(BIN)/python -m scripts.airflow_environment $(AIRFLOW_TESTS)
+
+airflow-lock: setup  ## Write requirements-airflow.lock anew from requirements-airflow.in
+	$(BIN)/uv pip compile requirements-airflow.in --quiet --universal --python-version 3.11 --no-annotate \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make airflow-lock" -o requirements-airflow.lock
 
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s

@@ -21,8 +21,8 @@ from retention.views.text_guards import passed_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
-    from retention.apply.compact import CompactionLimits
     from retention.apply.approval import Approved
+    from retention.apply.compact import CompactionLimits
     from retention.history.compaction_report import CompactionReport
 
 
@@ -43,7 +43,6 @@ def main() -> int:
         "--allow-large",
         action="store_true",
         help="let it take more than `guards` let go, this once",
-    )
     )
     add_selection(parser)
     add_budget(parser)

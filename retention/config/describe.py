@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from retention.config.keeping import Approval
 from retention.config.load import Config
 from retention.config.stream import StreamConfig
 from retention.config.topic_stream import TopicStream
@@ -63,6 +64,8 @@ def _facts(stream: StreamConfig) -> list[str]:
         f"kept as {stream.format.capitalize()} in segments of {format_size(stream.segment_size)}"
         f"{span}{apart}; removed files stay {spell_duration(stream.grace)}"
     )
+    if stream.approve is not None:
+        facts.append(f"scheduled jobs ask a person {_approval(stream.approve)}")
     return facts
 
 
@@ -77,6 +80,17 @@ def _guards(guards: RemovalGuards) -> Iterator[str]:
         if guard is not None and not (guard is guards.min_kept_messages and guard.limit == 0):
             then = "is refused" if guard.then == "refuse" else "says so"
             yield f"a pass that {text.format(written(guard.limit))} {then}"
+
+
+def _approval(approve: Approval) -> str:
+    bounds = []
+    if approve.above_messages == 0:
+        return "before any message goes"
+    if approve.above_messages is not None:
+        bounds.append(f"{approve.above_messages:,} messages")
+    if approve.above_bytes is not None:
+        bounds.append(format_size(approve.above_bytes))
+    return f"before more than {' or '.join(bounds)} go at once"
 
 
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:

@@ -12,6 +12,7 @@ from retention.config.types import (
     Budget,
     Grace,
     Kept,
+    Minimum,
     Part,
     Several,
     Share,
