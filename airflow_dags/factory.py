@@ -23,7 +23,11 @@ TASKS: Mapping[str, Any] = {
     "execution_timeout": timedelta(hours=2),
 }
 """Options of the tasks that start the engine, unless a DAG says otherwise."""
-APPROVAL: Mapping[str, Any] = {"response_timeout": timedelta(hours=12)}
+APPROVAL: Mapping[str, Any] = {
+    "response_timeout": timedelta(hours=12),
+    "retries": 2,
+    "retry_delay": timedelta(minutes=1),
+}
 """Options of the tasks that ask, unless a DAG says otherwise."""
 
 

@@ -26,7 +26,6 @@ os.environ |= {
     "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of these tests alone, " * 3,
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    "PYTHONPATH": str(ROOT),
 }
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / ".venv"
 GUIDE = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
+BLOCKS = [
+    textwrap.dedent(block)
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", GUIDE, re.DOTALL | re.MULTILINE)
+]
+"""The DAG files of the guide."""
 LONG_AGO = 1_600_000_000 * 10**9
 CONFIGURATION = """\
 warehouse: .
@@ -92,13 +99,13 @@ class World:
         return records
 
     def write_dag_file(self, dags: Path, **engine: str) -> Path:
-        """Write the DAG file of the guide, with the places of this world.
+        """Write the DAG file of the guide, with the places of this world, and the package beside it.
 
         Args:
             dags: the folder of DAG files.
             engine: further arguments of `Engine`, as Python text.
         """
-        [text] = [block for block in _blocks(GUIDE) if "retention_dag(" in block][:1]
+        text = BLOCKS[0]
         places = {
             "/srv/lake/retention.yaml": str(self.config),
             "/opt/retention": str(ENGINE),
@@ -114,11 +121,10 @@ class World:
         # Nobody waits for minutes here.
         soon = 'tasks={"retry_delay": __import__("datetime").timedelta(seconds=1)}'
         text = text.replace("schedule=", f"{soon}, schedule=")
-        dags.mkdir(parents=True, exist_ok=True)
-        file = dags / "retention.py"
+        leave = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(
+            ROOT / "airflow_dags", dags / "airflow_dags", dirs_exist_ok=True, ignore=leave
+        )
+        file = dags / "retention_dag.py"
         file.write_text(text, encoding="utf-8")
         return file
-
-
-def _blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -1,0 +1,129 @@
+"""The DAG file of the guide, as Airflow loads it."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.world import BLOCKS, World
+
+STEPS = ["plan", "approve", "apply", "compact", "reclaim"]
+COST = """
+import sys, time
+import airflow
+from airflow.sdk import DAG, BaseOperator
+started = time.process_time()
+import retention_dag
+print(time.process_time() - started)
+print(*sorted({"retention", "pyspark", "pyarrow", "jobs"} & set(sys.modules)))
+"""
+
+
+@pytest.fixture
+def dags(tmp_path: Path, world: World) -> Path:
+    """A folder with the DAG file, and the package beside it, as the guide says."""
+    world.fill("NONE")
+    dags = tmp_path / "dags"
+    world.write_dag_file(dags)
+    return dags
+
+
+def loaded(dags: Path) -> Any:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    return BundleDagBag(str(dags), bundle_path=dags, bundle_name="dags")
+
+
+def test_the_dag_of_the_guide_loads(home: Path, dags: Path) -> None:
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    assert list(bag.dags) == ["retention"]
+    assert [Path(stats.file).name for stats in bag.dagbag_stats] == ["retention_dag.py"]
+    dag = bag.dags["retention"]
+    streams = ["ORDERS", "QUIET", "BROKEN", "WAITS"]
+    assert [task.task_id for task in dag.tasks] == [
+        f"{name}.{step}" for name in streams for step in STEPS
+    ]
+    task = dag.get_task("ORDERS.apply")
+    assert (task.pool, task.execution_timeout) == ("retention", timedelta(hours=2))
+    assert [asset.name for asset in task.outlets] == ["retention/ORDERS"]
+    assert dag.get_task("WAITS.approve").response_timeout == timedelta(hours=12)
+    assert dag.max_active_runs == 1
+
+
+def test_names_that_airflow_does_not_take_are_shown_all_the_same(
+    home: Path, dags: Path, world: World
+) -> None:
+    with world.config.open("a", encoding="utf-8") as file:
+        file.write('topics: [{name: clicks.eu}, {name: "two words, ü"}]\n')
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    groups = bag.dags["retention"].task_group.children
+    shown = {group.group_display_name: name for name, group in groups.items()}
+    assert shown["clicks.eu"].startswith("clicks_eu-")
+    assert "two words, ü" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("streams: [", "the streams cannot be read from it"),
+        ("warehouse: .", "lists no stream"),
+        (None, "No such file"),
+    ],
+)
+def test_a_configuration_without_streams_is_one_sentence_of_airflows(
+    home: Path, dags: Path, world: World, text: str | None, reason: str
+) -> None:
+    if text is None:
+        world.config.unlink()
+    else:
+        world.config.write_text(text, encoding="utf-8")
+    [error] = loaded(dags).import_errors.values()
+    assert reason in error.splitlines()[-1]
+
+
+def test_the_form_takes_streams_of_the_file_and_no_others(home: Path, dags: Path) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    params = loaded(dags).dags["retention"].params
+    params.validate()
+    params["streams"] = ["ORDERS"]
+    with pytest.raises((ParamValidationError, ValueError)):
+        params["streams"] = ["ODERS"]
+
+
+def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) -> None:
+    costs = []
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", COST], cwd=dags, capture_output=True, text=True, check=True
+        )
+        cost, heavy = done.stdout.splitlines()[-2:]
+        assert heavy == ""
+        costs.append(float(cost))
+    print(f"{statistics.median(costs):.3f} s")
+    assert min(costs) < 0.1
+
+
+def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) -> None:
+    assert len(BLOCKS) == 3
+    for number, block in enumerate(BLOCKS[1:]):
+        head = "from airflow_dags.engine import Engine\nfrom airflow_dags.factory import retention_dag\n"
+        text = block.replace("/srv/lake/retention.yaml", str(world.config))
+        tail = f'dag = retention_dag("guide{number}", engine, streams=["ORDERS"], on_failure=[print])\n'
+        (dags / f"guide{number}.py").write_text(f"{head}{text}\n{tail}", encoding="utf-8")
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    kinds = {name: dag.get_task("ORDERS.apply").task_type for name, dag in bag.dags.items()}
+    assert kinds == {
+        "retention": "JobOperator",
+        "guide0": "JobOperator",
+        "guide1": "SubmitOperator",
+    }
