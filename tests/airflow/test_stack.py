@@ -277,7 +277,7 @@ def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first:
     stack.client.patch(dag, json={"is_paused": False})
     stack.start(dag, streams=["QUIET"])
     # Its runner first: Airflow tries again. Then the supervisor above the second runner.
-    killed = set()
+    killed: set[int] = set()
     for number in (0, 1):
         until(lambda: set(engines()) - killed)
         [engine] = set(engines()) - killed
