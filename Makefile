@@ -111,5 +111,5 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --no-annotate \
+		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock

@@ -36,6 +36,11 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         "--metrics-file", metavar="PATH", help="where metrics go, in Prometheus's text format"
     )
     parser.add_argument(
+        "--openlineage",
+        action="store_true",
+        help="send OpenLineage events of each stream, as its client is configured",
+    )
+    parser.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",

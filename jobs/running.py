@@ -9,14 +9,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.ending import end_with
-from retention.config.discovery import no_streams
-from retention.core.event_log import event_line, is_listened_to, logging_events
+from retention.config.discovery import find_config, no_streams
+from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import RetentionError
@@ -75,7 +75,8 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
     started, result = time.time_ns(), None
     try:
         end_with(arguments.end_with)
-        result = work(started)
+        with _lineage(name, arguments):
+            result = work(started)
         _write_report(arguments.report_file, result.report)
     except ENDINGS as error:  # every error is one sentence and an exit code
         say(sentence_of(error), error)
@@ -89,6 +90,16 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
         say(sentence_of(error), error)
         return code or exit_code_of(error)
     return code
+
+
+def _lineage(name: str, arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Sending of OpenLineage events, where they are wanted."""
+    if not arguments.openlineage:
+        return nullcontext()
+    from jobs.lineage import sending_lineage
+
+    warehouse = find_config(arguments.warehouse or arguments.config).warehouse
+    return sending_lineage(name, warehouse, partial(_note, name))
 
 
 def _say_end(
@@ -133,7 +144,7 @@ def _say(name: str, arguments: argparse.Namespace, text: str, error: BaseExcepti
 
 def _note(name: str, text: str) -> None:
     """Say what is no error, as an event where these are logged."""
-    if is_listened_to():
+    if _log.isEnabledFor(logging.INFO):
         _log.warning("%s", text)
     else:
         _complain(f"{name}: {text}")

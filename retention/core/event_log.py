@@ -36,11 +36,6 @@ def event_line(
     return visible_json(json.dumps(line, ensure_ascii=False))
 
 
-def is_listened_to() -> bool:
-    """Whether anybody takes what is logged, so that it is worth putting together."""
-    return bool(logging.getLogger(ROOT).handlers)
-
-
 class _Lines(logging.Handler):
     """A handler that makes a line of each record; a record may say more in its attribute `event`."""
 
@@ -72,7 +67,8 @@ def logging_events(
     """
     logger, handler = logging.getLogger(ROOT), _Lines(command, write)
     level, propagate = logger.level, logger.propagate
-    logger.setLevel(least)
+    logger.setLevel(logging.INFO)
+    handler.setLevel(least)
     logger.propagate = False
     logger.addHandler(handler)
     try:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from retention.core.event_log import is_listened_to
 from retention.core.progress import with_progress
 from retention.core.units import SECOND
 from retention.errors import (
@@ -25,7 +24,9 @@ from retention.storage.errors import first_line, storage_error
 Value = TypeVar("Value")
 
 UNEXPECTED = 1
-_log = logging.getLogger("retention.streams")
+LOGGER = "retention.streams"
+"""The logger of the begin and end of work on each stream; a record's `about` has the event."""
+_log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def act_sequentially(
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
     """Act on each stream once, in order; an exception becomes the outcome of its stream."""
-    return _watched((_outcome(name, act, clock) for name in dict.fromkeys(names)), watch)
+    logged = _begin_logged(act)
+    return _watched((_outcome(name, logged, clock) for name in dict.fromkeys(names)), watch)
 
 
 def act_concurrently(
@@ -76,7 +78,7 @@ def act_concurrently(
 
     Outcomes come, and are passed to `watch`, in the order of the names; else as `act_sequentially`.
     """
-    with _at_once(names, act, clock, at_a_time) as outcomes:
+    with _at_once(names, _begin_logged(act), clock, at_a_time) as outcomes:
         return _watched(outcomes, watch)
 
 
@@ -125,9 +127,20 @@ def _watched(outcomes: Iterable[Outcome[Value]], watch: Watch | None) -> list[Ou
     return done
 
 
+def _begin_logged(act: Callable[[str], Value]) -> Callable[[str], Value]:
+    """The work on a stream, whose begin is logged."""
+
+    def acting(name: str) -> Value:
+        about = {"event": "stream_begun", "stream": name}
+        _log.info("%s: begun", visible(name), extra={"about": about})
+        return act(name)
+
+    return acting
+
+
 def _log_end(outcome: Outcome[Any]) -> None:
     """Log the end of work on a stream, with the plain values of what came of it."""
-    if not is_listened_to():
+    if not _log.isEnabledFor(logging.INFO):
         return
     about = {"stream": outcome.stream, "seconds": round(outcome.seconds, 6)}
     if outcome.error is not None:

@@ -80,7 +80,8 @@ def test_events_with_jsonl_are_on_standard_error(tmp_path: Path) -> None:
     command = published(tmp_path, 2)
     done = command.run("--format", "jsonl", "apply", "S00", "NONE", "--yes")
     assert done.exit_code == 5
-    applied, failed, sentence = done.stderr.splitlines()
+    begun, applied, _, failed, sentence = done.stderr.splitlines()
+    assert json.loads(begun)["event"] == "stream_begun"
     event = json.loads(applied)
     assert (event["event"], event["command"], event["stream"]) == ("stream_done", "apply", "S00")
     assert event["run"] == json.loads(done.stdout.splitlines()[0])["run"]
@@ -97,7 +98,8 @@ def test_long_work_is_an_event_with_its_numbers(
     wide = ("--max-time", "1h", "--yes")
     done = command.run("--format", "jsonl", "apply", *wide)
     kinds = [json.loads(line)["event"] for line in done.stderr.splitlines()]
-    assert kinds == ["progress", "progress", "stream_done", "stream_done"]
+    ends = ["stream_begun", "stream_done"]
+    assert kinds == ["progress", "progress", *ends, *ends]
     first = json.loads(done.stderr.splitlines()[0])
     assert (first["doing"], first["done"], first["total"]) == ("measuring lags", 1, 2)
 

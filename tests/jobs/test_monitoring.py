@@ -82,7 +82,9 @@ def test_apply_leaves_metrics_too(command: Commands) -> None:
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    """The events of a log but those that work on a stream begins."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if line["event"] != "stream_begun"]
 
 
 def test_a_json_log_has_a_line_for_each_stream_with_its_run(command: Commands) -> None:
@@ -97,6 +99,8 @@ def test_a_json_log_has_a_line_for_each_stream_with_its_run(command: Commands) -
     assert (none["event"], none["level"], none["exit_code"]) == ("stream_failed", "error", 2)
     assert none["message"].startswith("NONE: there is no such stream")
     assert orders["time"].endswith("Z")
+    begun = next(json.loads(line) for line in done.stderr.splitlines())
+    assert (begun["event"], begun["stream"]) == ("stream_begun", "ORDERS")
 
 
 def test_a_json_log_of_a_job_that_fails_as_a_whole_is_json_too(command: Commands) -> None:
