@@ -166,15 +166,23 @@ class Store(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether the table is there.
+        """Whether the table is there; a dropped one is not.
 
         Raises:
             DamagedError: the table is not there, and was.
         """
         ...
 
+    def dropped_ns(self) -> int | None:
+        """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
+        ...
+
+    def note_dropping(self) -> None:
+        """Record that the stream is about to be dropped, before the commit that does so."""
+        ...
+
     def create(self) -> None:
-        """Make the empty table; nothing happens if it is there."""
+        """Make the empty table, also in the place of a dropped one; nothing happens if it is there."""
         ...
 
     def mark(self) -> VersionToken | None:

@@ -21,6 +21,7 @@ RULE_NAMES = (
     "max_topic_size",
     "delete_segments",
     "delete_retention",
+    "drop",
 )
 """Every rule by name; saved plans hold indexes into this, so that a new name comes last."""
 

@@ -33,7 +33,7 @@ from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
-from retention.rules.requests import Request, purge_request
+from retention.rules.requests import Drop, Request, purge_request
 from retention.views.frames import RunRecords
 from retention.views.html import plan_html
 from retention.views.notebook import (
@@ -111,6 +111,17 @@ class Log(Public, Repairs):
             RefusedError: the stream is sealed, or denies purges; or it is a topic, of which not all shall go.
         """
         return self._removal(purge_request(subject, seq, keep))
+
+    def drop(self) -> BoundPlan:
+        """Plan the removal of the whole; `apply` of the plan carries it out, `undo` brings it back within the grace.
+
+        The first write afterwards begins another table: with an id of its own, and sequences from the first one on.
+
+        Raises:
+            UsageError: nothing was ever written to it, or it was dropped already.
+            RefusedError: it has consumers.
+        """
+        return self._removal(Drop())
 
     def _removal(self, request: Request) -> BoundPlan:
         with Engines(self.engine) as engines:

@@ -20,6 +20,7 @@ from retention.core.inventory import ReadCount
 from retention.core.table_requirements import AssertConsumerEdits, AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import (
     SetConsumerEdits,
+    SetDropped,
     set_epoch,
     set_next_seqs,
     set_open_bases,
@@ -38,7 +39,7 @@ from retention.plan.plan import Plan
 from retention.plan.run_ranges import highest_removed, ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
-from retention.rules.requests import as_json
+from retention.rules.requests import Drop, as_json
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 
@@ -166,7 +167,9 @@ class _Prepared:
 def _on_record(
     opened: OpenedStream, plan: Plan, run: str, added: Additions, recorded: TombstoneUpdate
 ) -> _Prepared:
-    """Remember which files a run takes and adds, and which messages it takes of files."""
+    """Remember which files a run takes and adds, and which messages it takes of files; and that it drops the table."""
+    if isinstance(plan.request, Drop):
+        opened.store.note_dropping()
     highest: dict[int, int] = {}
 
     def removed_ranges() -> Iterator[pa.Table]:
@@ -195,6 +198,7 @@ def _swap(
         "as_of_ns": plan.as_of_ns,
         "by_rule": plan.by_rule,
     }
+    drops = isinstance(plan.request, Drop)
     open_base = _first_bases(opened) if plan.begins_epoch else added.open_base
     swap = Swap(
         remove=plan.actions.leaving.select(LOGGED_FILES.names),
@@ -203,10 +207,11 @@ def _swap(
         requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(recorded.before)],
         updates=[
             *set_next_seqs(_sequences_after(plan)),
-            *set_open_bases(open_base),
+            *set_open_bases({} if drops else open_base),
             *set_removed(*_highest_gone(plan, prepared.highest_removed)),
             *set_row_tombstones(recorded.before, recorded.after),
             *set_epoch(*epochs),
+            *([SetDropped(opened.clock())] if drops else ()),
         ],
     )
     return swap if plan.consumers is None else _resting_on_consumers(swap, snapshot)
@@ -335,5 +340,6 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         held=plan.held_as_json,
         overdue=None if plan.overdue is None else plan.overdue.as_json(),
         archived=work.archived.as_json() if work.archived else None,
+        dropped=None if plan.dropped is None else plan.dropped.as_json(),
         guards=[finding.as_json() for finding in plan.guards] or None,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from retention.apply.erase import erase_recorded
 from retention.apply.undo_records import is_in_force
-from retention.context.context import OpenedStream
+from retention.context.context import OpenedStream, has_table
 from retention.core.run_names import parse_run_name
 from retention.history.runs import ABANDONED, UNKNOWN, History
 from retention.ports import Snapshot
@@ -47,7 +47,7 @@ def _settle_moves(
 
 def _outcome(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> dict[str, Any]:
     """The outcome of an interrupted run: `done`, `abandoned`, or `unknown`."""
-    if not opened.store.exists():
+    if not has_table(opened):
         return {"status": UNKNOWN}
     version = opened.store.find_commit(run, _basis_version(begun))
     committed = True if version is not None else _committed(opened, run, begun)

@@ -36,7 +36,12 @@ from retention.context.maintenance import maintaining
 from retention.context.topic import has_data
 from retention.core.labels import labelled, on_stream
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
-from retention.core.table_updates import set_epoch, set_removed, set_row_tombstones
+from retention.core.table_updates import (
+    SetDropped,
+    set_epoch,
+    set_removed,
+    set_row_tombstones,
+)
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
@@ -44,7 +49,7 @@ from retention.interest.commit_offsets import lower_watermarks
 from retention.layout.segment_homes import divided_mask, homes_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import Snapshot, Swap
-from retention.rules import DELETE_SEGMENTS
+from retention.rules import DELETE_SEGMENTS, DROP
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 RESTORE = "restore"
@@ -205,6 +210,7 @@ def _commit(
             *set_removed(highest_removed(back.markers)),
             *set_row_tombstones(*back.released),
             *set_epoch(*epochs),
+            *([SetDropped(0)] if outcome.get("kind") == DROP else ()),
         ],
     )
     version = opened.store.commit(swap, undoing.snapshot)
@@ -280,8 +286,9 @@ def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
     for record in later:
         if _purged(record) and record["run"] not in undone:
+            done = "dropped the stream" if record.get("kind") == DROP else "purged the topic"
             raise RefusedError(
-                f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
+                f"{opened.name}: run {record['run']} {done} after run {run}; undo that one first"
             )
 
 
@@ -355,6 +362,11 @@ def _epochs(
     here = history.continuing(outcome.get("epoch", 0))[-1]
     if "ends_epoch" not in outcome:
         return here, here
+    if outcome.get("kind") == DROP and not snapshot.counters.dropped_ns:
+        raise RefusedError(
+            f"{opened.name}: a write has begun another table since run {outcome['run']} dropped the stream, which has "
+            "the sequences of the dropped one; nothing was changed; the run cannot be undone any more"
+        )
     if has_data(opened, snapshot):
         raise RefusedError(
             f"{opened.name}: messages came since run {outcome['run']} purged the topic, and have the offsets of those "

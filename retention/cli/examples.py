@@ -35,6 +35,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "purge": ("purge ORDERS --subject 'orders.old.>' --dry-run", _CHANGE),
     "delete": ("delete ORDERS 1041 --dry-run", _CHANGE),
     "delete-segments": ("delete-segments clicks 0 2 --dry-run", _CHANGE),
+    "drop": ("drop ORDERS --dry-run", _CHANGE),
     "undo": ("undo 20261121T103209.739426394Z-a1b2c3 --dry-run", _CHANGE),
     "restore": ("restore ORDERS --as ORDERS_OLD --seq 1000..2000", _CHANGE),
     "repair clock": ("repair clock ORDERS --as-of now", _CHANGE),

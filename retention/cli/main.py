@@ -43,7 +43,8 @@ _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format", "--wait")
 _FLAGS = ("--debug",)
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact", "reclaim"),
+    *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
+    "reclaim",
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
     *("effective", "package"),
 )

@@ -1,4 +1,4 @@
-"""Commands that remove what people name: purge, delete, delete-segments."""
+"""Commands that remove what people name: purge, delete, delete-segments, drop."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command()(purge)
     app.command()(delete)
     app.command()(delete_segments)
+    app.command()(drop)
 
 
 def purge(
@@ -87,6 +88,16 @@ def delete_segments(
 
     request = delete_segments_request(partition, count)
     _remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
+
+
+def drop(ctx: typer.Context, stream: OneStream, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Remove a stream or topic with all that it holds; `undo` brings it back within the grace, until it is written to.
+
+    The first write afterwards begins another table, whose sequences begin anew.
+    """
+    from retention.rules.requests import Drop
+
+    _remove(settings_of(ctx), stream, Drop(), yes=yes, dry_run=dry_run)
 
 
 def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
@@ -162,11 +173,20 @@ def _meant_nothing(report: RunReport, request: Request) -> str:
     return "it means no message that is there"
 
 
+def _dropped_lines(report: RunReport) -> Iterator[str]:
+    from retention.views.wording import count
+
+    yield f"{report.stream}: dropped, with {count(report.removed_messages, 'message')}"
+    yield f"  `retention undo {report.run}` brings it back within the grace, until something is written to it"
+
+
 def _report_lines(report: RunReport, request: Request) -> Iterator[str]:
-    from retention.rules.requests import Purge
+    from retention.rules.requests import Drop, Purge
     from retention.views.text import report_text
 
-    if report.removed_messages:
+    if isinstance(request, Drop):
+        yield from _dropped_lines(report)
+    elif report.removed_messages:
         yield from report_text(report)
     elif report.version_after == report.version_before:
         yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(report, request)}"

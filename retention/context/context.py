@@ -33,3 +33,12 @@ class OpenedStream:
     def dialect(self) -> Dialect:
         """The rules by which its server takes messages: a stream's are JetStream's, a topic's Iggy's."""
         return dialect_of(self.config)
+
+
+def has_table(opened: OpenedStream) -> bool:
+    """Whether a stream has a table, be it dropped: then its files may still be there.
+
+    Raises:
+        DamagedError: the table is not there, and was.
+    """
+    return opened.store.exists() or opened.store.dropped_ns() is not None

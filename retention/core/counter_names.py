@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from retention.core.inventory import (
     CLAIMS,
     CONSUMERS,
+    DROPPED,
     EPOCH,
+    GENERATION,
     RELEASED,
     RUN,
     STAGING_CLAIMS,
@@ -20,7 +22,7 @@ BATCH = "batch"
 REMOVED = "removed"
 IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH, REMOVED)
 """Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
-OF_TABLE = (CONSUMERS, RELEASED, EPOCH, CLAIMS, STAGING_CLAIMS)
+OF_TABLE = (CONSUMERS, RELEASED, EPOCH, CLAIMS, STAGING_CLAIMS, DROPPED, GENERATION)
 """Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
 
 `RUN` is another of them: no update sets it, it follows from who commits.

@@ -22,6 +22,10 @@ CLAIMS = "claims"
 """The name under which logs keep the number of claims on dead files."""
 STAGING_CLAIMS = "staging_claims"
 """The name under which logs keep the number of claims on files that were staged and never committed."""
+DROPPED = "dropped"
+"""The name under which logs keep the instant at which the stream was dropped."""
+GENERATION = "generation"
+"""The name under which logs keep the epoch that the last table began after a drop."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -51,7 +55,8 @@ class Counters:
     edits: Mapping[str, int] = field(default_factory=dict)
     """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
     record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed; `CLAIMS` and
-    `STAGING_CLAIMS` → the numbers of claims on dead files, and on files that were staged and never committed."""
+    `STAGING_CLAIMS` → the numbers of claims on dead files, and on files that were staged and never committed; `DROPPED`
+    → when the stream was dropped; `GENERATION` → the epoch in which the table began."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits took out of the table; none in tables of earlier versions."""
@@ -80,6 +85,16 @@ class Counters:
     def last_run_ns(self) -> int | None:
         """The start of the last recorded run that committed, nanoseconds since the epoch; None: not known."""
         return self.edits.get(RUN)
+
+    @property
+    def dropped_ns(self) -> int:
+        """The instant at which the stream was dropped, nanoseconds since the epoch; 0: it is not."""
+        return self.edits.get(DROPPED, 0)
+
+    @property
+    def generation(self) -> int:
+        """The epoch in which the table began that took the place of a dropped one; 0: it is the first."""
+        return self.edits.get(GENERATION, 0)
 
     @property
     def epoch(self) -> int:

@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, name_of
-from retention.core.inventory import CLAIMS, CONSUMERS, EPOCH, RELEASED, STAGING_CLAIMS
+from retention.core.inventory import (
+    CLAIMS,
+    CONSUMERS,
+    DROPPED,
+    EPOCH,
+    GENERATION,
+    RELEASED,
+    STAGING_CLAIMS,
+)
 from retention.core.table_requirements import PLAN_AGAIN, TableState
 from retention.errors import ConflictError, RefusedError, StalePlanError
 from schemas.bounds import MAX_SEQ
@@ -222,6 +230,57 @@ class SetEpoch:
                     f"stream {state.stream}: {beyond[0].as_py()} came meanwhile, and offsets cannot begin again "
                     f"beside it; {PLAN_AGAIN}"
                 )
+
+
+@dataclass(frozen=True)
+class SetDropped:
+    """The instant at which the stream is dropped, or 0 when that is undone; goes with the epoch that it begins."""
+
+    at_ns: int
+    assigns_sequences: ClassVar[bool] = True
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {DROPPED: self.at_ns}
+
+    def check(self, state: TableState) -> None:
+        """Refuse to drop a stream of which files stay, or to bring back one that is not dropped.
+
+        Raises:
+            StalePlanError: files came meanwhile, or the stream was begun anew, or brought back.
+        """
+        if self.at_ns and state.stays.num_rows:
+            raise StalePlanError(
+                f"stream {state.stream}: {state.stays['path'][0].as_py()} came meanwhile; {PLAN_AGAIN}"
+            )
+        if bool(self.at_ns) == bool(state.counters.dropped_ns):
+            was = "dropped" if self.at_ns else "begun anew, or brought back,"
+            raise StalePlanError(f"stream {state.stream}: it was {was} meanwhile; {PLAN_AGAIN}")
+
+
+@dataclass(frozen=True)
+class BeginTable:
+    """Another table in the place of a dropped one: it has an id of its own, and counts in the epoch of the drop."""
+
+    epoch: int
+    assigns_sequences: ClassVar[bool] = True
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counters that the update sets, by name."""
+        return {DROPPED: 0, GENERATION: self.epoch}
+
+    def check(self, state: TableState) -> None:
+        """Refuse to begin where no table was dropped.
+
+        Raises:
+            StalePlanError: another process has begun it, or brought the dropped one back.
+        """
+        if not state.counters.dropped_ns or state.counters.epoch != self.epoch:
+            raise StalePlanError(
+                f"stream {state.stream}: it was begun anew, or brought back, meanwhile; {PLAN_AGAIN}"
+            )
 
 
 def set_next_seqs(seqs: Mapping[int, int]) -> list[TableUpdate]:

@@ -37,6 +37,8 @@ class RunReport:
     """Messages older than `max_age` that stayed, as in `Overdue.as_json`; None: none."""
     archived: Mapping[str, Any] | None = None
     """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
+    dropped: Mapping[str, Any] | None = None
+    """The drop of the stream, as in `Dropped.as_json`; None: it is not dropped."""
     guards: Sequence[Mapping[str, Any]] | None = None
     """Guards whose limits it exceeded, as `GuardFinding.as_json` has them: they warn, or were lifted; None: none."""
     left: Mapping[str, Any] | None = None
@@ -57,7 +59,7 @@ class RunReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "overdue", "archived", "guards", "left", "error")
+        optional = ("held", "overdue", "archived", "dropped", "guards", "left", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

@@ -21,6 +21,8 @@ from retention.storage.crash_points import Step, reached
 
 REPAIR = "repair"
 """Kind of the records of runs that repair a stream."""
+DROP = "drop"
+"""Kind of the records of runs that drop a stream."""
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
 ABANDONED = "abandoned"
@@ -184,7 +186,7 @@ class History:
         from carrying it (settled later) count by their own instant. The repair of a clock sets it anew.
         """
         latest = None
-        for record in self.outcomes():
+        for record in self._of_this_table():
             if record.get("kind") == "apply" and record.get("status") in {"done", UNKNOWN}:
                 latest = max(latest or record["as_of_ns"], record["as_of_ns"])
             if "latest_as_of_ns" in record:
@@ -193,15 +195,31 @@ class History:
 
     def last_policy(self) -> dict[str, Any] | None:
         """The stream's policy at its last finished run that had one; None if there was none."""
-        done = (record for record in self.outcomes() if record.get("status") == "done")
+        done = (record for record in self._of_this_table() if record.get("status") == "done")
         policies = (record["policy"] for record in done if "policy" in record)
         return next(policies, None)
 
     def last_applied_policy(self) -> dict[str, Any] | None:
         """The stream's policy at its last finished pass; None if there was none."""
-        passes = (record for record in self.outcomes() if record.get("kind") == "apply")
+        passes = (record for record in self._of_this_table() if record.get("kind") == "apply")
         done = (record for record in passes if record.get("status") == "done")
         return next((record["policy"] for record in done), None)
+
+    def last_drop(self) -> str | None:
+        """The last run that dropped the stream and is not undone; None if there is none."""
+        return next((record["run"] for record in self._in_force() if _drops(record)), None)
+
+    def _of_this_table(self) -> Iterator[dict[str, Any]]:
+        """Outcomes, newest first, back to where the stream was dropped: those before are of another table."""
+        return itertools.takewhile(lambda record: not _drops(record), self._in_force())
+
+    def _in_force(self) -> Iterator[dict[str, Any]]:
+        """Outcomes, newest first, without runs that dropped the stream and are undone."""
+        undone: set[str] = set()
+        for record in self.outcomes():
+            undone.add(record.get("undoes", ""))
+            if not (_drops(record) and record["run"] in undone):
+                yield record
 
     def _floor(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The `floor` of an outcome: the highest next sequences of its epoch up to it."""
@@ -238,6 +256,10 @@ class History:
                 "from a copy, or remove it if the run does not matter any more"
             ) from error
         return record
+
+
+def _drops(record: Mapping[str, Any]) -> bool:
+    return record.get("kind") == DROP and record.get("status") == "done"
 
 
 def _refuse_misplaced(run: str, name: str) -> None:

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
+from retention.context.dropped import dropped_of
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
+from retention.core.dropped import Dropped
 from retention.core.inventory import Inventory
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
@@ -80,6 +82,8 @@ class State:
     """The state as a topic; None where the stream is no topic."""
     removed_seq: int | None = None
     """The highest sequence that was removed, as the log keeps it; None: none, or each partition has its own."""
+    dropped: Dropped | None = None
+    """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
     overdue: Overdue | None = None
     """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
 
@@ -87,8 +91,9 @@ class State:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
         del numbers["forecast"]
-        if self.overdue is None:
-            del numbers["overdue"]
+        for name in ("overdue", "dropped"):
+            if numbers[name] is None:
+                del numbers[name]
         return numbers | (numbers.pop("topic") or {}) | self.forecast.as_json()
 
 
@@ -167,6 +172,7 @@ def _empty(opened: OpenedStream) -> State:
         format=opened.config.format,
         version=-1,
         bucket=_bucket(opened, nothing, np.array([], np.int64)),
+        dropped=dropped_of(opened),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.dropped import Dropped
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.plan.actions import Actions
@@ -49,6 +50,8 @@ class Plan:
     """Segments that stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
     guards: tuple[GuardFinding, ...] = ()
     """The guards whose limits it exceeds; neither part of its identity nor of a saved plan."""
+    dropped: Dropped | None = None
+    """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
     lowered: tuple[LoweredLimit, ...] = ()
     """Limits that were lowered since the last pass; neither part of its identity nor of a saved plan."""
 
@@ -219,8 +222,10 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the plan, JSON-able."""
-        held = self.held_as_json
-        return ({} if held is None else {"held": held}) | {
+        held, dropped = self.held_as_json, self.dropped
+        optional = {} if held is None else {"held": held}
+        optional |= {} if dropped is None else {"dropped": dropped.as_json()}
+        return optional | {
             "stream": self.stream,
             "plan_id": self.plan_id,
             "removed_messages": self.removed_messages,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
+from retention.context.dropped import dropped_of
 from retention.core.inventory import ReadCount
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
@@ -130,7 +131,8 @@ def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
     """The pass over a stream that is not there yet, or over a topic, which has a cache of its own; else None."""
     policy = opened.config.policy()
     if not opened.store.exists():
-        return Planned(empty_plan(opened.name, as_of_ns, policy), {}, None)
+        plan = empty_plan(opened.name, as_of_ns, policy)
+        return Planned(replace(plan, dropped=dropped_of(opened)), {}, None)
     if policy.topic is not None:
         return Planned(*plan_topic(opened, policy.topic, as_of_ns))
     return None

@@ -6,7 +6,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.errors import RefusedError
 from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.requests import Delete, MessageRequest, Purge, Request
+from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Request
 
 
 def check_allowed(opened: OpenedStream, request: Request) -> None:
@@ -17,6 +17,9 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         UsageError: segments are to be deleted, and it is no topic.
     """
     config = opened.config
+    if isinstance(request, Drop):
+        # A server deletes streams that are sealed, or deny purges, too.
+        return
     if isinstance(request, DeleteSegments):
         topic_of(opened)
         return
@@ -26,6 +29,12 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         return
     if request.erase:
         _refuse_erasing(opened)
+    _refuse_denied(opened, request)
+
+
+def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
+    """Refuse what the configuration of a stream denies."""
+    config = opened.config
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge):

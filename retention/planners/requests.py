@@ -14,9 +14,10 @@ from retention.core.inventory import Inventory
 from retention.core.labels import on_stream
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans, spans_of
+from retention.core.units import format_instant
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
-from retention.errors import UsageError
+from retention.errors import RefusedError, UsageError
 from retention.plan.build import make_removal, make_topic_plan
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.protected import ProtectedSegments
@@ -27,12 +28,13 @@ from retention.planners.cached import Planned
 from retention.planners.probe import StoredRows
 from retention.planners.request_guards import check_allowed
 from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table, rules_of_files
-from retention.rules import PURGE, RULES, requests
+from retention.rules import DROP, PURGE, RULES, requests
 from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
-from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request
+from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Removal, Request
 from retention.rules.row_verdicts import Answer
+from retention.stores.consumer_table import ConsumerTable
 
 
 @on_stream
@@ -48,6 +50,8 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
         DamagedError: a file that had to be read is damaged.
     """
     check_allowed(opened, request)
+    if isinstance(request, Drop):
+        return _plan_drop(opened, request)
     if isinstance(request, DeleteSegments):
         return _plan_delete_segments(opened, request)
     if opened.config.topic is not None and isinstance(request, Purge):
@@ -96,6 +100,39 @@ def _plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
     begins, counted = has_data(opened, snapshot), inventory.counters.next_seq
     header = replace(plan.header, request=request, begins_epoch=begins)
     return Planned(replace(plan, header=header), counted, snapshot)
+
+
+def _plan_drop(opened: OpenedStream, request: Drop) -> Planned:
+    """Plan the removal of a stream or topic: every file goes, and another epoch begins, in which nothing is counted.
+
+    Raises:
+        UsageError: there is nothing to drop.
+        RefusedError: it has consumers, which would be lost with it.
+        DamagedError: as planning a pass.
+    """
+    if not opened.store.exists():
+        raise UsageError(_nothing_to_drop(opened))
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    consumers = ConsumerTable(opened.root).live(inventory.counters)
+    if consumers:
+        names = ", ".join(record.consumer for record in consumers)
+        raise RefusedError(
+            f"{opened.name}: has consumers ({names}), which `undo` could not bring back with it; nothing was changed; "
+            f"delete them first: `retention consumer rm {opened.name} {consumers[0].consumer}`"
+        )
+    rules = np.full(inventory.files.num_rows, RULES.index(DROP))
+    pins = () if opened.config.topic is None else None
+    plan = make_topic_plan(inventory, opened.config.policy(), opened.clock(), rules, pins)
+    header = replace(plan.header, request=request, begins_epoch=True)
+    return Planned(replace(plan, header=header), inventory.counters.next_seq, snapshot)
+
+
+def _nothing_to_drop(opened: OpenedStream) -> str:
+    dropped_ns = opened.store.dropped_ns()
+    if dropped_ns is None:
+        return f"{opened.name}: nothing was ever written to it, so there is nothing to drop"
+    return f"{opened.name}: was dropped already, at {format_instant(dropped_ns)}"
 
 
 def _plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from retention.core.spans import Array, Spans
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
-from retention.rules import DELETE, DELETE_SEGMENTS, PURGE, RULES
+from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
@@ -69,9 +69,27 @@ class Delete:
         return "delete, with erasure" if self.erase else "delete"
 
 
+@dataclass(frozen=True)
+class Drop:
+    """Remove a stream or topic with all that it holds: its first write afterwards begins another table."""
+
+    erase: ClassVar[bool] = False
+    """False: it can be brought back."""
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the request removes."""
+        return DROP
+
+    @property
+    def wording(self) -> str:
+        """The request in a few words."""
+        return "drop"
+
+
 MessageRequest = Purge | Delete
 """A request to a stream."""
-Request = MessageRequest | DeleteSegments
+Request = MessageRequest | DeleteSegments | Drop
 """A request to a stream, or to a topic."""
 
 
@@ -130,6 +148,8 @@ def from_json(values: Mapping[str, Any]) -> Request:
     given = {name: value for name, value in values.items() if name != "rule"}
     if values["rule"] == PURGE:
         return Purge(**given)
+    if values["rule"] == DROP:
+        return Drop()
     if values["rule"] == DELETE_SEGMENTS:
         return DeleteSegments(**given)
     return Delete(tuple(given["seqs"]), given["erase"])

@@ -5,15 +5,17 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
 from retention.core.inventory import Counters, DataFile, slot_of
 from retention.core.table_requirements import AssertStagingClaims
+from retention.core.table_updates import BeginTable
 from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import (
+    BusyError,
     CommitUnknownError,
     ForeignRowsError,
     RetentionError,
@@ -36,12 +38,14 @@ from retention.stores.layout import (
     identities,
     merged_mask,
     new_path,
+    note_dropping,
     note_made,
     siblings_of,
     write_format,
 )
 from retention.stores.row_tombstones import RowTombstoneRecords, RowTombstones, no_row_tombstones
 from retention.stores.sidecar import subject_digests
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 
 class FileStore(ABC):
@@ -71,12 +75,23 @@ class FileStore(ABC):
         """
         record = self._check_format()
         if self._made():
-            return True
+            return record is None or not record.was_dropped or not self._dropped_at()
         refuse_lost(self._layout, record, self._made)
         return False
 
+    def dropped_ns(self) -> int | None:
+        """The instant at which the stream was dropped, whose files may still be there; None: it is not dropped."""
+        record = self._check_format()
+        if record is None or not record.was_dropped or not self._made():
+            return None
+        return self._dropped_at() or None
+
+    def note_dropping(self) -> None:
+        """Record beside the table that it is about to be dropped, before the commit that does so."""
+        note_dropping(self._layout, self.FORMAT)
+
     def create(self) -> None:
-        """Make the empty table; nothing happens if it is there.
+        """Make the empty table, also in the place of a dropped one; nothing happens if it is there.
 
         Raises:
             DamagedError: the table is not there, and was.
@@ -89,8 +104,30 @@ class FileStore(ABC):
             if record is None:
                 write_format(self._layout, self.FORMAT)
             self._make()
+        elif record is not None and record.was_dropped:
+            self._begin_again()
         if record is None or not record.is_whole:
             note_made(self._layout, self.FORMAT)
+
+    def _dropped_at(self) -> int:
+        """The instant at which a table was dropped, 0 if it was not; with files of another writer in it, it is not."""
+        snapshot = self.snapshot()
+        return 0 if snapshot.files.num_rows else snapshot.counters.dropped_ns
+
+    def _begin_again(self) -> None:
+        """Begin another table where the stream is dropped, unless another process does so first."""
+        snapshot = self.snapshot()
+        if not snapshot.counters.dropped_ns or snapshot.files.num_rows:
+            return
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=FILE_STATS.empty_table(),
+            metadata={"run": f"begin-{uuid.uuid4().hex}"},
+            updates=[BeginTable(snapshot.counters.epoch)],
+        )
+        with suppress(BusyError):
+            self.commit(swap, snapshot)
+            reached(Step.TABLE_BEGUN)
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to mend it; where nobody overlooks a removal, nothing comes back."""
@@ -99,6 +136,10 @@ class FileStore(ABC):
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """Open the table once."""
+
+    @abstractmethod
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one handle and commit; return the new version."""
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
@@ -263,6 +304,18 @@ class FileStore(ABC):
     @abstractmethod
     def _place_when_removed(self, path: str) -> str | None:
         """The place of a file once it is removed, None if it stays where it is."""
+
+
+def table_id_of(made_as: str, counters: Counters) -> str:
+    """The id of a table: that of its log, or of the table that took the place of a dropped one in the same log.
+
+    Args:
+        made_as: the id with which the log began.
+        counters: those of the table.
+    """
+    if not counters.generation:
+        return made_as
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{made_as}/{counters.generation}"))
 
 
 class _Staged:

@@ -23,11 +23,13 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The highest version of this layout that is known; a directory that names a higher one is refused."""
 _FIRST_VERSION = 1
 _CLAIMING_VERSION = 2
 """From the first reclaim on: whoever does not know claims could commit files that are being deleted."""
+_DROPPING_VERSION = 3
+"""From the first drop on: whoever does not know of drops would take a dropped stream for an empty one."""
 
 leaving = file_records.outside_mask
 
@@ -199,6 +201,9 @@ class FormatRecord:
     stream: str | None
     """The stream whose directory it is; None: an earlier version of this program wrote the record, and did not say."""
 
+    was_dropped: bool = False
+    """Whether the stream was dropped once, or was about to be: whether it is, its log alone tells."""
+
     @property
     def is_whole(self) -> bool:
         """Whether the record says all that is to be said of a stream with a table."""
@@ -221,7 +226,12 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         fields = parse_json(content)
         documents.judge(documents.StreamFormat, fields)
         version, format_ = fields["format_version"], fields["format"]
-        record = FormatRecord(format_, fields.get("made") is True, fields.get("stream"))
+        record = FormatRecord(
+            format_,
+            fields.get("made") is True,
+            fields.get("stream"),
+            version >= _DROPPING_VERSION,
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
             f"{location}: not readable ({error}); nothing was changed; restore it from a copy, or "
@@ -268,12 +278,23 @@ def note_made(layout: Layout, format_: str) -> None:
 
 def note_claiming(layout: Layout, format_: str) -> None:
     """Record in the stream's directory that dead files are claimed and deleted: earlier releases refuse it then."""
-    content = files.read_bytes(layout.engine_path("format.json")) or b"{}"
-    if parse_json(content).get("format_version", 0) < _CLAIMING_VERSION:
-        _write_format(
-            layout, {"format": format_, "made": True, "format_version": _CLAIMING_VERSION}
-        )
+    if _raise_version(layout, format_, _CLAIMING_VERSION):
         reached(Step.CLAIMING_NOTED)
+
+
+def note_dropping(layout: Layout, format_: str) -> None:
+    """Record in the stream's directory that the stream is about to be dropped: earlier releases refuse it then."""
+    if _raise_version(layout, format_, _DROPPING_VERSION):
+        reached(Step.DROPPING_NOTED)
+
+
+def _raise_version(layout: Layout, format_: str, version: int) -> bool:
+    """Raise the version of a stream's directory to at least this one; whether it was lower."""
+    content = files.read_bytes(layout.engine_path("format.json")) or b"{}"
+    if parse_json(content).get("format_version", 0) >= version:
+        return False
+    _write_format(layout, {"format": format_, "made": True, "format_version": version})
+    return True
 
 
 def _write_format(layout: Layout, content: dict[str, object]) -> None:

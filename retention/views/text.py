@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from retention.core.dropped import Dropped
 from retention.core.units import format_size
 from retention.history.report import RunReport
 from retention.inspect.state import Bucket, State
@@ -13,6 +14,7 @@ from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
 from retention.rules.requests import Request
 from retention.views.segment_groups import groups_of
+from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_overdue import overdue_text
@@ -33,7 +35,7 @@ def plan_text(plan: Plan) -> list[str]:
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
     ahead += [f"  {text}" for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
-        return lines + ahead
+        return [*lines, *dropped_text(plan.dropped), *ahead]
     groups = groups_of(plan)
     lines += [f"  {group.line}" for group in groups[:MOST_GROUPS]]
     rest = groups[MOST_GROUPS:]
@@ -93,7 +95,8 @@ def report_text(report: RunReport) -> list[str]:
     held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
-        return [f"{report.stream}: nothing went as of {instant}", *gone, *held]
+        at = dropped_text(None if report.dropped is None else Dropped(**report.dropped))
+        return [f"{report.stream}: nothing went as of {instant}", *gone, *held, *at]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
@@ -137,7 +140,8 @@ def state_text(state: State) -> list[str]:
     first, last = state.first_ts_ns, state.last_ts_ns
     held = f"{count(state.messages, 'message')} ({format_size(state.bytes)})"
     if first is None or last is None:
-        return [f"{state.stream}: empty; the next message gets sequence {state.last_seq + 1:,}"]
+        empty = f"{state.stream}: empty; the next message gets sequence {state.last_seq + 1:,}"
+        return [empty, *dropped_text(state.dropped)]
     return [
         f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
         f"  stored from {brief_instant(first)} to {brief_instant(last)}",
@@ -190,6 +194,8 @@ def bucket_text(bucket: Bucket) -> str:
 
 def lag_text(state: State) -> str:
     """The clause for the lag of a stream behind its policy."""
+    if state.dropped is not None:
+        return dropped_clause(state.dropped)
     if state.lag is None:
         return "the state of a consumer contradicts itself: a pass is refused, and says which"
     if not state.lag.messages:

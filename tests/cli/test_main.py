@@ -19,6 +19,7 @@ COMMANDS = [
         "purge",
         "delete",
         "delete-segments",
+        "drop",
         "undo",
         "restore",
         "repair",

@@ -38,6 +38,7 @@ OF_ONE = {
     "plan --estimate": ("plan", NOBODY, "--estimate"),
     "apply": ("apply", NOBODY, "--yes"),
     "purge": ("purge", NOBODY, "--yes"),
+    "drop": ("drop", NOBODY, "--yes"),
     "delete": ("delete", NOBODY, "1", "--yes"),
     "delete-segments": ("delete-segments", NOBODY, "0", "1", "--yes"),
     "undo": ("undo", RUN),

@@ -42,6 +42,12 @@ class PlainStore:
     def exists(self) -> bool:
         return bool(self.versions)
 
+    def dropped_ns(self) -> int | None:
+        return None
+
+    def note_dropping(self) -> None:
+        raise NotImplementedError
+
     def create(self) -> None:
         if not self.versions:
             self.versions.append((FILE_STATS.empty_table(), Counters()))

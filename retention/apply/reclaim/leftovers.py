@@ -12,7 +12,7 @@ from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import dead_files
 from retention.apply.recover import settle_interrupted
-from retention.context.context import OpenedStream
+from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile, Hindrance, Reason
 from retention.history.runs import history_of
@@ -49,7 +49,7 @@ def find_leftovers(opened: OpenedStream) -> ReclaimReport:
     Raises:
         DamagedError: the log cannot be read.
     """
-    if not opened.store.exists():
+    if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns)
     now_ns = opened.clock()
     grace_ns = _grace_ns(opened)
@@ -63,7 +63,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
     Raises:
         BusyError, RefusedError, StalePlanError, DamagedError: as `reclaim_now`.
     """
-    if not opened.store.exists():
+    if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)

@@ -17,7 +17,7 @@ from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
-from retention.context.context import OpenedStream
+from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
@@ -47,7 +47,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     Raises:
         DamagedError, RefusedError: as `reclaim_now`.
     """
-    if not opened.store.exists():
+    if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns)
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
@@ -66,7 +66,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         StalePlanError: another reclaim has come first.
         DamagedError: a record or an entry of the log cannot be read.
     """
-    if not opened.store.exists():
+    if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters
+from retention.core.inventory import CLAIMS, DROPPED, STAGING_CLAIMS, Counters
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.errors import (
     ConflictError,
@@ -45,6 +45,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
         VerificationError: the swap contradicts itself, or would put a sequence there twice.
     """
     _check_names(stream, swap)
+    _refuse_dropped(stream, swap, live, counters)
     stays = _staying(swap, live)
     state = TableState(stream, counters, stays, swap.sets)
     for requirement in swap.requirements:
@@ -61,6 +62,22 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
             )
         _check_segments(stream, swap)
         _check_ranges(stream, swap, live, stays)
+
+
+def _refuse_dropped(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
+    """Refuse to change a dropped stream, but to bring it back, begin another table, or claim dead files.
+
+    Files of another writer in it are rows that nobody dropped: then it is there.
+
+    Raises:
+        ConflictError: it was dropped since the swap was prepared.
+    """
+    if not counters.dropped_ns or live.num_rows or DROPPED in swap.sets:
+        return
+    if swap.add.num_rows or not swap.sets.keys() <= {CLAIMS, STAGING_CLAIMS}:
+        raise ConflictError(
+            f"stream {stream}: it was dropped meanwhile; nothing was changed; try again, which begins another table"
+        )
 
 
 def check_staged(swap: Swap, locations: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import DeltaHandle
 from retention.stores.describing import describe_missing
-from retention.stores.file_store import FileStore
+from retention.stores.file_store import FileStore, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.files import LOGGED_FILES
@@ -92,7 +92,7 @@ class DeltaStore(FileStore):
         self._follow(handle.logged)
         return Snapshot(
             handle.table.version(),
-            handle.table_id,
+            table_id_of(handle.table_id, handle.logged),
             live,
             index.effective(handle.logged, live),
             handle,

@@ -30,7 +30,7 @@ from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.checks import swap as swaps
-from retention.stores.file_store import FileStore
+from retention.stores.file_store import FileStore, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet.adopt import refuse_unfit, take_in
 from retention.stores.parquet.log import (
@@ -79,7 +79,9 @@ class ParquetStore(FileStore):
 
     def exists(self) -> bool:
         """Whether the table is there, or a file of another writer for which it is to be made."""
-        return super().exists() or bool(self._places.foreign(before_first_entry()))
+        if super().exists():
+            return True
+        return not self._made() and bool(self._places.foreign(before_first_entry()))
 
     def create(self) -> None:
         """Make the empty table; nothing happens if it is there.
@@ -99,8 +101,9 @@ class ParquetStore(FileStore):
             state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
         self._follow(state.counters)
+        table_id = table_id_of(state.table_id, state.counters)
         return Snapshot(
-            state.version, state.table_id, state.files, state.counters, handle, seal=state.seal
+            state.version, table_id, state.files, state.counters, handle, seal=state.seal
         )
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
@@ -117,7 +120,8 @@ class ParquetStore(FileStore):
         counters = index.effective(state.counters, table)
         self._follow(counters)
         left, hidden = self._left_of(table)
-        return Inventory(self.stream, state.table_id, state.version, left, counters, read, hidden)
+        table_id = table_id_of(state.table_id, counters)
+        return Inventory(self.stream, table_id, state.version, left, counters, read, hidden)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with numbers that messages can have, and the files with others."""

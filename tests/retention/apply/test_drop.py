@@ -1,0 +1,210 @@
+"""`drop`: everything goes in one swap, `undo` brings it back, and a first write begins another table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply.undo import undo_run
+from retention.core.dropped import Dropped
+from retention.errors import ConflictError, RefusedError, UsageError
+from retention.history.report import RunReport
+from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
+from tests.support.topics import Clock, World, line
+
+NOW = START + 100 * SECOND
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def store(request: pytest.FixtureRequest) -> str:
+    format_: str = request.param
+    return format_
+
+
+def forty(folder: Path, store: str, **settings: Any) -> Stream:
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    stream = warehouse_with(folder, store, NOW, **settings).stream("ORDERS")
+    if not stream.opened.store.exists():
+        lay(stream.opened, even_segments(4, 10))
+    return stream
+
+
+def reopened(folder: Path, now_ns: int = NOW) -> Warehouse:
+    return open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: now_ns)
+
+
+def dropped(folder: Path) -> RunReport:
+    return reopened(folder).stream("ORDERS").drop().apply()
+
+
+def publish(folder: Path, *data: str) -> list[int]:
+    """Sequences of published messages."""
+    lines = [json.dumps({"subject": "s.9", "data": text, "ts_ns": NOW}) for text in data]
+    reopened(folder).stream("ORDERS").publish(lines)
+    return [row["seq"] for row in held(reopened(folder)).to_pylist()]
+
+
+def table_id(folder: Path) -> str:
+    return reopened(folder).stream("ORDERS").opened.store.snapshot().table_id
+
+
+def test_a_drop_is_a_recorded_run_after_which_the_stream_is_not_there(
+    tmp_path: Path, store: str
+) -> None:
+    stream = forty(tmp_path, store, max_age="60s")
+    plan = stream.drop()
+    assert "40 messages" in repr(plan)
+    report = plan.apply()
+    assert (report.removed_messages, report.by_rule) == (40, {"drop": 40})
+    again = reopened(tmp_path).stream("ORDERS")
+    assert not again.opened.store.exists()
+    state = again.state()
+    assert state.dropped == Dropped(NOW, report.run)
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 1, 0)
+    assert again.history()[0]["kind"] == "drop"
+    says = f"`retention undo {report.run}` brings it back"
+    for shown in (again.plan(), again.plan().apply(), state):
+        assert says in repr(shown)
+    assert again.plan().as_json()["dropped"] == {"at_ns": NOW, "run": report.run}
+    assert held_or_nothing(tmp_path) == []
+    with pytest.raises(UsageError, match="was dropped already"):
+        again.drop()
+
+
+def held_or_nothing(folder: Path) -> list[Any]:
+    return [row for table in reopened(folder).stream("ORDERS").messages() for row in table]
+
+
+def test_undo_brings_back_all_of_it_with_its_id_and_its_sequences(
+    tmp_path: Path, store: str
+) -> None:
+    forty(tmp_path, store)
+    before, its_id = held(reopened(tmp_path)), table_id(tmp_path)
+    report = dropped(tmp_path)
+    shown = reopened(tmp_path).show_undo(report.run)
+    assert shown["restored_messages"] == 40
+    reopened(tmp_path).undo(report.run)
+    assert held(reopened(tmp_path)) == before
+    assert table_id(tmp_path) == its_id
+    assert reopened(tmp_path).stream("ORDERS").state().dropped is None
+    assert publish(tmp_path, "next")[-1] == 41
+    with pytest.raises(UsageError, match="was undone already"):
+        reopened(tmp_path).undo(report.run)
+    # And once more.
+    assert dropped(tmp_path).removed_messages == 41
+
+
+def test_a_first_write_begins_another_table_from_sequence_1(tmp_path: Path, store: str) -> None:
+    forty(tmp_path, store)
+    its_id = table_id(tmp_path)
+    report = dropped(tmp_path)
+    assert publish(tmp_path, "a", "b") == [1, 2]
+    assert table_id(tmp_path) != its_id
+    assert reopened(tmp_path).stream("ORDERS").state().dropped is None
+    with pytest.raises(RefusedError, match="begun another table"):
+        reopened(tmp_path).undo(report.run)
+    second = dropped(tmp_path)
+    assert second.removed_messages == 2
+    reopened(tmp_path).undo(second.run)
+    assert publish(tmp_path, "c") == [1, 2, 3]
+
+
+def test_runs_from_before_a_drop_cannot_be_undone_behind_it(tmp_path: Path, store: str) -> None:
+    purge = forty(tmp_path, store).purge(keep=10).apply()
+    drop = dropped(tmp_path)
+    with pytest.raises(RefusedError, match=f"run {drop.run} dropped the stream"):
+        reopened(tmp_path).undo(purge.run)
+    publish(tmp_path, "a")
+    with pytest.raises(RefusedError, match=f"run {drop.run} dropped the stream"):
+        reopened(tmp_path).undo(purge.run)
+    assert held(reopened(tmp_path)).num_rows == 1
+
+
+def test_ids_batches_instants_and_policies_of_the_old_table_do_not_count(
+    tmp_path: Path, store: str
+) -> None:
+    lines = [json.dumps({"subject": "s.1", "data": "x", "headers": {"Nats-Msg-Id": "one"}})]
+    warehouse = warehouse_with(tmp_path, store, NOW, allow_msg_ttl=True)
+    stream = warehouse.stream("ORDERS")
+    stream.publish(lines, writer="w", batch=7)
+    stream.plan(NOW).apply()
+    dropped(tmp_path)
+    warehouse_with(tmp_path, store, NOW, allow_msg_ttl=False)
+    reopened(tmp_path).stream("ORDERS").publish(lines, writer="w", batch=1)
+    assert held(reopened(tmp_path)).num_rows == 1
+    [outcome] = reopened(tmp_path).apply(as_of=NOW - SECOND)
+    assert outcome.error is None
+
+
+def test_a_saved_plan_of_the_dropped_table_is_refused_behind_it(tmp_path: Path, store: str) -> None:
+    plan = forty(tmp_path, store, max_age="60s").plan(NOW)
+    dropped(tmp_path)
+    publish(tmp_path, *"abcdefghij")
+    with pytest.raises(Exception, match="plan again|was made"):
+        plan.apply()
+    assert held(reopened(tmp_path)).num_rows == 10
+
+
+def test_an_append_that_a_drop_has_overtaken_does_not_write_into_it(
+    tmp_path: Path, store: str
+) -> None:
+    opened = forty(tmp_path, store).opened
+    dropped(tmp_path)
+    snapshot = opened.store.snapshot()
+    with pytest.raises(ConflictError, match="dropped meanwhile"):
+        _append_past(opened, snapshot)
+
+
+def _append_past(opened: Any, snapshot: Any) -> None:
+    from retention.core.table_updates import SetNextSeq
+    from retention.ports import Swap
+    from schemas.files import FILE_STATS, LOGGED_FILES
+
+    nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
+    opened.store.commit(Swap(*nothing, {"run": "late"}, updates=[SetNextSeq(0, 5)]), snapshot)
+
+
+def test_reclaim_takes_the_files_when_grace_is_over(tmp_path: Path, store: str) -> None:
+    forty(tmp_path, store, grace="1h")
+    report = dropped(tmp_path)
+    later = NOW + 400 * 24 * 3_600 * SECOND
+    [outcome] = reopened(tmp_path, later).reclaim()
+    assert outcome.error is None, outcome.sentence
+    assert outcome.value is not None
+    assert outcome.value.total.files >= 4
+    with pytest.raises(Exception, match="gone"):
+        undo_run(reopened(tmp_path, later).stream("ORDERS").opened, report.run)
+    assert publish(tmp_path, "a") == [1]
+
+
+def test_consumers_keep_a_stream_from_being_dropped(tmp_path: Path, store: str) -> None:
+    stream = forty(tmp_path, store)
+    stream.consumers.add({"durable_name": "billing", "ack_policy": "explicit"})
+    with pytest.raises(RefusedError, match="has consumers .billing."):
+        stream.drop()
+    assert held(reopened(tmp_path)).num_rows == 40
+
+
+def test_a_topic_is_dropped_and_begins_anew(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.topic.publish([line("a", partition=0), line("b", partition=1)])
+    world.topic.store_offset(0, "group", 1, 0)
+    run = world.topic.drop().apply().run
+    assert world.topic.state().dropped == Dropped(world.clock.now_ns, run)
+    world.topic.publish([line("c", partition=0)])
+    assert world.places() == [(0, 0, 0, b"c")]
+    again = world.topic.drop().apply()
+    world.warehouse.undo(again.run)
+    assert world.places() == [(0, 0, 0, b"c")]
+
+
+def test_nothing_that_was_never_written_is_dropped(tmp_path: Path, store: str) -> None:
+    stream = warehouse_with(tmp_path, store, NOW).stream("ORDERS")
+    with pytest.raises(UsageError, match="nothing to drop"):
+        stream.drop()
+    assert Clock() is not None
