@@ -13,7 +13,7 @@ from retention.api.repairs import Instant, Repairs
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
 from retention.apply.run import apply_plan
-from retention.context.context import OpenedStream
+from retention.context.context import OpenedStream, has_table
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
 from retention.formats.jsonl import Given, open_lines
@@ -91,7 +91,7 @@ class Log(Public, Repairs):
             with Engines(self.engine) as engines:
                 explanation = explain(self.opened, seq, self.instant(as_of), engines, partition)
         except MissingMessageError:
-            if not self.opened.store.exists():
+            if not has_table(self.opened):
                 raise
             explanation = explain_removed(self.opened, (partition, seq), self.opened.clock())
         return ShownExplanation(**vars(explanation))

@@ -22,7 +22,7 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
     """
     if plan.epoch != snapshot.counters.epoch:
         raise StalePlanError(
-            f"{plan.stream}: the topic was purged since this plan was made; nothing was changed; plan again"
+            f"{plan.stream}: it was purged since this plan was made, or dropped; nothing was changed; plan again"
         )
     live = snapshot.files
     pinned = plan.files.select(_PIN)

@@ -29,10 +29,10 @@ from retention.apply.undo_records import (
     keep_for_undo,
     read_record,
     refuse_claimed,
-    undo_location,
 )
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.context.run_files import undo_location
 from retention.context.topic import has_data
 from retention.core.labels import labelled, on_stream
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones

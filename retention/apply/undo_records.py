@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from retention.apply.record_files import RecordFile, content_of, judged, verified
 from retention.context.context import OpenedStream
+from retention.context.run_files import SUFFIX, directory_of, undo_location
 from retention.core.file_records import check_columns, check_file_records, check_ranges
 from retention.core.table_requirements import AssertClaims
 from retention.errors import DamagedError, RefusedError
@@ -23,7 +24,6 @@ from schemas.files import FILE_STATS
 from schemas.runs import RUN_RANGES
 
 _RANGES = "ranges"
-_SUFFIX = ".arrow"
 
 
 def keep_for_undo(
@@ -44,18 +44,9 @@ def keep_for_undo(
         "added": (FILE_STATS, [store.stored(added)]),
         _RANGES: (RUN_RANGES, ranges),
     }
-    contents = {f"{run}.{name}{_SUFFIX}": content_of(*of) for name, of in records.items()}
-    files.replace_all(_directory(opened), contents)
+    contents = {f"{run}.{name}{SUFFIX}": content_of(*of) for name, of in records.items()}
+    files.replace_all(directory_of(opened), contents)
     reached(Step.UNDO_KEPT)
-
-
-def undo_location(opened: OpenedStream, run: str, name: str) -> str:
-    """The location of the record of a run's `removed` or `added` files, or of the `ranges` that it took."""
-    return files.join(_directory(opened), f"{run}.{name}{_SUFFIX}")
-
-
-def _directory(opened: OpenedStream) -> str:
-    return files.join(opened.root, "_retention", "reports")
 
 
 def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
@@ -120,9 +111,9 @@ def find_ranges(opened: OpenedStream, run: str) -> RecordFile | None:
 def kept_runs(opened: OpenedStream) -> dict[str, list[str]]:
     """Run → the names of its records of files that are there (`removed`, `added`); the oldest run first."""
     runs: dict[str, list[str]] = {}
-    for file in files.names(_directory(opened)):
-        run, _, name = file.removesuffix(_SUFFIX).rpartition(".")
-        if file.endswith(_SUFFIX) and run:
+    for file in files.names(directory_of(opened)):
+        run, _, name = file.removesuffix(SUFFIX).rpartition(".")
+        if file.endswith(SUFFIX) and run:
             runs.setdefault(run, []).append(name)
     return runs
 

@@ -154,11 +154,14 @@ def _after_asking(
     warehouse: Warehouse, name: str, request: Request
 ) -> list[Outcome[RunReport]] | None:
     """Show the plan, ask, and carry out exactly that plan; None if the answer is no."""
+    from retention.rules.requests import Drop
+
     (decided,) = _planned(warehouse, name, request)
     if decided.value is None:
         return [Outcome(name, error=decided.error)]
     lost = " It cannot be undone." if request.erase else ""
-    if not confirm_plans([decided], f"Remove them?{lost}"):
+    question = f"Drop {name}?" if request == Drop() else f"Remove them?{lost}"
+    if not confirm_plans([decided], question):
         return None
     return warehouse.apply_plans([decided.value])
 

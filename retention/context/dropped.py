@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from retention.context.context import OpenedStream
+from retention.context.run_files import REMOVED, undo_location
 from retention.core.dropped import Dropped
 from retention.history.runs import history_of
+from retention.storage import files
 
 
 def dropped_of(opened: OpenedStream) -> Dropped | None:
@@ -16,4 +18,6 @@ def dropped_of(opened: OpenedStream) -> Dropped | None:
     at_ns = opened.store.dropped_ns()
     if at_ns is None:
         return None
-    return Dropped(at_ns, history_of(opened.warehouse, opened.name).last_drop())
+    run = history_of(opened.warehouse, opened.name).last_drop()
+    is_kept = run and files.length(undo_location(opened, run, REMOVED)) is not None
+    return Dropped(at_ns, run if is_kept else None)

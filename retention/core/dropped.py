@@ -13,7 +13,7 @@ class Dropped:
     at_ns: int
     """Nanoseconds since the epoch."""
     run: str | None
-    """The run that dropped it; None: the run history has no record of it any more."""
+    """The run that dropped it and can be undone; None: its grace is over, and nobody has a record of its files."""
 
     def as_json(self) -> dict[str, Any]:
         """The values by name."""

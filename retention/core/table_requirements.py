@@ -65,7 +65,9 @@ class AssertEpoch:
             StalePlanError: it is in another epoch.
         """
         if state.counters.epoch != self.number:
-            raise StalePlanError(f"stream {state.stream}: it was purged meanwhile; {PLAN_AGAIN}")
+            raise StalePlanError(
+                f"stream {state.stream}: it was purged meanwhile, or dropped; {PLAN_AGAIN}"
+            )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.errors import MissingMessageError, RetentionError
-from retention.history.runs import History, history_of
+from retention.history.runs import DROP, History, history_of
 from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
@@ -210,13 +210,16 @@ def _what(removal: Removal) -> str:
 
 
 def _of_epoch(history: History, removal: Removal) -> str:
-    """The words for a message whose offset belongs to an epoch that a purge ended."""
-    purges = (
-        record["run"]
+    """The words for a message whose sequence belongs to an epoch that a purge or a drop ended."""
+    ends = (
+        record
         for record in history.outcomes()
         if record.get("ends_epoch") == removal.epoch and record.get("status") == "done"
     )
-    return f" with the offsets that ended when run {next(purges, removal.run)} purged the topic"
+    end = next(ends, {"run": removal.run})
+    if end.get("kind") == DROP:
+        return f" with the table that run {end['run']} dropped"
+    return f" with the offsets that ended when run {end['run']} purged the topic"
 
 
 def _message(taken: _Taken, seq: int) -> dict[str, Any]:

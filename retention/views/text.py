@@ -12,7 +12,7 @@ from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
-from retention.rules.requests import Request
+from retention.rules.requests import Drop, Request
 from retention.views.segment_groups import groups_of
 from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_forecast import due_text, plan_due_text
@@ -78,7 +78,9 @@ def _request_headline(plan: Plan, request: Request) -> str:
     next_seq = (
         "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
     )
-    if plan.begins_epoch:
+    if isinstance(request, Drop):
+        next_seq = "; what is written afterwards begins another table"
+    elif plan.begins_epoch:
         next_seq = "; offsets begin at 0 again, and nobody has stored one"
     if not plan.removed_messages:
         return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"

@@ -264,3 +264,20 @@ def test_a_table_whose_log_is_gone_is_refused_and_a_wrong_clock_is_settled(lake:
         files.replace(f"{log}/{name}", content)
     answer(lake, "publish", "ORDERS", "-", stdin=PUBLISHED)
     assert state(lake) == (16, 9, 24)
+
+
+def test_a_stream_is_dropped_brought_back_and_begun_anew(lake: str) -> None:
+    def drop() -> str:
+        (entry,) = answer(lake, "drop", "ORDERS", "--yes")["streams"]
+        assert entry["by_rule"] == {"drop": entry["removed_messages"]}
+        return str(entry["run"])
+
+    run_of_drop = drop()
+    (gone,) = answer(lake, "state", "ORDERS")
+    assert (gone["messages"], gone["dropped"]["run"]) == (0, run_of_drop)
+    answer(lake, "undo", run_of_drop)
+    assert state(lake) == (12, 1, 12)
+    second = drop()
+    answer(lake, "publish", "ORDERS", "-", stdin="\n".join(lines(2, first_ns=NOW)))
+    assert state(lake) == (2, 1, 2)
+    assert run(lake, "undo", second).exit_code == 4

@@ -53,7 +53,7 @@ from retention.ingest.mirror.run import run_mirror
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.requests import Delete, Purge
+from retention.rules.requests import Delete, Drop, Purge
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.archive_manifest import read_manifests
@@ -537,6 +537,39 @@ def purge_topic(folder: Path) -> None:
         remove_now(opened, Purge(), engines)
 
 
+def to_drop(folder: Path, format_: str) -> None:
+    """A stream of which a pass has rewritten files."""
+    applied(folder, format_)
+
+
+def drop(folder: Path) -> None:
+    opened = opened_at(folder).stream("ORDERS").opened
+    with Engines("local") as engines:
+        try:
+            remove_now(opened, Drop(), engines)
+        except UsageError as error:
+            assert "was dropped already" in str(error)  # noqa: PT017
+
+
+def with_dropped(folder: Path, format_: str) -> None:
+    to_drop(folder, format_)
+    drop(folder)
+
+
+def begin_anew(folder: Path) -> None:
+    """The first write behind a drop, and again what a run before it removed: ids of the old table do not count."""
+    publish(folder)
+
+
+def undo_drop(folder: Path) -> None:
+    warehouse = opened_at(folder)
+    runs = [one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "drop"]
+    try:
+        warehouse.undo(min(runs))
+    except UsageError as error:
+        assert "was undone already" in str(error)  # noqa: PT017
+
+
 def with_topic_purged(folder: Path, format_: str) -> None:
     with_topic(folder, format_)
     purge_topic(folder)
@@ -599,6 +632,9 @@ SCENARIOS["seal-topic"] = Scenario(rolling, apply, TOPIC)
 SCENARIOS["purge-topic"] = Scenario(with_topic, purge_topic, TOPIC)
 SCENARIOS["import-purged"] = Scenario(with_topic_purged, import_topic, TOPIC)
 SCENARIOS["undo-purge-topic"] = Scenario(with_topic_purged, partial(undo_on_topic, "purge"), TOPIC)
+SCENARIOS["drop"] = Scenario(to_drop, drop)
+SCENARIOS["begin-anew"] = Scenario(with_dropped, begin_anew)
+SCENARIOS["undo-drop"] = Scenario(with_dropped, undo_drop)
 SCENARIOS["update-topic"] = Scenario(with_updated_topic, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:

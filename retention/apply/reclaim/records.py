@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from retention.apply.undo_records import kept_runs, read_record, undo_location
+from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
+from retention.context.run_files import undo_location
 from retention.core.reclaim import DeadFile, Reason
 from retention.core.run_names import started_ns
 from retention.history.runs import ABANDONED, History

@@ -15,8 +15,8 @@ from retention.apply import undo_records
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan, remove_now
 from retention.apply.undo import undo_run
-from retention.apply.undo_records import undo_location
 from retention.context.context import OpenedStream
+from retention.context.run_files import undo_location
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
 from retention.history.runs import history_of

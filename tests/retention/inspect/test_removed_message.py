@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.apply.undo_records import undo_location
+from retention.context.run_files import undo_location
 from retention.core.units import DAY
 from retention.errors import MissingMessageError
 from retention.history.runs import history_of
