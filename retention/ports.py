@@ -177,6 +177,10 @@ class Store(Protocol):
         """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
         ...
 
+    def generation(self) -> int:
+        """The generation of the table (`Counters.generation`), 0 where there is none."""
+        ...
+
     def note_dropping(self) -> None:
         """Record that the stream is about to be dropped, before the commit that does so."""
         ...

@@ -119,7 +119,6 @@ class Log(Public, Repairs):
 
         Raises:
             UsageError: nothing was ever written to it, or it was dropped already.
-            RefusedError: it has consumers.
         """
         return self._removal(Drop())
 

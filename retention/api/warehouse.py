@@ -27,12 +27,13 @@ from retention.core.run_names import started_ns
 from retention.core.subjects import path_name
 from retention.core.units import parse_as_of
 from retention.engines.select import EngineName, Engines
-from retention.errors import UsageError
+from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible
 from retention.history.report import RunReport
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
 from retention.planners.cached import plan_stream
+from retention.ports import Store
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.stores import StoreSettings, open_store
@@ -315,7 +316,7 @@ class Warehouse(Public, Maintenance):
         refuse_shared(self.location, name)
         refuse_mounted(self.location, name, self._mounts)
         refuse_foreign_directory(root, name)
-        config = settled(root, self.config.stream(name) or self._unlisted(name, root))
+        config = self.config.stream(name) or self._unlisted(name, root)
         settings = StoreSettings(
             config.format,
             config.grace_ns,
@@ -325,6 +326,8 @@ class Warehouse(Public, Maintenance):
             config.lowest_seq,
         )
         store = open_store(root, name, settings, self.clock)
+        if not _is_dropped_topic(config, store):
+            config = settled(root, config)
         return OpenedStream(
             name, config, store, root, self.location, self.clock, self._since_ns, self._wait_s
         )
@@ -340,6 +343,16 @@ class Warehouse(Public, Maintenance):
 
     def __repr__(self) -> str:
         return visible(f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})")
+
+
+def _is_dropped_topic(config: StreamConfig, store: Store) -> bool:
+    """Whether it is a topic that is dropped: the settings that it was created with bind the next one no more."""
+    if config.topic is None:
+        return False
+    # A table that cannot be read is refused where it is needed.
+    with suppress(RetentionError):
+        return store.dropped_ns() is not None
+    return False
 
 
 @checked

@@ -317,6 +317,7 @@ class KeptConsumer(Document):
     deleted: bool
     origin: Name | None
     folded: dict[str, Any] = {}
+    generation: Natural = 0
     changes: dict[Name, Int64] = {}
     unseen: Any = None
     last_active_ns: Any = None

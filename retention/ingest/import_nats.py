@@ -148,7 +148,7 @@ def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> No
 
 def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
     """Keep consumers before the commit: without it they belong to nothing, and with it no release can overlook one."""
-    table = ConsumerTable(opened.root)
+    table = ConsumerTable(opened.root, opened.store.generation())
     for record in consumers:
         table.update(record.consumer, partial(_in_place_of, record))
     if consumers:

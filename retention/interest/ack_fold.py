@@ -155,7 +155,8 @@ class _Folding:
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
         place = _end_position(self.log)
-        table, now_ns = ConsumerTable(self.opened.root), self.opened.clock()
+        table = ConsumerTable(self.opened.root, self.inventory.counters.generation)
+        now_ns = self.opened.clock()
         for record in self.records:
             if self.begins[record.consumer] < self.log.rows:
                 after = replace(

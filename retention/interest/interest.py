@@ -77,7 +77,7 @@ def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRec
         DamagedError: a consumer's record cannot be read, or all of them are lost.
         RefusedError: a listed consumer cannot be created, or not updated so.
     """
-    table = ConsumerTable(opened.root)
+    table = ConsumerTable(opened.root, inventory.counters.generation)
     table.refuse_lost(inventory.counters)
     records = table.live(inventory.counters)
     by_name = {record.consumer: record for record in records}

@@ -17,7 +17,7 @@ from retention.core.spans import Array, Spans, spans_of
 from retention.core.units import format_instant
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
-from retention.errors import RefusedError, UsageError
+from retention.errors import UsageError
 from retention.plan.build import make_removal, make_topic_plan
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.protected import ProtectedSegments
@@ -34,7 +34,6 @@ from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Removal, Request
 from retention.rules.row_verdicts import Answer
-from retention.stores.consumer_table import ConsumerTable
 
 
 @on_stream
@@ -107,23 +106,14 @@ def _plan_drop(opened: OpenedStream, request: Drop) -> Planned:
 
     Raises:
         UsageError: there is nothing to drop.
-        RefusedError: it has consumers, which would be lost with it.
-        DamagedError: as planning a pass.
+        RefusedError, DamagedError: as planning a pass.
     """
     if not opened.store.exists():
         raise UsageError(_nothing_to_drop(opened))
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
-    consumers = ConsumerTable(opened.root).live(inventory.counters)
-    if consumers:
-        names = ", ".join(record.consumer for record in consumers)
-        raise RefusedError(
-            f"{opened.name}: has consumers ({names}), which `undo` could not bring back with it; nothing was changed; "
-            f"delete them first: `retention consumer rm {opened.name} {consumers[0].consumer}`"
-        )
     rules = np.full(inventory.files.num_rows, RULES.index(DROP))
-    pins = () if opened.config.topic is None else None
-    plan = make_topic_plan(inventory, opened.config.policy(), opened.clock(), rules, pins)
+    plan = make_topic_plan(inventory, opened.config.policy(), opened.clock(), rules, None)
     header = replace(plan.header, request=request, begins_epoch=True)
     return Planned(replace(plan, header=header), inventory.counters.next_seq, snapshot)
 

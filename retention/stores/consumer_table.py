@@ -53,6 +53,8 @@ class ConsumerRecord:
     """The writer's batch that brought the record, which counts only if that batch was committed."""
     folded: Mapping[str, Any] = field(default_factory=dict)
     """Name of a log of acks → the position up to which it is folded into the state."""
+    generation: int = 0
+    """The generation of the table that the consumer is of: those of a dropped one are not there in the next."""
     changes: Mapping[str, int] = field(default_factory=dict)
     """The last recorded deliveries and answers: a name that only the requester of one knows → the time of it."""
 
@@ -64,14 +66,21 @@ Change = Callable[[ConsumerRecord | None], ConsumerRecord]
 class ConsumerTable:
     """Reads and writes `consumers/` of one stream."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, generation: int = 0) -> None:
+        """Name the consumers of a table.
+
+        Args:
+            root: the stream's directory.
+            generation: that of the table, for reading and writing single records.
+        """
         self._directory = files.join(root, DIRECTORY)
+        self._generation = generation
 
     def live(self, counters: Counters) -> list[ConsumerRecord]:
         """The existing consumers, sorted by name.
 
         Args:
-            counters: of the message table: they tell which imports were committed.
+            counters: of the message table: they tell its generation, and which imports were committed.
 
         Raises:
             DamagedError: a record is not what was written.
@@ -79,13 +88,14 @@ class ConsumerTable:
         records = self._imported()
         with suppress(FileNotFoundError):
             for component in files.directories(self._directory):
-                record = self.read(name_of_path(component.replace(_ESCAPE, "%")))
+                record = self._stored(name_of_path(component.replace(_ESCAPE, "%")))
                 if record is not None:
                     records[record.consumer] = record
         return [
             record
             for _, record in sorted(records.items())
             if not record.deleted
+            and record.generation == counters.generation
             and (record.origin is None or counters.batches.get(record.origin) is not None)
         ]
 
@@ -104,11 +114,18 @@ class ConsumerTable:
         )
 
     def read(self, consumer: str) -> ConsumerRecord | None:
-        """A consumer's newest record, also that of a deleted one; None: there never was any.
+        """A consumer's newest record, also that of a deleted one; None: there never was any in this table.
 
         Raises:
             DamagedError: the record is not what was written.
         """
+        return self._of_this_table(self._stored(consumer))
+
+    def _of_this_table(self, stored: ConsumerRecord | None) -> ConsumerRecord | None:
+        return None if stored is None or stored.generation < self._generation else stored
+
+    def _stored(self, consumer: str) -> ConsumerRecord | None:
+        """A consumer's newest record, of whichever table."""
         newest = self._versions(consumer).newest()
         if newest is None:
             return self._imported().get(consumer)
@@ -122,14 +139,19 @@ class ConsumerTable:
 
         Raises:
             DamagedError: the newest record is not what was written.
-            BusyError: rivals kept coming first.
+            BusyError: rivals kept coming first; or the table was dropped, and another one has such a consumer.
         """
         versions = self._versions(consumer)
         for _ in range(ATTEMPTS):
-            before = self.read(consumer)
-            after = change(before)
+            before = self._stored(consumer)
+            if before is not None and before.generation > self._generation:
+                raise BusyError(
+                    f"{versions.directory}: the stream was dropped meanwhile, and this consumer is one of the table "
+                    "that was begun in its place; this change was not made; try again"
+                )
+            after = change(self._of_this_table(before))
             number = 0 if before is None else before.version
-            after = replace(after, consumer=consumer, version=number)
+            after = replace(after, consumer=consumer, version=number, generation=self._generation)
             if after == before:
                 return after
             after = replace(after, version=number + 1)

@@ -86,6 +86,13 @@ class FileStore(ABC):
             return None
         return self._dropped_at() or None
 
+    def generation(self) -> int:
+        """The generation of the table, which is opened for it only where the stream was dropped once."""
+        record = self._check_format()
+        if record is None or not record.was_dropped or not self._made():
+            return 0
+        return self.snapshot().counters.generation
+
     def note_dropping(self) -> None:
         """Record beside the table that it is about to be dropped, before the commit that does so."""
         note_dropping(self._layout, self.FORMAT)

@@ -430,7 +430,7 @@ def test_a_stream_of_the_other_format_is_refused(stage: Stage, store: Store) -> 
 
 def test_a_stream_of_a_newer_release_is_refused(stage: Stage, store: Store) -> None:
     append(store, range(1, 11))
-    content = f'{{"format_version": 3, "format": "{stage.format}"}}'
+    content = f'{{"format_version": 99, "format": "{stage.format}"}}'
     (stage.root / "_retention" / "format.json").write_text(content)
     for touch in (store.exists, store.create, store.snapshot):
         with pytest.raises(RefusedError, match=r"format version 3.* up to 2"):

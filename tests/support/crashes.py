@@ -538,8 +538,9 @@ def purge_topic(folder: Path) -> None:
 
 
 def to_drop(folder: Path, format_: str) -> None:
-    """A stream of which a pass has rewritten files."""
+    """A stream of which a pass has rewritten files, with a consumer."""
     applied(folder, format_)
+    opened_at(folder).stream("ORDERS").consumers.add({"durable_name": "audit"})
 
 
 def drop(folder: Path) -> None:
@@ -557,8 +558,9 @@ def with_dropped(folder: Path, format_: str) -> None:
 
 
 def begin_anew(folder: Path) -> None:
-    """The first write behind a drop, and again what a run before it removed: ids of the old table do not count."""
+    """The first write behind a drop, then a consumer of a name that the dropped table had."""
     publish(folder)
+    opened_at(folder).stream("ORDERS").consumers.add({"durable_name": "audit"})
 
 
 def undo_drop(folder: Path) -> None:

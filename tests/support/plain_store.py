@@ -45,6 +45,9 @@ class PlainStore:
     def dropped_ns(self) -> int | None:
         return None
 
+    def generation(self) -> int:
+        return 0
+
     def note_dropping(self) -> None:
         raise NotImplementedError
 

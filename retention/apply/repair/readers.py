@@ -40,8 +40,9 @@ def take_back(
             raise StalePlanError(f"{opened.name}: a consumer was deleted meanwhile; run again")
         return replace(record, state=truncate_state(record.state, last_seq))
 
+    table = ConsumerTable(opened.root, opened.store.generation())
     for consumer in consumers:
-        ConsumerTable(opened.root).update(consumer, taken_back)
+        table.update(consumer, taken_back)
 
 
 def _carry_offsets(

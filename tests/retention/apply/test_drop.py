@@ -11,9 +11,12 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
+from retention.consumers.state import ConsumerState
 from retention.core.dropped import Dropped
-from retention.errors import ConflictError, RefusedError, UsageError
+from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.history.report import RunReport
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.reclaiming import TICK_S, real_warehouse
 from tests.support.topics import World, line
@@ -203,12 +206,65 @@ def explain(folder: Path, seq: int) -> str:
     return reopened(folder).stream("ORDERS").explain(seq).sentence
 
 
-def test_consumers_keep_a_stream_from_being_dropped(tmp_path: Path, store: str) -> None:
+def consumers(folder: Path) -> list[tuple[str, int]]:
+    """Name, and the sequence up to which everything is settled, of each consumer."""
+    infos = reopened(folder).stream("ORDERS").consumers.list()
+    return [(info.name, info.ack_floor["stream_seq"]) for info in infos]
+
+
+def test_consumers_go_and_come_back_with_their_stream_and_are_not_in_the_next(
+    tmp_path: Path, store: str
+) -> None:
+    billing = {"durable_name": "billing", "ack_policy": "explicit"}
     stream = forty(tmp_path, store)
+    stream.consumers.add(billing)
+    stream.consumers.add({"durable_name": "audit", "ack_policy": "explicit"})
+    stand(stream.opened, "billing", progress(7, 7))
+    before = consumers(tmp_path)
+    assert before == [("audit", 0), ("billing", 7)]
+    report = dropped(tmp_path)
+    assert consumers(tmp_path) == []
+    reopened(tmp_path).undo(report.run)
+    assert consumers(tmp_path) == before
+    late = reopened(tmp_path).stream("ORDERS").opened
+    late_table = ConsumerTable(late.root, late.store.generation())
+    dropped(tmp_path)
+    assert publish(tmp_path, "a") == [1]
+    assert consumers(tmp_path) == []
+    stream.consumers.add(billing)
+    assert consumers(tmp_path) == [("billing", 0)]
+    with pytest.raises(BusyError, match="dropped meanwhile"):
+        late_table.update(
+            "billing", lambda record: record or ConsumerRecord("billing", {}, ConsumerState())
+        )
+    assert consumers(tmp_path) == [("billing", 0)]
+    stream.consumers.remove("billing")
+    assert consumers(tmp_path) == []
+
+
+def test_a_consumer_may_begin_the_next_table(tmp_path: Path, store: str) -> None:
+    stream = forty(tmp_path, store)
+    report = dropped(tmp_path)
     stream.consumers.add({"durable_name": "billing", "ack_policy": "explicit"})
-    with pytest.raises(RefusedError, match=r"has consumers \(billing\)"):
-        stream.drop()
-    assert held(reopened(tmp_path)).num_rows == 40
+    assert consumers(tmp_path) == [("billing", 0)]
+    with pytest.raises(RefusedError, match="begun another table"):
+        reopened(tmp_path).undo(report.run)
+
+
+def test_a_stream_that_consumers_release_is_dropped_and_brought_back(
+    tmp_path: Path, store: str
+) -> None:
+    listed = {"durable_name": "billing", "ack_policy": "explicit"}
+    stream = forty(tmp_path, store, retention="interest", consumers=[listed])
+    stream.plan(NOW).apply()
+    stand(stream.opened, "billing", progress(9, 9))
+    report = dropped(tmp_path)
+    assert stream.plan(NOW).apply().removed_messages == 0
+    reopened(tmp_path).undo(report.run)
+    assert consumers(tmp_path) == [("billing", 9)]
+    [outcome] = reopened(tmp_path).apply(as_of=NOW)
+    assert outcome.value is not None
+    assert outcome.value.by_rule == {"interest": 9}
 
 
 def test_a_topic_is_dropped_and_begins_anew(tmp_path: Path, store: str) -> None:
@@ -217,7 +273,9 @@ def test_a_topic_is_dropped_and_begins_anew(tmp_path: Path, store: str) -> None:
     world.topic.store_offset(0, "group", 1, 0)
     run = world.topic.drop().apply().run
     assert world.topic.state().dropped == Dropped(world.clock.now_ns, run)
+    world.configure(segment_size="2MiB")
     world.topic.publish([line("c", partition=0)])
+    assert world.topic.offsets() == []
     assert world.places() == [(0, 0, 0, b"c")]
     again = world.topic.drop().apply()
     world.warehouse.undo(again.run)
