@@ -1,10 +1,12 @@
-"""Whether a stream is dropped, and by which run."""
+"""Dropped streams: by which run, and the refusal of what needs their messages."""
 
 from __future__ import annotations
 
 from retention.context.context import OpenedStream
 from retention.context.run_files import REMOVED, undo_location
 from retention.core.dropped import Dropped
+from retention.core.units import format_instant
+from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.storage import files
 
@@ -21,3 +23,21 @@ def dropped_of(opened: OpenedStream) -> Dropped | None:
     run = history_of(opened.warehouse, opened.name).last_drop()
     is_kept = run and files.length(undo_location(opened, run, REMOVED)) is not None
     return Dropped(at_ns, run if is_kept else None)
+
+
+def refuse_dropped(opened: OpenedStream, instead: str) -> None:
+    """Refuse what needs the messages of a stream that is dropped, and would begin another table instead.
+
+    Args:
+        opened: the stream.
+        instead: what to do, beside bringing it back.
+
+    Raises:
+        RefusedError: it is dropped.
+    """
+    dropped = dropped_of(opened)
+    if dropped is not None:
+        back = f"`retention undo {dropped.run}` brings it back, or " if dropped.run else ""
+        raise RefusedError(
+            f"{opened.name}: was dropped at {format_instant(dropped.at_ns)}; nothing was changed; {back}{instead}"
+        )

@@ -131,7 +131,8 @@ def appending(
         return append.done
 
     Args:
-        opened: the stream or topic; its table is created if it does not exist.
+        opened: the stream or topic; its table is created if it does not exist. In the place of a dropped one another is
+            begun by what has something to commit, not by messages that are all refused.
         identity: makes the append exactly once.
         act: what its run is called after in the log.
 
@@ -141,7 +142,8 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as lost:
-        opened.store.create()
+        if opened.store.dropped_ns() is None:
+            opened.store.create()
         append = Append(opened, identity, act, lost)
         try:
             with labelled(run=append.run):
@@ -188,7 +190,10 @@ class Append:
             BusyError: rivals kept committing first.
         """
         opened = self.opened
-        for _ in range(ATTEMPTS):
+        for number in range(ATTEMPTS):
+            if number:
+                # The stream is dropped, or was dropped meanwhile, if that is what came first.
+                opened.store.create()
             position = locate(opened)
             if is_repeat(opened.name, position.snapshot, self._identity):
                 self._done = replace(appended_of(opened, position, ()), duplicate=True)

@@ -148,6 +148,8 @@ def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> No
 
 def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
     """Keep consumers before the commit: without it they belong to nothing, and with it no release can overlook one."""
+    # Not before another table is begun where one is dropped, whose consumers `undo` would miss.
+    opened.store.create()
     table = ConsumerTable(opened.root, opened.store.generation())
     for record in consumers:
         table.update(record.consumer, partial(_in_place_of, record))

@@ -16,6 +16,7 @@ from retention.consumers.ack_subject import ACKS, Malformed, merge_malformed
 from retention.consumers.expiry import mark_used
 from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
+from retention.context.dropped import refuse_dropped
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.core.labels import labelled, on_stream
@@ -75,6 +76,7 @@ def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) ->
         raise UsageError(
             f"{opened.name}: two logs have the same name; nothing was changed; name each log once"
         )
+    refuse_dropped(opened, "publish to it, which begins another table, before acks are folded in")
     edit_declared(opened)
     return [_fold(opened, log, engines) for log in logs]
 

@@ -14,6 +14,7 @@ from retention.apply.recover import basis
 from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
 from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
@@ -129,10 +130,11 @@ def restore_in_place(
 
     Raises:
         UsageError: the archive has nothing of the stream, or no wanted message.
-        RefusedError: the archive is of another table, or of the time before a purge.
+        RefusedError: the archive is of another table, or of the time before a purge; or the stream is dropped.
         DamagedError: the archive is damaged or incomplete; nothing was changed.
         BusyError: others are at work, or came first.
     """
+    refuse_dropped(opened, "restore into a new stream with --as")
     with (
         recorded_removal(opened) as run,
         lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S),

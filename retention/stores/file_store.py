@@ -314,15 +314,16 @@ class FileStore(ABC):
 
 
 def table_id_of(made_as: str, counters: Counters) -> str:
-    """The id of a table: that of its log, or of the table that took the place of a dropped one in the same log.
+    """The id of a table: that of its log, or of the table that takes the place of a dropped one in the same log.
+
+    A dropped table has the id of the next one already: nothing of the old one counts for whoever is about to write.
 
     Args:
         made_as: the id with which the log began.
         counters: those of the table.
     """
-    if not counters.generation:
-        return made_as
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{made_as}/{counters.generation}"))
+    generation = counters.epoch if counters.dropped_ns else counters.generation
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{made_as}/{generation}")) if generation else made_as
 
 
 class _Staged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,30 @@ def test_a_first_write_begins_another_table_from_sequence_1(tmp_path: Path, stor
     assert second.removed_messages == 2
     reopened(tmp_path).undo(second.run)
     assert publish(tmp_path, "c") == [1, 2, 3]
+
+
+def test_messages_that_are_all_refused_begin_no_table(tmp_path: Path, store: str) -> None:
+    stream = forty(tmp_path, store)
+    report = dropped(tmp_path)
+    headers = {"Nats-Expected-Last-Sequence": "40"}
+    late = json.dumps({"subject": "s.1", "data": "x", "headers": headers})
+    with suppress(RefusedError):
+        stream.publish([late])
+    assert stream.state().dropped is not None
+    reopened(tmp_path).undo(report.run)
+    assert held(reopened(tmp_path)).num_rows == 40
+
+
+def test_what_needs_the_messages_of_a_dropped_stream_is_refused(tmp_path: Path, store: str) -> None:
+    listed = {"durable_name": "billing", "ack_policy": "explicit"}
+    stream = forty(tmp_path, store, archive=str(tmp_path / "archive"), consumers=[listed])
+    report = dropped(tmp_path)
+    log = tmp_path / "acks.jsonl"
+    log.write_text("")
+    for act in (stream.restore, lambda: stream.consumers.fold(str(log))):
+        with pytest.raises(RefusedError, match=f"undo {report.run}` brings it back, or "):
+            act()
+    reopened(tmp_path).undo(report.run)
 
 
 def test_runs_from_before_a_drop_cannot_be_undone_behind_it(tmp_path: Path, store: str) -> None:
