@@ -91,7 +91,7 @@ class FileStore(ABC):
         record = self._check_format()
         if record is None or not record.was_dropped or not self._made():
             return 0
-        return self.snapshot().counters.generation
+        return self._standing()[1].generation
 
     def note_dropping(self) -> None:
         """Record beside the table that it is about to be dropped, before the commit that does so."""
@@ -118,8 +118,8 @@ class FileStore(ABC):
 
     def _dropped_at(self) -> int:
         """The instant at which a table was dropped, 0 if it was not; with files of another writer in it, it is not."""
-        snapshot = self.snapshot()
-        return 0 if snapshot.files.num_rows else snapshot.counters.dropped_ns
+        has_files, counters = self._standing()
+        return 0 if has_files else counters.dropped_ns
 
     def _begin_again(self) -> None:
         """Begin another table where the stream is dropped, unless another process does so first."""
@@ -291,6 +291,10 @@ class FileStore(ABC):
 
     def _now_ms(self) -> int:
         return self._clock() // 1_000_000
+
+    @abstractmethod
+    def _standing(self) -> tuple[bool, Counters]:
+        """Whether a table that is made has any file, and its counters; also of one that `snapshot` refuses."""
 
     @abstractmethod
     def _made(self) -> bool:

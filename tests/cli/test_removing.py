@@ -113,3 +113,37 @@ def test_erasure_works_on_plain_files_and_is_refused_for_delta(tmp_path: Path) -
             (record,) = command.json("history")
             undone = command.run("undo", record["run"])
             assert (undone.exit_code, "cannot be undone" in undone.stderr) == (2, True)
+
+
+def test_a_stream_is_dropped_shown_as_such_and_brought_back(orders: Commands) -> None:
+    assert orders.run("drop", "ORDERS").exit_code == 2
+    shown = orders.run("drop", "ORDERS", "--dry-run").stdout
+    assert "9 messages" in shown
+    assert "what is written afterwards begins another table" in shown
+    done = orders.run("drop", "ORDERS", "--yes")
+    assert done.exit_code == 0, done.output
+    (record,) = orders.json("history")
+    assert (record["kind"], record["removed_messages"]) == ("drop", 9)
+    says = f"`retention undo {record['run']}` brings it back"
+    assert "ORDERS: dropped, with 9 messages" in done.stdout
+    for words in (("state", "ORDERS"), ("plan", "ORDERS"), ("apply", "ORDERS", "--yes")):
+        assert says in orders.run(*words).stdout
+        entry = orders.json(*words)
+        entry = entry[0] if words[0] == "state" else entry["streams"][0]
+        assert entry["dropped"]["run"] == record["run"]
+    assert orders.run("messages", "ORDERS").exit_code == 0
+    assert orders.run("drop", "ORDERS", "--yes").exit_code == 2
+    assert f"{record['run']}" in orders.run("history", "show", record["run"]).stdout
+    assert orders.json("undo", record["run"])["restored_messages"] == 9
+    assert left(orders) == [9, 1, 9]
+
+
+@pytest.mark.parametrize(("answer", "messages"), [("y\n", 0), ("n\n", 9)])
+def test_a_drop_asks_on_a_terminal(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch, answer: str, messages: int
+) -> None:
+    monkeypatch.setattr("retention.cli.removing.can_ask", lambda: True)
+    done = orders.run("drop", "ORDERS", stdin=answer)
+    assert done.exit_code == 0
+    assert "Drop ORDERS?" in done.stderr
+    assert left(orders)[0] == messages

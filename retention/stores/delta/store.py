@@ -207,6 +207,11 @@ class DeltaStore(FileStore):
         known, missing = self._cache.match(snapshot.files)
         return None if missing.num_rows else known
 
+    def _standing(self) -> tuple[bool, Counters]:
+        with self._opening():
+            handle, live = delta_table.read_handle(self._layout)
+        return bool(live.num_rows), handle.logged
+
     def _made(self) -> bool:
         return delta_table.exists(self._layout)
 

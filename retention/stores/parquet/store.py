@@ -190,6 +190,11 @@ class ParquetStore(FileStore):
         handle: ParquetHandle = snapshot.handle
         return None if handle.foreign else snapshot.files
 
+    def _standing(self) -> tuple[bool, Counters]:
+        with self._opening():
+            state = self._places.finish_moves()
+        return bool(state.files.num_rows or self._places.newcomers(state)), state.counters
+
     def _made(self) -> bool:
         return self._log.exists()
 

@@ -14,11 +14,21 @@ from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import ConsumerState
 from retention.core.dropped import Dropped
+from retention.datafile.parquet import write_messages
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.history.report import RunReport
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.retention.planners.test_interest import progress, stand
-from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
+from tests.support.laying import (
+    SECOND,
+    START,
+    Laid,
+    even_segments,
+    held,
+    lay,
+    rows_of,
+    warehouse_with,
+)
 from tests.support.reclaiming import TICK_S, real_warehouse
 from tests.support.topics import World, line
 
@@ -311,3 +321,17 @@ def test_nothing_that_was_never_written_is_dropped(tmp_path: Path, store: str) -
     stream = warehouse_with(tmp_path, store, NOW).stream("ORDERS")
     with pytest.raises(UsageError, match="nothing to drop"):
         stream.drop()
+
+
+def test_rows_of_another_writer_in_a_dropped_table_are_there(tmp_path: Path) -> None:
+    opened = forty(tmp_path, "parquet").opened
+    report = dropped(tmp_path)
+    theirs = Path(opened.root, "messages/partition=0/segment=1/theirs.parquet")
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    write_messages(str(theirs), [rows_of([Laid(seq) for seq in (1, 2, 3)])])
+    stream = reopened(tmp_path).stream("ORDERS")
+    assert (stream.state().messages, stream.state().dropped) == (3, None)
+    assert publish(tmp_path, "a") == [1, 2, 3, 4]
+    with pytest.raises(RefusedError):
+        reopened(tmp_path).undo(report.run)
+    assert held(reopened(tmp_path)).num_rows == 4

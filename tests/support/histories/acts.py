@@ -247,6 +247,32 @@ def purge(actors: Actors, rng: Random) -> None:
         model.next_seq, model.removed_seq = seq, max(model.removed_seq, seq - 1)
 
 
+def drop(actors: Actors, rng: Random) -> None:
+    """Drop the stream, look at what is not there, and bring it back as it was."""
+    del rng
+    model, removed_seq = actors.model, actors.model.removed_seq
+    if not actors.stream.opened.store.exists():
+        actors.said = "drop: nothing was ever written"
+        with refused((UsageError,)):
+            actors.stream.drop()
+        return
+    actors.said = f"drop and undo {len(model.live)}"
+    report = actors.stream.drop().apply()
+    assert report.removed_messages == len(model.live)
+    state = actors.stream.state()
+    assert state.dropped is not None
+    assert (state.dropped.run, state.messages, state.last_seq) == (report.run, 0, 0)
+    assert not list(actors.stream.messages())
+    if model.live:
+        rules = dict.fromkeys(sorted(model.live), "drop")
+        run = model.remove(report.run, "drop", rules, actors.clock())
+        assert (report.by_rule, report.removed_bytes) == (run.by_rule, run.removed_bytes)
+        model.undo(run)
+    actors.warehouse.undo(report.run)
+    # The epoch that goes on has lost nothing by it.
+    model.removed_seq = removed_seq
+
+
 def edit(actors: Actors, rng: Random) -> None:
     """Change the configuration."""
     terms = changed(actors.terms, rng)
@@ -265,6 +291,7 @@ ACTS: dict[str, Callable[[Actors, Random], None]] = {
     "restore": restore,
     "delete": delete,
     "purge": purge,
+    "drop": drop,
     "edit": edit,
     "subscribe": subscribe,
     "work": work,
@@ -279,6 +306,7 @@ WEIGHTS = {
     "restore": 2,
     "delete": 4,
     "purge": 3,
+    "drop": 2,
     "edit": 4,
     "subscribe": 2,
     "work": 8,
