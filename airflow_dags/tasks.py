@@ -143,9 +143,13 @@ class JobOperator(StepTask, BaseOperator):  # type: ignore[misc]
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
         """Run the job in a process of its own, without a shell between; its exit code, negative for a signal."""
-        python = str(Path(self.engine.environment, "bin", "python"))
+        python = Path(self.engine.environment, "bin", "python")
+        if not python.exists():
+            raise AirflowFailException(
+                f"{python}: is not on this worker; install the engine there, or correct `environment`"
+            )
         environment = {**os.environ, **BARE, **variables, **self.variables}
-        command = [python, "-m", f"jobs.{self.step.job}", *arguments]
+        command = [str(python), "-m", f"jobs.{self.step.job}", *arguments]
         return int(self._process.run_command(command, env=environment).exit_code)
 
     @cached_property

@@ -99,6 +99,16 @@ def test_the_form_takes_streams_of_the_file_and_no_others(home: Path, dags: Path
         params["streams"] = ["ODERS"]
 
 
+def test_nobody_having_answered_in_time_is_a_failure_with_its_sentence(
+    home: Path, dags: Path
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    task = loaded(dags).dags["retention"].get_task("WAITS.approve")
+    with pytest.raises(AirflowFailException, match="WAITS: nobody has answered within 12:00:00"):
+        task.process_trigger_event_error({"error": "passed", "error_type": "timeout"})
+
+
 def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) -> None:
     costs = []
     for _ in range(5):

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.world import World
+from tests.airflow.slow import engines, slow_planning
+from tests.airflow.world import World, until
 
 STEPS = ("plan", "approve", "apply", "compact", "reclaim")
 NONE = ("skipped",) * 5
@@ -163,3 +164,29 @@ def test_an_instant_that_is_none_fails_with_its_sentence(
     assert states(run)["ORDERS"] == ("failed", *("upstream_failed",) * 4)
     logged = capfd.readouterr()
     assert "'tomorrow' is no instant" in logged.out + logged.err
+
+
+def test_a_task_that_takes_too_long_ends_its_job(
+    home: Path, world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    variables = slow_planning(tmp_path / "slow")
+    world.fill("ORDERS")
+    dag = load(world.write_dag_file(home / "dags", seconds=5, variables=variables))
+    run = dag.test(run_conf={"streams": ["ORDERS"]})
+    assert states(run)["ORDERS"] == ("failed", *("upstream_failed",) * 4)
+    logged = capfd.readouterr()
+    assert "ORDERS: plan was not done within 0:00:05 and was ended" in logged.out + logged.err
+    until(lambda: not engines(str(world.reports)), seconds=20)
+
+
+def test_an_environment_without_python_is_one_sentence(
+    home: Path, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.fill("NONE")
+    file = world.write_dag_file(home / "dags")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("/.venv", "/nowhere"), encoding="utf-8")
+    run = load(file).test(run_conf={"streams": ["ORDERS"]})
+    assert states(run)["ORDERS"][0] == "failed"
+    logged = capfd.readouterr()
+    assert "/nowhere/bin/python: is not on this worker" in logged.out + logged.err

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.airflow.world import ENGINE, ROOT, World
+from tests.airflow.slow import engines, slow_planning
+from tests.airflow.world import ENGINE, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
 HOLDING = """
@@ -29,11 +30,6 @@ import time
 with lease(sys.argv[1], "maintenance", time.time_ns):
     print("held", flush=True)
     sys.stdin.read()
-"""
-SLOW = """
-import time
-import retention.core.outcomes as outcomes
-outcomes.act_concurrently = lambda *_: time.sleep(600)
 """
 
 
@@ -97,14 +93,6 @@ class Stack:
             task_ids=list(tasks),
             only_failed=False,
         )
-
-
-def until(is_so: Callable[[], Any], seconds: float = 180) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "waited for too long"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -257,10 +245,7 @@ def test_a_rejected_stream_stays_until_it_is_asked_and_approved_again(
 
 
 def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first: str) -> None:
-    slow = stack.dags.parent / "slow"
-    slow.mkdir()
-    (slow / "sitecustomize.py").write_text(SLOW, encoding="utf-8")
-    variables = json.dumps({"PYTHONPATH": f"{slow}:{ROOT}"})
+    variables = slow_planning(stack.dags.parent / "slow")
     file = stack.dags / "retention_dag.py"
     other = stack.dags / "slow.py"
     quick = file.read_text(encoding="utf-8")
@@ -279,23 +264,9 @@ def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first:
     # Its runner first: Airflow tries again. Then the supervisor above the second runner.
     killed: set[int] = set()
     for number in (0, 1):
-        until(lambda: set(engines()) - killed)
-        [engine] = set(engines()) - killed
+        until(lambda: set(engines("/slow/")) - killed)
+        [engine] = set(engines("/slow/")) - killed
         time.sleep(3)
-        os.kill(engines()[engine][number], signal.SIGKILL)
-        until(lambda: engine not in engines(), seconds=10)  # noqa: B023
+        os.kill(engines("/slow/")[engine][number], signal.SIGKILL)
+        until(lambda: engine not in engines("/slow/"), seconds=10)  # noqa: B023
         killed.add(engine)
-
-
-def engines() -> dict[int, list[int]]:
-    """The slow planning jobs that run, each with the processes that it shall end with."""
-    running = {}
-    for folder in Path("/proc").iterdir():
-        with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if "jobs.plan" in words and any("/slow/" in word for word in words):
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                ends = [word for word in words if word.startswith("--end-with=")]
-                if state != "Z":
-                    running[int(folder.name)] = [int(word.partition("=")[2]) for word in ends]
-    return running

@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import textwrap
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,11 +100,12 @@ class World:
         )
         return records
 
-    def write_dag_file(self, dags: Path, **engine: str) -> Path:
+    def write_dag_file(self, dags: Path, *, seconds: int = 600, **engine: str) -> Path:
         """Write the DAG file of the guide, with the places of this world, and the package beside it.
 
         Args:
             dags: the folder of DAG files.
+            seconds: the time that each task has.
             engine: further arguments of `Engine`, as Python text.
         """
         text = BLOCKS[0]
@@ -119,8 +122,9 @@ class World:
         extra = "".join(f"{name}={value}, " for name, value in more.items())
         text = re.sub(r"\bEngine\(", f"Engine({extra}", text)
         # Nobody waits for minutes here.
-        soon = 'tasks={"retry_delay": __import__("datetime").timedelta(seconds=1)}'
-        text = text.replace("schedule=", f"{soon}, schedule=")
+        tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
+        text = text.replace("schedule=", f"tasks={tasks}, schedule=")
+        text = f"from datetime import timedelta\n{text}"
         leave = shutil.ignore_patterns("__pycache__")
         shutil.copytree(
             ROOT / "airflow_dags", dags / "airflow_dags", dirs_exist_ok=True, ignore=leave
@@ -128,3 +132,11 @@ class World:
         file = dags / "retention_dag.py"
         file.write_text(text, encoding="utf-8")
         return file
+
+
+def until(is_so: Callable[[], Any], seconds: float = 180) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "waited for too long"
+        time.sleep(0.5)

@@ -109,5 +109,5 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
 
 
 def test_relative_paths_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"config: retention\.yaml is relative"):
+    with pytest.raises(ValueError, match=r"config: retention\.yaml is no absolute path"):
         Engine("retention.yaml", "/e", "/r")

@@ -1,0 +1,44 @@
+"""Planning that takes ten minutes, for it to be ended meanwhile, and the processes that are at it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from tests.airflow.world import ROOT
+
+_SLOW = """
+import time
+import retention.core.outcomes as outcomes
+outcomes.act_concurrently = lambda *_: time.sleep(600)
+"""
+
+
+def slow_planning(folder: Path) -> str:
+    """The variables, as Python text, of an engine that plans slowly.
+
+    Args:
+        folder: its name ends in `slow`; made here.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_SLOW, encoding="utf-8")
+    return json.dumps({"PYTHONPATH": f"{folder}:{ROOT}"})
+
+
+def engines(report: str) -> dict[int, list[int]]:
+    """The planning jobs that run, each with the processes that it shall end with.
+
+    Args:
+        report: a part of the path of their reports.
+    """
+    running = {}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            if "jobs.plan" in words and any(report in word for word in words):
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                ends = [word for word in words if word.startswith("--end-with=")]
+                if state != "Z":
+                    running[int(folder.name)] = [int(word.partition("=")[2]) for word in ends]
+    return running
