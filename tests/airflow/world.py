@@ -123,7 +123,10 @@ class World:
         text = re.sub(r"\bEngine\(", f"Engine({extra}", text)
         # Nobody waits for minutes here.
         tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
-        text = text.replace("schedule=", f"tasks={tasks}, schedule=")
+        text = text.replace(
+            "schedule=",
+            f'tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',
+        )
         text = f"from datetime import timedelta\n{text}"
         leave = shutil.ignore_patterns("__pycache__")
         shutil.copytree(
