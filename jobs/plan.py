@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_selection, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.approval import approval_need
@@ -25,6 +25,7 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("plan", "Plan a pass over streams; the report can be approved for retain.")
+    add_selection(parser)
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -32,7 +33,8 @@ def main() -> int:
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
         note_if_empty("plan", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        outcomes = warehouse.plan(arguments.stream, instant)
+        names = warehouse.chosen(arguments.stream, arguments.tag)
+        outcomes = warehouse.plan(names, instant)
         report = document(instant, [entry(warehouse, outcome) for outcome in outcomes])
         return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
 

@@ -70,6 +70,13 @@ def test_the_job_plans_reports_and_changes_nothing(warehouse: Warehouse, tmp_pat
     assert warehouse.stream("ORDERS").state().messages == 8
 
 
+def test_streams_are_selected_as_by_every_job(warehouse: Warehouse, tmp_path: Path) -> None:
+    configured(tmp_path, {**ASKING, "tags": ["pii"]}, OTHER)
+    for selection in (("--stream", "ORD*"), ("--tag", "pii")):
+        [entry] = planned(tmp_path, *PAST, *selection)["streams"]
+        assert entry["stream"] == "ORDERS"
+
+
 def test_without_approval_nothing_goes(warehouse: Warehouse, tmp_path: Path) -> None:
     done = run("retain", tmp_path, *PAST)
     assert done.returncode == 5
