@@ -100,7 +100,7 @@ class World:
         )
         return records
 
-    def write_dag_file(self, dags: Path, *, seconds: int = 600, **engine: str) -> Path:
+    def write_dag_file(self, dags: Path, *, seconds: int = 7200, **engine: str) -> Path:
         """Write the DAG file of the guide, with the places of this world, and the package beside it.
 
         Args:
