@@ -137,7 +137,7 @@ class World:
         return file
 
 
-def until(is_so: Callable[[], Any], seconds: float = 180) -> None:
+def until(is_so: Callable[[], Any], seconds: float = 300) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not is_so():
