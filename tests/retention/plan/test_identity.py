@@ -111,7 +111,7 @@ def _other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, str):
-        return RULE_NAMES[RULE_NAMES.index(value) + 1] if value in RULE_NAMES else f"{value}x"
+        return RULE_NAMES[RULE_NAMES.index(value) - 1] if value in RULE_NAMES else f"{value}x"
     return 77 if value is None else value + 1
 
 
