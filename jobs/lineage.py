@@ -57,14 +57,14 @@ class _Sender(logging.Handler):
     def __init__(self, command: str, warehouse: str, note: Callable[[str], None]) -> None:
         super().__init__()
         try:
-            from openlineage import client
+            from openlineage.client import OpenLineageClient
         except ImportError as error:
             raise UsageError(
                 "OpenLineage's client is not installed here: pip install 'lake-retention[lineage]', or leave out "
                 "--openlineage"
             ) from error
         try:
-            self._client = client.OpenLineageClient()
+            self._client = OpenLineageClient()
         except Exception as error:  # whatever its transports think of their configuration
             raise UsageError(
                 f"OpenLineage's client cannot be configured: {error}; correct openlineage.yml or the OPENLINEAGE_ "
