@@ -43,7 +43,6 @@ def sent(folder: Path) -> list[dict[str, Any]]:
 def test_each_stream_starts_and_completes_fails_or_aborts(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("openlineage.client")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(folder / "events.jsonl"))
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
@@ -71,7 +70,6 @@ def test_each_stream_starts_and_completes_fails_or_aborts(
 def test_a_stream_that_was_interrupted_is_aborted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("openlineage.client")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(folder / "events.jsonl"))
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
@@ -90,7 +88,6 @@ def test_a_stream_that_was_interrupted_is_aborted(
 
 
 def test_a_server_that_is_down_stops_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("openlineage.client")
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY", '{"total": 0}')
     done = retain(folder)
@@ -103,7 +100,7 @@ def test_a_server_that_is_down_stops_no_run(folder: Path, monkeypatch: pytest.Mo
 def test_without_the_client_it_is_a_usage_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openlineage", None)
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
     done = retain(folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'lake-retention[lineage]'" in done.stderr
