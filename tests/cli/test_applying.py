@@ -23,6 +23,7 @@ KEYS = {
     ),
 }
 FORETOLD = {"next_due_ns", "due"}
+PLANNED = KEYS | FORETOLD | {"groups"}
 OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
 
 
@@ -51,7 +52,7 @@ def test_a_plan_has_the_contracts_keys_and_changes_nothing(orders: Commands) -> 
     assert document["format_version"] == 1
     assert document["as_of_ns"] == NOW
     first, second = document["streams"]
-    assert first.keys() == second.keys() == KEYS | FORETOLD
+    assert first.keys() == second.keys() == PLANNED
     assert (first["stream"], first["removed_messages"]) == ("ORDERS", 73)
     assert first["by_rule"] == {"max_age": 73}
     assert first["segments"] == {"dropped": 3, "rewritten": 1, "kept": 6}
@@ -176,7 +177,7 @@ def test_an_unknown_stream_has_its_entry_and_stops_no_other(orders: Commands) ->
     done = orders.run("plan", "ORDRES", "ORDERS", "--format", "json", "--as-of", AS_OF)
     assert done.exit_code == 5
     missing, found = json.loads(done.stdout)["streams"]
-    assert missing.keys() == KEYS | FORETOLD | {"error"}
+    assert missing.keys() == PLANNED | {"error"}
     assert missing["error"]["exit_code"] == 2
     assert "did you mean ORDERS?" in missing["error"]["message"]
     assert found["removed_messages"] == 73
