@@ -42,7 +42,7 @@ def by_cron(lake: Path) -> None:
 def in_a_notebook(lake: Path) -> None:
     """Execute cells in a kernel of the engine's environment."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    program = [ENGINE / "bin" / "python", "-c", NOTEBOOK.format(cells=CELLS)]
+    program = [str(ENGINE / "bin" / "python"), "-c", NOTEBOOK.format(cells=CELLS)]
     done = subprocess.run(
         program, cwd=lake, env=environment, capture_output=True, text=True, check=False
     )

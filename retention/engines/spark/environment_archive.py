@@ -24,6 +24,8 @@ from retention.errors import RetentionError, UsageError
 from retention.storage.local import put
 
 DISTRIBUTION = "lake-retention"
+FOR_SPARK = (DISTRIBUTION, "spark")
+"""The extra whose requirements workers need, too."""
 OF_THE_CLUSTER = ("pyspark", "delta-spark")
 """Distributions that come with the cluster's Spark, and have to be of its version."""
 _NOT_PACKED = {
@@ -32,6 +34,7 @@ _NOT_PACKED = {
 }
 """Directories of no use to a job."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
 _FRONT = """\
 #!/bin/sh
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
@@ -114,7 +117,7 @@ def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:
 
 
 def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
-    """Name of each requirement, normalised, and whether it depends on the machine; those of extras are left out."""
+    """Name of each requirement, normalised, and whether it depends on the machine; of extras `FOR_SPARK` alone."""
     try:
         stated = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
@@ -124,8 +127,12 @@ def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
         ) from None
     for line in stated:
         match = _REQUIREMENT.match(line)
-        if match is not None and "extra" not in (match[2] or ""):
-            yield re.sub(r"[-_.]+", "-", match[1]).lower(), match[2] is not None
+        if match is None:
+            continue
+        extra = _EXTRA.search(match[2] or "")
+        if extra is None or (distribution, extra[1]) == FOR_SPARK:
+            is_conditional = match[2] is not None and extra is None
+            yield re.sub(r"[-_.]+", "-", match[1]).lower(), is_conditional
 
 
 def _copy_python(root: Path) -> None:

@@ -16,8 +16,8 @@ def test_what_is_packed_is_what_the_project_asks_for_without_spark() -> None:
     for line in metadata.requires("lake-retention") or ():
         name = re.split("[=<>]", line)[0].strip().lower()
         assert "extra" in line or name in names or name in OF_THE_CLUSTER
-    assert {"arro3-core", "six"} <= names, "what these need is needed, too"
-    assert not {"pyspark", "py4j", "pytest", "duckdb"} & names
+    assert {"arro3-core", "pandas", "six"} <= names, "what these need is needed, too"
+    assert not {"pyspark", "py4j", "pytest", "duckdb", "grpcio"} & names
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
