@@ -39,7 +39,7 @@ ENDS_WITHIN_S = 30
 class Way:
     """A way to run the job, and whom a signal meets."""
 
-    command: Sequence[str]
+    command: tuple[str, ...]
     engine: str
     victim: str
     """The beginning of its program's name."""
@@ -69,18 +69,20 @@ def base(folder: Path, form: str) -> Path:
 
 
 @cache
-def undisturbed(folder: Path, form: str, way: Way) -> tuple[list[dict[str, object]], float]:
+def undisturbed(
+    folder: Path, form: str, command: Sequence[str], engine: str
+) -> tuple[list[dict[str, object]], float]:
     """The messages that a run leaves which nobody kills, and the seconds that it takes."""
-    place = shutil.copytree(base(folder, form), folder / f"{form}-{way.engine}-{len(way.command)}")
+    place = shutil.copytree(base(folder, form), folder / f"{form}-{engine}-{len(command)}")
     began = time.monotonic()
-    code, said = started(place, way).end()
+    code, said = started(place, command, engine).end()
     assert code == 0, said
     return messages(place), time.monotonic() - began
 
 
-def started(place: Path, way: Way) -> Started:
-    command = [*way.command, "--engine", way.engine, "--compact", "--as-of", str(INSTANT)]
-    return Started([*command, "--config", str(place / "retention.yaml")], place)
+def started(place: Path, command: Sequence[str], engine: str) -> Started:
+    options = ["--engine", engine, "--compact", "--as-of", str(INSTANT)]
+    return Started([*command, *options, "--config", str(place / "retention.yaml")], place)
 
 
 def messages(place: Path) -> list[dict[str, object]]:
@@ -107,17 +109,17 @@ def test_a_run_that_is_killed_at_any_moment_leaves_a_valid_stream_and_nobody_beh
     form, way = ("delta", "parquet")[number % 2], WAYS[number // 2 % len(WAYS)]
     wanted = SIGNALS[number // 2 % len(SIGNALS)]
     before = messages(base(folder, form))
-    after, seconds = undisturbed(folder, form, way)
+    after, seconds = undisturbed(folder, form, way.command, way.engine)
     assert len(after) < len(before)
     place = shutil.copytree(base(folder, form), folder / f"killed-{number}")
-    run = started(place, way)
+    run = started(place, way.command, way.engine)
     time.sleep(random_moment.uniform(0.05, seconds * 1.1))
     met = run.send(wanted, way.victim)
-    assert run.left_behind(ENDS_WITHIN_S) == []
     code, said = run.end()
+    assert run.left_behind(ENDS_WITHIN_S) == []
     assert messages(place) in (before, after)
     assert problems(place) == []
-    again, text = started(place, LOCAL).end()
+    again, text = started(place, LOCAL.command, LOCAL.engine).end()
     assert again == 0, text
     assert messages(place) == after
     assert problems(place) == []
