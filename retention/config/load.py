@@ -10,6 +10,13 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
+from retention.config.bucket import (
+    STREAM_KEY,
+    BucketConfig,
+    in_bucket_words,
+    stream_values,
+    with_stream_keys,
+)
 from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.error_report import read_model
@@ -22,6 +29,7 @@ from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.config.topic_stream import TopicStream, stream_of_topic
 from retention.config.types import Part
 from retention.config.written import WrittenFile, written_section
+from retention.core.kv import bucket_of
 from retention.errors import ConfigError
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)
@@ -72,6 +80,9 @@ class ConfigFile(Part):
         default={}, description="settings by name, for the streams and topics that say `group:`"
     )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
+    buckets: tuple[BucketConfig, ...] = Field(
+        default=(), description="key-value buckets, each a stream called KV_ and its name"
+    )
     topics: tuple[TopicConfig, ...] = ()
 
 
@@ -106,12 +117,14 @@ class Config:
         return self._by_name.get(name)
 
     def default_stream(self, name: str) -> StreamConfig:
-        """The configuration of a stream that is not listed: defaults, any subject, no limit.
+        """The configuration of a stream that is not listed: defaults, any subject, no limit; keys can be purged.
 
         Raises:
             ConfigError: no stream can be called so.
         """
         values = {"name": name, "subjects": [">"], "no_ack": True}
+        if bucket_of(name) is not None:
+            values["allow_rollup_hdrs"] = True
         return _with_defaults(parse_stream(values, f"stream {name!r}"), self.defaults)
 
     @cached_property
@@ -137,7 +150,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
     _lift_single_stream(document)
     head = _read_head(document, mistakes)
     groups = Groups(document)
-    written = _written(document, groups, mistakes)
+    written = _written(document, groups, mistakes) | _written_buckets(document, groups, mistakes)
     streams = _read_streams(written, mistakes)
     topics = _read_topics(written, mistakes)
     mistakes += name_mistakes(streams, topics)
@@ -151,7 +164,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         server = head.server_defaults
         kept = {at: stream_of_topic(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
-    mistakes = [*groups.attributed(mistakes), *groups.mistakes]
+    mistakes = [*map(in_bucket_words, groups.attributed(mistakes)), *groups.mistakes]
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     listed = (*streams.values(), *kept.values())
@@ -202,7 +215,7 @@ def _lift_single_stream(document: Document) -> None:
 
 def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None:
     values = dict(document.values)
-    for listed in ("streams", "topics"):
+    for listed in ("streams", "buckets", "topics"):
         if isinstance(values.get(listed), list):
             values[listed] = []
     values.pop("groups", None)
@@ -227,11 +240,27 @@ def _written(
     return written
 
 
+def _written_buckets(
+    document: Document, groups: Groups, mistakes: list[Mistake]
+) -> dict[Place, Mapping[str, Any]]:
+    """The values of the stream that each bucket means, by the bucket's place; none where they are wrong."""
+    written: dict[Place, Mapping[str, Any]] = {}
+    for place, item in _listed(document, "buckets", mistakes):
+        bucket, own_mistakes = read_model(BucketConfig, item, place)
+        mistakes += own_mistakes
+        if bucket is not None:
+            for key, stream_key in STREAM_KEY.items():
+                if (*place, key) in document.lines:
+                    document.lines[*place, stream_key] = document.lines[*place, key]
+            written[place] = stream_values(groups.inherit(place, with_stream_keys(item)))
+    return written
+
+
 def _read_streams(
     written: Mapping[Place, Mapping[str, Any]], mistakes: list[Mistake]
 ) -> dict[Place, StreamConfig]:
     streams: dict[Place, StreamConfig] = {}
-    listed = {place: values for place, values in written.items() if place[0] == "streams"}
+    listed = {place: values for place, values in written.items() if place[0] != "topics"}
     for place, values in listed.items():
         stream, stream_mistakes = read_model(StreamConfig, values, place)
         mistakes += stream_mistakes

@@ -29,6 +29,20 @@ class MissingMessageError(UsageError):
     """No message with that sequence is in the stream."""
 
 
+class MissingKeyError(UsageError):
+    """A bucket has no value for a key."""
+
+    def __init__(
+        self, bucket: str, key: str, revision: int | None = None, operation: str | None = None
+    ) -> None:
+        """Say what is not there: `operation` is what was done to the key last, if that took its value."""
+        at = "" if revision is None else f" at revision {revision}"
+        why = {"delete": ": it is deleted", "purge": ": it is purged"}.get(operation or "", "")
+        super().__init__(
+            f"bucket {bucket} has no value for {key!r}{at}{why}; `retention kv {bucket} keys` lists what has one"
+        )
+
+
 class ConfigError(UsageError):
     """The configuration was refused: edit the file at the place the message names."""
 
@@ -41,6 +55,36 @@ class RefusedError(RetentionError):
     """A guard refused; nothing was changed, and the message names what would lift the guard."""
 
     exit_code = 4
+
+
+class RevisionError(RetentionError):
+    """A key has another last revision than was expected; nothing was changed, and trying again needs a look first."""
+
+    exit_code = 7
+
+    def __init__(self, bucket: str, key: str, expected: int, actual: int) -> None:
+        """Keep both revisions; 0: the key has none."""
+        super().__init__(self._sentence(bucket, key, expected, actual))
+        self.expected = expected
+        self.actual = actual
+
+    def _sentence(self, bucket: str, key: str, expected: int, actual: int) -> str:
+        stands = f"is at revision {actual}" if actual else "has no revision"
+        return (
+            f"bucket {bucket}: {key!r} {stands}, and {expected} was expected (wrong last sequence: {actual}, server "
+            "error 10071); nothing was changed; get the key, decide anew, and expect what it says"
+        )
+
+
+class KeyExistsError(RevisionError):
+    """A key that was to be created has a value; `actual` is its revision."""
+
+    def _sentence(self, bucket: str, key: str, expected: int, actual: int) -> str:
+        del expected
+        return (
+            f"bucket {bucket}: {key!r} exists, at revision {actual} (wrong last sequence: {actual}, server error "
+            "10071); nothing was changed; update it from that revision, or put"
+        )
 
 
 class ForeignRowsError(RefusedError):

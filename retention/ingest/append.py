@@ -37,14 +37,11 @@ from retention.errors import (
 )
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import commit_removal
+from retention.ingest.turns import ONE_BY_ONE, Turns
 from retention.ports import Swap
-from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS
-
-ATTEMPTS = 20
-LEASE_WAIT_S = 60.0
 
 
 def refuse_topic_of(config: StreamConfig) -> None:
@@ -118,9 +115,12 @@ class Attempt:
 
 @contextmanager
 def appending(
-    opened: OpenedStream, identity: BatchIdentity | None = None, act: str = "append"
+    opened: OpenedStream,
+    identity: BatchIdentity | None = None,
+    act: str = "append",
+    turns: Turns = ONE_BY_ONE,
 ) -> Iterator[Append]:
-    """Hold a log's append lease during the block, whose attempts follow one another until one is committed.
+    """Append to a log during the block, whose attempts follow one another until one is committed.
 
     What the block raises leaves nothing behind. Every append reads so:
 
@@ -135,16 +135,17 @@ def appending(
             begun by what has something to commit, not by messages that are all refused.
         identity: makes the append exactly once.
         act: what its run is called after in the log.
+        turns: how it comes to its turn among rivals.
 
     Raises:
         BusyError: the append lease is held, or rivals kept committing first.
         RefusedError: the messages would get sequences that no message can have.
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
-    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as lost:
+    with turns.held(opened), ExitStack() as lost:
         if opened.store.dropped_ns() is None:
             opened.store.create()
-        append = Append(opened, identity, act, lost)
+        append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost)
         try:
             with labelled(run=append.run):
                 yield append
@@ -161,15 +162,21 @@ def appending(
 
 
 class Append:
-    """One append under the lease; see `appending`."""
+    """One append; see `appending`."""
 
     def __init__(
-        self, opened: OpenedStream, identity: BatchIdentity | None, act: str, lost: ExitStack
+        self,
+        opened: OpenedStream,
+        identity: BatchIdentity | None,
+        run: str,
+        turns: Turns,
+        lost: ExitStack,
     ) -> None:
         self.opened = opened
         self._identity = identity
+        self._turns = turns
         self._lost = lost
-        self.run = f"{act}-{uuid.uuid4().hex}"
+        self.run = run
         """The name of the append in the log."""
         self._done: Appended | None = None
         self.under_way: Attempt | None = None
@@ -189,8 +196,8 @@ class Append:
             RefusedError: the batch is a streaming query's, and nobody can tell whether it is there.
             BusyError: rivals kept committing first.
         """
-        opened = self.opened
-        for number in range(ATTEMPTS):
+        opened, number = self.opened, 0
+        for number in self._turns.attempts():
             if number:
                 # The stream is dropped, or was dropped meanwhile, if that is what came first.
                 opened.store.create()
@@ -204,7 +211,7 @@ class Append:
             if self._done is not None:
                 return
         raise BusyError(
-            f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
+            f"{opened.name}: other writers committed first {number + 1} times in a row; nothing was appended; try again, "
             "or pause the other writers"
         )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,14 @@ from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import transform_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
 from retention.ingest.validate import validate_early, validate_features, validate_late
+from retention.ingest.turns import Turns
 from retention.ingest.validation import Refusal
 from retention.ports import Snapshot
 from retention.stores.consumer_table import ConsumerTable
 from schemas.messages import FILE_COLUMNS
+
+Decide: TypeAlias = Callable[[Position, int], pa.Table]
+"""The messages to publish where a stream stands, at an instant."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,10 @@ def publish(
     unread = Unread() if leave_out else None
     batch = _batch(parse_messages(lines, now, unread), opened.config)
     answers = Answers.plain(0, 0)
-    with _rolling_up(opened, batch.given, now) as run, appending(opened, identity) as append:
+    asks = asks_to_roll_up(batch.given["headers"])
+    with _rolling_up(opened, now, asks=asks) as run, appending(opened, identity) as append:
         for attempt in append.attempts():
-            batch = _wanted(opened, batch, attempt.position)
-            answers = _answered(opened, batch, attempt.position)
+            batch, answers = _answered(opened, batch, attempt.position, now)
             if leave_out and unread is not None:
                 leave_out([*unread.lines, *_left_out(batch.given, answers)])
             elif answers.refusals:
@@ -135,6 +139,36 @@ def publish(
             append.commit(_staged(opened, batch, answers, attempt, run))
     unwanted = 0 if append.done.duplicate else int((~batch.wanted & answers.new).sum())
     return Published(opened.name, answers, append.done, unwanted)
+
+
+def publish_decided(
+    opened: OpenedStream, decide: Decide, turns: Turns, *, rolls_up: bool = False
+) -> Published:
+    """Publish messages that rest on what the stream holds: they are decided anew at every attempt to commit them.
+
+    Args:
+        opened: the stream; it is created if it does not exist.
+        decide: gives the messages, shape `PUBLISHED`, for a position of the stream and an instant, nanoseconds since
+            the epoch; what it raises ends the publish, and nothing is written.
+        turns: how it comes to its turn among rivals.
+        rolls_up: whether one of them may have a `Nats-Rollup`.
+
+    Raises:
+        UsageError, RefusedError: the broker's rules refuse a message.
+        BusyError: rivals kept committing first; for a roll-up, another run is at work.
+    """
+    refuse_topic_of(opened.config)
+    rolling_up = _rolling_up(opened, opened.clock(), asks=rolls_up)
+    with rolling_up as run, appending(opened, turns=turns) as append:
+        for attempt in append.attempts():
+            now_ns = opened.clock()
+            batch = _batch(decide(attempt.position, now_ns), opened.config)
+            batch, answers = _answered(opened, batch, attempt.position, now_ns)
+            if answers.refusals:
+                raise _error(opened.name, batch.given, answers.refusals[0])
+            append.commit(_staged(opened, batch, answers, attempt, run))
+    # There is nothing that a message without identity can repeat, so that an attempt was made.
+    return Published(opened.name, answers, append.done)
 
 
 def _batch(given: pa.Table, config: StreamConfig) -> Batch:
@@ -172,10 +206,10 @@ def _counted(rows: pa.Table, answers: Answers, config: StreamConfig) -> pa.Table
 
 @contextmanager
 def _rolling_up(
-    opened: OpenedStream, given: pa.Table, now_ns: int
+    opened: OpenedStream, now_ns: int, *, asks: bool
 ) -> Iterator[tuple[str, int] | None]:
     """Keep other runs off the stream, if messages ask to roll it up: the name and the instant of that run."""
-    if not (opened.config.allow_rollup_hdrs and asks_to_roll_up(given["headers"])):
+    if not (opened.config.allow_rollup_hdrs and asks):
         yield None
         return
     with recorded_removal(opened) as run:
@@ -228,9 +262,13 @@ def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
     )
 
 
-def _answered(opened: OpenedStream, batch: Batch, position: Position) -> Answers:
-    """The sequence of each message, behind where the stream stands."""
-    return answer(batch, opened.config, StreamState.at(opened, position), position.next_seq)
+def _answered(
+    opened: OpenedStream, batch: Batch, position: Position, now_ns: int
+) -> tuple[Batch, Answers]:
+    """The batch with what consumers want of it, and the sequence of each message behind where the stream stands."""
+    batch = _wanted(opened, batch, position)
+    stored = StreamState.at(opened, position, now_ns)
+    return batch, answer(batch, opened.config, stored, position.next_seq)
 
 
 def _left_out(given: pa.Table, answers: Answers) -> Iterator[LeftOut]:

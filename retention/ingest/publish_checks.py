@@ -93,16 +93,18 @@ class _RefusedMessage(Exception):  # noqa: N818  (never leaves this module)
 def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int) -> Answers:
     """Answer each message of a batch, in their order, as the server does (jetstream R1).
 
-    Messages without a header that asks for more are answered together, unless `discard: new` counts every one.
+    Messages without a header that asks for more are answered together, unless every one is counted.
     """
     asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
-    counted = (
-        config.discard == "new"
-        and max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
-    )
-    if counted or config.allow_msg_counter or pc.any(asking).as_py():
+    if _is_counted(config) or config.allow_msg_counter or pc.any(asking).as_py():
         return _Checks(batch, config, stored, next_seq).answer(np.asarray(asking))
     return _numbered(batch, next_seq)
+
+
+def _is_counted(config: StreamConfig) -> bool:
+    """Whether a message may find the stream, or its subject, full."""
+    per_subject = config.max_msgs_per_subject if config.discard_new_per_subject else 0
+    return config.discard == "new" and max(config.max_msgs, config.max_bytes, per_subject) > 0
 
 
 def _numbered(batch: Batch, next_seq: int) -> Answers:
@@ -138,7 +140,7 @@ class _Checks:
         self._msg_ids = batch.rows["msg_id"].to_pylist()
         self._ids = self._known_ids(stored)
         blocks = batch.given["headers"]
-        self._last_seqs = stored.last_seqs() if _holds(blocks, EXPECTED_SUBJECT_SEQ) else {}
+        self._last_seqs = stored.last_seqs(_expected_on(batch))
         expected = _values(blocks, EXPECTED_MSG_ID)
         self._last_id = stored.last_id(next_seq - 1, expected) if expected else ""
         self._room = self._filled(stored)
@@ -295,7 +297,7 @@ class _Checks:
 
     def _filled(self, stored: StreamState) -> Room | None:
         config = self._config
-        if config.discard != "new":
+        if not _is_counted(config):
             return None
         cap = config.max_msgs_per_subject if config.max_msgs_per_subject > 0 else None
         if cap is None and _holds(self._batch.given["headers"], headers.ROLLUP):
@@ -309,6 +311,14 @@ class _Checks:
 
     def _refuse(self, reason: str, code: int | None = None) -> NoReturn:
         raise _RefusedMessage(Refusal(self._row, reason, code))
+
+
+def _expected_on(batch: Batch) -> set[str]:
+    """The subjects and filters whose last sequences a batch expects to be something."""
+    blocks = batch.given["headers"]
+    asking = pc.fill_null(pc.match_substring(blocks, f"\r\n{EXPECTED_SUBJECT_SEQ}:"), False)  # noqa: FBT003
+    named = set(filter(None, _values(blocks, EXPECTED_SUBJECT)))
+    return named | set(batch.rows["subject"].filter(asking).to_pylist())
 
 
 def _holds(blocks: pa.ChunkedArray, name: str) -> bool:

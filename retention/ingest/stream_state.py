@@ -13,11 +13,14 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
+from retention.core.kv import bucket_of
 from retention.core.message_rows import later_mask
 from retention.datafile.parquet import read_columns
 from retention.ingest.rollup import EVERYTHING, SUBJECT
+from retention.inspect.key_messages import shown_last_seqs
 from retention.inspect.latest import pick_latest
 from retention.ports import Store
+from retention.rules.jetstream.key_view import KeyView
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout
 from schemas.messages import FILE_COLUMNS
@@ -72,14 +75,21 @@ class StreamState:
     """Shape `FILE_STATS`."""
     kept: KeptIds
     """The ids of messages that are not stored, or not any more."""
+    view: KeyView | None = None
+    """The messages that are there for expectations, of a bucket; None: all that are stored."""
 
     @classmethod
-    def at(cls, opened: OpenedStream, position: Position) -> StreamState:
-        """The state of a stream where it stands."""
+    def at(cls, opened: OpenedStream, position: Position, now_ns: int) -> StreamState:
+        """The state of a stream where it stands, at an instant, nanoseconds since the epoch.
+
+        Of a bucket an expired value is not there, whether a pass has taken it or not.
+        """
         snapshot = position.snapshot
         layout = Layout(opened.root, opened.name)
         kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
-        return cls(opened.store, position.inventory.files, kept)
+        is_bucket = bucket_of(opened.name) is not None
+        view = KeyView.of(opened.config.policy(), now_ns) if is_bucket else None
+        return cls(opened.store, position.inventory.files, kept, view)
 
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
         """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
@@ -102,10 +112,13 @@ class StreamState:
                 return str(hit[0])
         return ""
 
-    def last_seqs(self) -> dict[str, int]:
-        """Subject → its last sequence, from the subject digests."""
-        last = self._digests().group_by("subject").aggregate([("last_seq", "max")])
-        return dict(zip(last["subject"].to_pylist(), last["last_seq_max"].to_pylist(), strict=True))
+    def last_seqs(self, wanted: Collection[str]) -> dict[str, int]:
+        """Subject → its last sequence, of the subjects that match one of some filters, from the subject digests."""
+        return {} if not wanted else shown_last_seqs(self.store, self.files, self.view, wanted)
+
+    def subjects(self) -> pa.Array:
+        """All subjects of which something is stored."""
+        return pc.unique(self._digests()["subject"])
 
     def last_messages(self, subjects: pa.Array) -> dict[str, tuple[bytes | None, bytes]]:
         """Subject → header block and payload of its last message, of those subjects that have one."""

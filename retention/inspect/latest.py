@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -93,22 +93,20 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
     files = FILE_STATS.empty_table()
     if store.exists():
         files = store.inventory(store.snapshot()).files
-    return Latest(opened.name, store, files, last_seqs(store, files, subject))
+    filters = () if subject is None else (subject,)
+    return Latest(opened.name, store, files, last_seqs(store, files, filters))
 
 
-def last_seqs(store: Store, files: pa.Table, subject: str | None = None) -> np.ndarray:
-    """The last sequence of each subject in an inventory's files, ascending; of those that a filter matches, if given.
+def last_seqs(store: Store, files: pa.Table, filters: Collection[str] = ()) -> np.ndarray:
+    """The last sequence of each subject in an inventory's files, ascending; of those that a filter matches, if any.
 
     Raises:
         StorageError: there are very many subjects, and the directory of temporary files is full.
     """
     with closing(LastOfSubjects()) as last:
         for counts in counts_in_pieces(store, files):
-            last.add(
-                counts
-                if subject is None
-                else counts.filter(matching_mask(counts["subject"], [subject]))
-            )
+            matching = counts.filter(matching_mask(counts["subject"], filters)) if filters else counts
+            last.add(matching)
         return last.seqs()
 
 

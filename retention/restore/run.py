@@ -36,7 +36,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.runs import history_of
-from retention.ingest.append import LEASE_WAIT_S
+from retention.ingest.turns import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import recorded_removal
 from retention.planners.cached import plan_pass

@@ -72,8 +72,8 @@ class Admission:
         cap = self._config.max_msgs_per_subject
         if cap <= 0 and self._rolls_up:
             cap = UNCAPPED
-        subjects = pa.array(list(self._stored.last_seqs()), pa.string())
         sizes = self._config.max_bytes > 0
+        subjects = self._stored.subjects()
         return self._stored.room(cap if cap > 0 else None, subjects, sizes=sizes)
 
     def _fill(self, room: Room, rows: pa.Table, seqs: np.ndarray, places: np.ndarray) -> None:

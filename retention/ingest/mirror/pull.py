@@ -155,7 +155,7 @@ class Pull:
         target, view = self._target, part.view
         done = position_of(target.name, self._origin, view, position.snapshot.counters)
         first = first_of(target.name, view, done, position.next_seq)
-        stored = StreamState.at(target, position)
+        stored = StreamState.at(target, position, self._as_of_ns)
         admission = Admission(target.config, stored, self._as_of_ns)
         self._tally = Tally()
         rows = (

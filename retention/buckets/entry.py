@@ -1,0 +1,132 @@
+"""One value of a key with its revision, and values as bytes."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from retention.core import kv
+from retention.core.payload_preview import preview
+from retention.core.units import SECOND, format_instant
+from retention.errors import UsageError
+
+Value: TypeAlias = bytes | str | Mapping[str, Any] | Sequence[Any] | int | float | bool | None
+"""Bytes; a text, kept in UTF-8; or what JSON can say, kept as JSON."""
+
+COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload")
+"""The columns of which an entry is made."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of a key, or a deletion of it."""
+
+    bucket: str
+    key: str
+    value: bytes
+    """Empty where the key is deleted or purged."""
+    revision: int
+    """The sequence of its message: what `update`, `delete` and `purge` can expect to be the last one."""
+    created_ns: int
+    """The instant at which it was stored, nanoseconds since the epoch."""
+    operation: str = kv.PUT
+    """`put`, `delete` or `purge`."""
+    delta: int = 0
+    """In a watch: how many more entries there are by now."""
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether it says that the key has no value."""
+        return self.operation != kv.PUT
+
+    @property
+    def text(self) -> str:
+        """The value as text.
+
+        Raises:
+            UsageError: it is not UTF-8.
+        """
+        try:
+            return self.value.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{self._named} is no UTF-8 text ({error.reason}); read `value`") from error
+
+    def json(self) -> Any:
+        """The value as what it says in JSON.
+
+        Raises:
+            UsageError: it is no JSON.
+        """
+        try:
+            return json.loads(self.value)
+        except ValueError as error:
+            raise UsageError(f"{self._named} is no JSON ({error}); read `value`") from error
+
+    @property
+    def created(self) -> datetime:
+        """The instant at which it was stored, cut to microseconds, UTC."""
+        seconds, nanoseconds = divmod(self.created_ns, SECOND)
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1_000)
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as JSON values; `value` where the value is text, `value_b64` always."""
+        values: dict[str, Any] = {
+            "bucket": self.bucket,
+            "key": self.key,
+            "revision": self.revision,
+            "created_ns": self.created_ns,
+            "operation": self.operation,
+            "delta": self.delta,
+            "value_b64": b64encode(self.value).decode(),
+        }
+        try:
+            return values | {"value": self.value.decode()}
+        except UnicodeDecodeError:
+            return values
+
+    def __str__(self) -> str:
+        shown = preview(self.value) if self.operation == kv.PUT else self.operation
+        return f"{self.key}@{self.revision}: {shown} ({format_instant(self.created_ns)})"
+
+    @property
+    def _named(self) -> str:
+        return f"bucket {self.bucket}: the value of {self.key!r} at revision {self.revision}"
+
+
+def entries_of(bucket: str, prefix: str, rows: pa.Table) -> Iterator[Entry]:
+    """The entries that messages mean, in their order.
+
+    Args:
+        bucket: the bucket's name.
+        prefix: what stands before the keys in the messages' subjects.
+        rows: the columns `COLUMNS`.
+    """
+    operations = kv.operations(rows["headers"]).to_pylist()
+    for row, operation in zip(rows.select(COLUMNS).to_pylist(), operations, strict=True):
+        key = row["subject"].removeprefix(prefix)
+        value = row["payload"] or b""
+        yield Entry(bucket, key, value, row["seq"], row["ts_ns"], operation)
+
+
+def octets_of(value: Value) -> bytes:
+    """The bytes that a value is kept as.
+
+    Raises:
+        UsageError: JSON cannot say it.
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"a value of type {type(value).__name__} cannot be kept ({error}): give bytes, a text, or what JSON can say"
+        ) from error

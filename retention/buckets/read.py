@@ -1,0 +1,138 @@
+"""Reading a bucket: a key's value or history, keys and their last values, as of now or of a revision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.buckets.entry import COLUMNS, Entry, entries_of
+from retention.context.context import OpenedStream
+from retention.context.digest_index import DigestIndex
+from retention.core import kv
+from retention.errors import MissingKeyError
+from retention.inspect.key_messages import KeyMessages
+from retention.ports import VersionToken
+from retention.rules.jetstream.key_view import KeyView
+from schemas.files import FILE_STATS
+
+_ALL = ">"
+_OF_KEYS = ("seq", "subject", "headers")
+
+
+class BucketReader:
+    """Reads of one bucket; what the log says, and subject digests, are held from one to the next."""
+
+    def __init__(self, opened: OpenedStream) -> None:
+        """Hold the stream that keeps the bucket; nothing is read yet."""
+        self._opened = opened
+        self._index = DigestIndex()
+        self._mark: VersionToken | None = None
+        self._files = FILE_STATS.empty_table()
+        self.bucket = kv.bucket_of(opened.name) or opened.name
+        self.prefix = kv.subject_prefix(_origin_of(opened) or self.bucket)
+        """What stands before the keys in the subjects of messages: of a mirror, what its origin has."""
+
+    def messages(self) -> KeyMessages:
+        """The messages of keys by now."""
+        return self.messages_in(self._newest_files(), self._opened.clock())
+
+    def messages_in(self, files: pa.Table, now_ns: int) -> KeyMessages:
+        """The messages of keys at one version of the stream and an instant.
+
+        Args:
+            files: those of the version, shape `FILE_STATS`.
+            now_ns: nanoseconds since the epoch.
+        """
+        view = KeyView.of(self._opened.config.policy(), now_ns)
+        return KeyMessages(self._opened.store, files, view, self._index)
+
+    def get(self, key: str, revision: int | None = None) -> Entry:
+        """The value of a key, now or at a revision.
+
+        Raises:
+            UsageError: it is no key.
+            MissingKeyError: there is no such key or revision, or it is deleted, or expired.
+            DamagedError: a file that had to be read is damaged.
+        """
+        if revision is None:
+            kv.check_key(key)
+            rows = self.messages().last(f"{self.prefix}{key}", COLUMNS)
+            entry = next(entries_of(self.bucket, self.prefix, rows), None)
+        else:
+            among = (entry for entry in self._history(key) if entry.revision == revision)
+            entry = next(among, None)
+        if entry is None or entry.is_deletion:
+            raise MissingKeyError(self.bucket, key, revision, entry and entry.operation)
+        return entry
+
+    def history(self, key: str) -> list[Entry]:
+        """The values that are kept of a key, and its deletions, oldest first.
+
+        Raises:
+            UsageError: it is no key.
+            MissingKeyError: there is none.
+            DamagedError: a file that had to be read is damaged.
+        """
+        entries = self._history(key)
+        if not entries:
+            raise MissingKeyError(self.bucket, key)
+        return entries
+
+    def keys(self, filters: Sequence[str] = ()) -> list[str]:
+        """The keys that have a value, sorted; of filters those that one of them matches.
+
+        Raises:
+            UsageError: a filter matches no key.
+            DamagedError: a file that had to be read is damaged.
+        """
+        found: list[str] = []
+        for rows in self.messages().last_of_each(self.subjects(filters), _OF_KEYS):
+            live = pc.equal(kv.operations(rows["headers"]), kv.PUT)
+            names = pc.utf8_slice_codeunits(rows["subject"].filter(live), len(self.prefix))
+            found += names.to_pylist()
+        return sorted(found)
+
+    def last_entries(self, filters: Sequence[str] = ()) -> Iterator[Entry]:
+        """The last entry of each key, deletions too, ascending by revision; of filters those that one matches.
+
+        Raises:
+            UsageError: a filter matches no key.
+            DamagedError: a file that had to be read is damaged.
+        """
+        for rows in self.messages().last_of_each(self.subjects(filters), COLUMNS):
+            yield from entries_of(self.bucket, self.prefix, rows)
+
+    def subjects(self, filters: Sequence[str]) -> list[str]:
+        """The subjects that filters of keys mean; all keys without any.
+
+        Raises:
+            UsageError: a filter matches no key.
+        """
+        for pattern in filters:
+            kv.check_key_filter(pattern)
+        return [f"{self.prefix}{pattern}" for pattern in filters or (_ALL,)]
+
+    def _history(self, key: str) -> list[Entry]:
+        kv.check_key(key)
+        rows = self.messages().history(f"{self.prefix}{key}", COLUMNS)
+        return list(entries_of(self.bucket, self.prefix, rows))
+
+    def _newest_files(self) -> pa.Table:
+        """The stream's files, shape `FILE_STATS`; read anew if the log has moved, or nobody can tell."""
+        store = self._opened.store
+        mark = store.mark()
+        if mark is None or mark != self._mark:
+            self._files, self._mark = FILE_STATS.empty_table(), None
+            if store.exists():
+                snapshot = store.snapshot()
+                self._files = store.inventory(snapshot).files
+                self._mark = mark if mark is not None and mark.tells(snapshot) else None
+        return self._files
+
+
+def _origin_of(opened: OpenedStream) -> str | None:
+    """The bucket that a bucket mirrors; None: it is no mirror, or of something else."""
+    mirror = opened.config.mirror
+    return None if mirror is None else kv.bucket_of(mirror.name)

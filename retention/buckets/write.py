@@ -1,0 +1,214 @@
+"""Writing to a bucket: what a message has to expect of its key is decided with the commit that stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from retention.buckets.entry import Value, octets_of
+from retention.buckets.read import BucketReader
+from retention.context.context import OpenedStream
+from retention.context.position import Position
+from retention.core import headers, kv
+from retention.core.units import SECOND, go_duration
+from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
+from retention.formats.jsonl import PUBLISHED
+from retention.ingest.publish import publish_decided
+from retention.ingest.publish_checks import EXPECTED_SUBJECT_SEQ
+from retention.ingest.turns import ONE_BY_ONE, AllAtOnce
+
+CONTENTION_WAIT_S = 30.0
+"""The time, in seconds, after which a write gives up whose bucket others keep writing to first."""
+_STANDING = ("seq", "headers")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The last entry of a key, as far as a write rests on it."""
+
+    revision: int = 0
+    """0: the key has no entry."""
+    is_deletion: bool = False
+
+
+Expect: TypeAlias = Callable[[Callable[[], Standing]], int | None]
+"""The revision that a write expects of its key, asked for how that stands; None: any. It raises to write nothing."""
+
+
+class BucketWriter:
+    """Writes to one bucket; each is one commit, and takes the next sequence of its stream as its revision."""
+
+    def __init__(self, opened: OpenedStream, reader: BucketReader) -> None:
+        """Hold the stream that keeps the bucket; the reader is of the same."""
+        self._opened = opened
+        self._reader = reader
+        self._turns = AllAtOnce(max(opened.wait_s, CONTENTION_WAIT_S))
+
+    def put(self, key: str, value: Value) -> int:
+        """Set the value of a key, whatever it was; its revision.
+
+        Raises:
+            UsageError: it is no key, or the value cannot be kept.
+            RefusedError: the bucket is a mirror, or full, or takes no value of this size.
+            BusyError: others kept writing first.
+        """
+        return self._write(key, octets_of(value), [], _anything)
+
+    def put_all(self, values: Iterable[tuple[str, Value]]) -> tuple[int, int]:
+        """Set the values of many keys in one commit, in their order; the first and the last revision.
+
+        Raises:
+            UsageError, RefusedError, BusyError: as `put`; nothing was written. Or there is none.
+        """
+        self._refuse_mirror()
+        pairs = [(key, octets_of(value)) for key, value in values]
+        if not pairs:
+            raise UsageError(f"bucket {self._reader.bucket}: no value is given, so there is nothing to put")
+        for key, _ in pairs:
+            kv.check_key(key)
+        subjects = pa.array([f"{self._reader.prefix}{key}" for key, _ in pairs], pa.string())
+        payloads = pa.array([value for _, value in pairs], pa.binary())
+
+        def decide(_: Position, now_ns: int) -> pa.Table:
+            return _messages(subjects, b"", payloads, now_ns)
+
+        appended = publish_decided(self._opened, decide, ONE_BY_ONE).appended
+        return appended.first_seq, appended.last_seq
+
+    def create(self, key: str, value: Value, ttl_ns: int | None = None) -> int:
+        """Give a key a value that has none, be it that it was deleted, or expired; its revision.
+
+        Args:
+            key: the key.
+            value: its value.
+            ttl_ns: the time after which it expires, nanoseconds; it takes a bucket with `limit_marker_ttl`.
+
+        Raises:
+            KeyExistsError: the key has a value.
+            UsageError, RefusedError, BusyError: as `put`.
+        """
+
+        def expect(look: Callable[[], Standing]) -> int:
+            standing = look()
+            if standing.revision and not standing.is_deletion:
+                raise KeyExistsError(self._reader.bucket, key, 0, standing.revision)
+            return standing.revision
+
+        return self._write(key, octets_of(value), _ttl(ttl_ns), expect)
+
+    def update(self, key: str, value: Value, revision: int, ttl_ns: int | None = None) -> int:
+        """Set the value of a key that is at a revision; its new one.
+
+        Args:
+            key: the key.
+            value: its value.
+            revision: what its last revision must be; 0: it must have none.
+            ttl_ns: as for `create`; the broker's clients set none here, its server takes one.
+
+        Raises:
+            RevisionError: the key is at another revision.
+            UsageError, RefusedError, BusyError: as `put`.
+        """
+        return self._write(key, octets_of(value), _ttl(ttl_ns), self._exactly(key, revision))
+
+    def delete(self, key: str, revision: int | None = None) -> int:
+        """Delete a key, whose history stays; the revision of the deletion.
+
+        Args:
+            key: the key.
+            revision: what its last revision must be; None: any.
+
+        Raises:
+            RevisionError: the key is at another revision.
+            UsageError, RefusedError, BusyError: as `put`.
+        """
+        operation = [(headers.KV_OPERATION, "DEL")]
+        return self._write(key, b"", operation, self._last(key, revision))
+
+    def purge(self, key: str, revision: int | None = None, ttl_ns: int | None = None) -> int:
+        """Delete a key with its history; the revision of the deletion, which expires after `ttl_ns`, if that is given.
+
+        Args:
+            key: the key.
+            revision: what its last revision must be; None: any.
+            ttl_ns: nanoseconds; it takes a bucket with `limit_marker_ttl`.
+
+        Raises:
+            RevisionError: the key is at another revision.
+            UsageError, RefusedError, BusyError: as `put`; or a run on the bucket is at work, and does not end.
+        """
+        operation = [(headers.KV_OPERATION, "PURGE"), (headers.ROLLUP, "sub"), *_ttl(ttl_ns)]
+        return self._write(key, b"", operation, self._last(key, revision))
+
+    def _last(self, key: str, revision: int | None) -> Expect:
+        if revision is not None and revision < 1:
+            raise UsageError(f"revision {revision} is none of a value: give one from 1 on, or none at all")
+        return _anything if revision is None else self._exactly(key, revision)
+
+    def _exactly(self, key: str, revision: int) -> Expect:
+        def expect(look: Callable[[], Standing]) -> int:
+            standing = look()
+            if standing.revision != revision:
+                raise RevisionError(self._reader.bucket, key, revision, standing.revision)
+            return revision
+
+        return expect
+
+    def _write(self, key: str, value: bytes, lines: list[tuple[str, str]], expect: Expect) -> int:
+        kv.check_key(key)
+        self._refuse_mirror()
+        subject = f"{self._reader.prefix}{key}"
+
+        def decide(position: Position, now_ns: int) -> pa.Table:
+            expected = expect(lambda: self._standing(position, subject, now_ns))
+            named = [] if expected is None else [(EXPECTED_SUBJECT_SEQ, str(expected))]
+            block = headers.build(sorted([*lines, *named]))
+            return _messages(pa.array([subject]), block, pa.array([value], pa.binary()), now_ns)
+
+        rolls_up = any(name == headers.ROLLUP for name, _ in lines)
+        published = publish_decided(self._opened, decide, self._turns, rolls_up=rolls_up)
+        return int(published.answers.seqs[0])
+
+    def _standing(self, position: Position, subject: str, now_ns: int) -> Standing:
+        messages = self._reader.messages_in(position.inventory.files, now_ns)
+        rows = messages.last(subject, _STANDING)
+        if not rows.num_rows:
+            return Standing()
+        is_deletion = kv.operations(rows["headers"])[0].as_py() != kv.PUT
+        return Standing(rows["seq"][0].as_py(), is_deletion)
+
+    def _refuse_mirror(self) -> None:
+        if self._opened.config.mirror is not None:
+            raise RefusedError(
+                f"bucket {self._reader.bucket}: it mirrors {self._opened.config.mirror.name}, and gets its values from "
+                "there alone; nothing was written; write to the bucket that is mirrored"
+            )
+
+
+def _anything(_: Callable[[], Standing]) -> None:
+    """Expect nothing, and look at nothing."""
+
+
+def _ttl(ttl_ns: int | None) -> list[tuple[str, str]]:
+    """The header of a key's own TTL (ADR-43)."""
+    if ttl_ns is None:
+        return []
+    if ttl_ns < SECOND:
+        raise UsageError(f"a TTL of {go_duration(ttl_ns)} is too short; give at least 1s")
+    return [(headers.TTL, go_duration(ttl_ns))]
+
+
+def _messages(subjects: pa.Array, block: bytes, payloads: pa.Array, now_ns: int) -> pa.Table:
+    """Messages with the same headers, shape `PUBLISHED`."""
+    count = len(subjects)
+    columns = {
+        "subject": subjects,
+        "headers": pa.repeat(pa.scalar(block or None, pa.binary()), count),
+        "payload": payloads,
+        "ts_ns": pa.repeat(pa.scalar(now_ns, pa.int64()), count),
+        "line": pa.array(range(1, count + 1), pa.int64()),
+    }
+    return pa.table(columns, schema=PUBLISHED)

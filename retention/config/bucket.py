@@ -1,0 +1,140 @@
+"""A key-value bucket's configuration, with the names of the broker's clients, and the stream that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from retention.config.document import Mistake
+from retention.config.keeping import Selected, StorageSettings
+from retention.config.nested import DescriptiveFields, Placement, Republish, StreamSource
+from retention.config.types import (
+    UNLIMITED,
+    ByteLimit,
+    Count,
+    Duration,
+    Flag,
+    Refusal,
+    SmallByteLimit,
+    refusal,
+    refusals_error,
+)
+from retention.core import kv
+
+MOST_HISTORY = 64
+"""The most values of a key that a bucket keeps (ADR-8)."""
+STREAM_KEY: Mapping[str, str] = {
+    "history": "max_msgs_per_subject",
+    "ttl": "max_age",
+    "max_value_size": "max_msg_size",
+    "limit_marker_ttl": "subject_delete_marker_ttl",
+}
+"""Key of a bucket → that of its stream, where the two differ."""
+_BUCKET_KEY = {of_stream: of_bucket for of_bucket, of_stream in STREAM_KEY.items()}
+_KEY = 2
+"""The position of a bucket's key in a place: behind `buckets` and the bucket's number."""
+_OURS = {"segment_span": "off"}
+"""The settings of buckets that neither they nor their groups write: a key's newest value is of any age."""
+_SERVERS = {
+    "discard": "new",
+    "allow_rollup_hdrs": True,
+    "deny_delete": True,
+    "allow_direct": True,
+}
+"""The settings that every bucket has (nats.go, CreateKeyValue)."""
+
+
+class BucketConfig(StorageSettings, Selected, DescriptiveFields):
+    """A bucket as CreateKeyValue would take it (ADR-8): durations nanoseconds (0: off), sizes bytes."""
+
+    name: str
+    history: Count = 1
+    """The values of a key that are kept, the newest included; 1 to 64."""
+    ttl: Duration = 0
+    """The age at which a value expires, nanoseconds; 0: never."""
+    max_value_size: SmallByteLimit = UNLIMITED
+    max_bytes: ByteLimit = UNLIMITED
+    limit_marker_ttl: Duration = 0
+    """The lifetime of the markers of expired keys, nanoseconds; set, a key can have a TTL of its own (ADR-48)."""
+    storage: Literal["file", "memory"] = "file"
+    num_replicas: Count = 1
+    compression: Flag = False
+    placement: Placement | None = None
+    republish: Republish | None = None
+    mirror: str | StreamSource | None = None
+    """The bucket that is mirrored, by its name."""
+    sources: tuple[str | StreamSource, ...] = ()
+    """The buckets of which the values come here, too, by their names."""
+    delete_retention: Duration = 0
+    exclusive: Flag = False
+    quiet: Flag = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refusals = list(_refusals(self))
+        if refusals:
+            raise refusals_error(refusals)
+        return self
+
+
+def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
+    if not kv.is_bucket_name(bucket.name):
+        text = f"{bucket.name!r} is no bucket's name: write letters, digits, _ and -"
+        yield refusal("name", text, None)
+    if not 1 <= bucket.history <= MOST_HISTORY:
+        text = f"{bucket.history} values of a key cannot be kept: write 1 to {MOST_HISTORY}"
+        yield refusal("history", text, None)
+
+
+def with_stream_keys(bucket: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a bucket as they are written, under a stream's keys."""
+    return {STREAM_KEY.get(key, key): value for key, value in bucket.items() if value is not None}
+
+
+def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
+    """The stream that a bucket means, as a configuration would write it.
+
+    Args:
+        bucket: the values of the bucket and of its groups, under a stream's keys, without mistakes.
+    """
+    name = bucket["name"]
+    values = _OURS | {"max_msgs_per_subject": 1} | dict(bucket) | _SERVERS
+    values |= {"name": kv.stream_of(name), "subjects": [f"{kv.subject_prefix(name)}>"]}
+    if isinstance(values.get("compression"), bool):
+        values["compression"] = "s2" if values["compression"] else "none"
+    if values.get("sources"):
+        values["sources"] = [_source(source, name) for source in values["sources"]]
+    if values.get("mirror"):
+        del values["subjects"]
+        values |= {"mirror": _origin(values["mirror"]), "mirror_direct": True}
+    return values
+
+
+def in_bucket_words(mistake: Mistake) -> Mistake:
+    """The mistake of a bucket's stream at the key that the bucket has for it; any other as it is."""
+    place = mistake.place
+    if place[:1] != ("buckets",) or len(place) <= _KEY:
+        return mistake
+    key = _BUCKET_KEY.get(str(place[_KEY]), place[_KEY])
+    return replace(mistake, place=(*place[:_KEY], key, *place[_KEY + 1 :]))
+
+
+def _origin(given: Any) -> dict[str, Any]:
+    """The origin that a bucket's name, or a mapping with one, means."""
+    values = dict(given) if isinstance(given, Mapping) else {"name": given}
+    if kv.bucket_of(values["name"]) is None:
+        values["name"] = kv.stream_of(values["name"])
+    return values
+
+
+def _source(given: Any, bucket: str) -> dict[str, Any]:
+    """The source that a bucket's name, or a mapping with one, means: its keys become this bucket's."""
+    if isinstance(given, Mapping) and given.get("subject_transforms"):
+        return dict(given)
+    values = _origin(given)
+    origin = kv.bucket_of(values["name"]) or ""
+    transform = {"src": f"{kv.subject_prefix(origin)}>", "dest": f"{kv.subject_prefix(bucket)}>"}
+    return values | {"subject_transforms": [transform]}

@@ -1,0 +1,69 @@
+"""The subject digests of a stream, held in memory from one look to the next: those of a data file never change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.subject_counts import counts_in_pieces
+from retention.ports import Store
+from schemas.files import SUBJECT_COUNTS
+
+_SLOT = pa.field("file", pa.int64(), nullable=False)
+_HELD = pa.schema([_SLOT, *SUBJECT_COUNTS])
+_MOST_CHUNKS = 64
+
+_Identity = tuple[str, int]
+"""The path of a file, and the messages that count in it."""
+
+
+class DigestIndex:
+    """Digests of the files that were there at the last look; at the next one those of new files are read."""
+
+    def __init__(self) -> None:
+        self._held = _HELD.empty_table()
+        self._slots: dict[_Identity, int] = {}
+        self._next_slot = 0
+
+    def counts_of(self, store: Store, files: pa.Table, subject: str) -> pa.Table:
+        """The digests' rows of one subject: `file`, a row number of `files`, `subject`, `messages` and `last_seq`.
+
+        Args:
+            store: where they are kept.
+            files: shape `FILE_STATS`.
+            subject: a subject, no filter.
+
+        Raises:
+            DamagedError: a data file whose digest is lost cannot be read.
+        """
+        identities = list(zip(files["path"].to_pylist(), files["messages"].to_pylist(), strict=True))
+        self._take_in(store, files, identities)
+        self._give_up(set(identities))
+        rows = self._held.filter(pc.equal(self._held["subject"], subject))
+        slots = pa.array([self._slots[identity] for identity in identities], pa.int64())
+        number = pc.index_in(rows["file"], value_set=slots).cast(pa.int64())
+        return rows.set_column(0, _SLOT, number).filter(number.is_valid())
+
+    def _take_in(self, store: Store, files: pa.Table, identities: list[_Identity]) -> None:
+        """Read the digests of files that are not known yet."""
+        new = [row for row, identity in enumerate(identities) if identity not in self._slots]
+        if not new:
+            return
+        parts = [self._held]
+        for counts in counts_in_pieces(store, files.take(pa.array(new, pa.int64()))):
+            slot = pc.add(counts["file"], self._next_slot)
+            parts.append(counts.set_column(0, _SLOT, slot).select(_HELD.names).cast(_HELD))
+        self._slots |= {identities[row]: self._next_slot + at for at, row in enumerate(new)}
+        self._next_slot += len(new)
+        self._held = pa.concat_tables(parts)
+        if self._held["file"].num_chunks > _MOST_CHUNKS:
+            self._held = self._held.combine_chunks()
+
+    def _give_up(self, live: set[_Identity]) -> None:
+        """Forget the files that are gone, once they are more than those that are there."""
+        if len(self._slots) <= 2 * len(live):
+            return
+        self._slots = {identity: self._slots[identity] for identity in live}
+        kept = np.fromiter(self._slots.values(), np.int64)
+        self._held = self._held.filter(pc.is_in(self._held["file"], value_set=pa.array(kept)))

@@ -1,0 +1,176 @@
+"""Messages of keys as a reader at an instant is shown them, found by digests and read from the files that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.digest_index import DigestIndex
+from retention.context.subject_counts import counts_in_pieces
+from retention.core.inventory import DataFile
+from retention.core.subjects import matching_mask
+from retention.datafile.parquet import read_columns
+from retention.datafile.row_groups import pick_rows
+from retention.inspect.latest import last_seqs, pick_latest
+from retention.ports import Store
+from retention.rules.jetstream.key_view import KeyView
+from schemas.files import SUBJECT_COUNTS
+from schemas.messages import FILE_COLUMNS
+
+_NARROW = ("seq", "subject", "ts_ns", "deadline_ns")
+_ROWS = pa.schema([FILE_COLUMNS.field(name) for name in _NARROW])
+_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
+
+
+@dataclass(frozen=True)
+class KeyMessages:
+    """The messages of single keys at one version of a stream; nothing is read before it is asked for."""
+
+    store: Store
+    files: pa.Table
+    """The inventory's, shape `FILE_STATS`."""
+    view: KeyView
+    index: DigestIndex = field(default_factory=DigestIndex)
+
+    def last(self, subject: str, columns: Sequence[str]) -> pa.Table:
+        """The last message on a subject that is shown; no row, if there is none.
+
+        Args:
+            subject: no filter.
+            columns: of `FILE_COLUMNS`.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        counts = self._counts(subject)
+        newest = self._picked(counts.slice(0, 1), counts["last_seq"][:1], columns)
+        if not newest.num_rows or not self.view.expired(newest)[0]:
+            return newest.select(columns)
+        # What expires may uncover what lies below it.
+        shown = self._shown(counts, subject)
+        return self._picked(counts, shown["seq"][-1:], columns).select(columns)
+
+    def history(self, subject: str, columns: Sequence[str]) -> pa.Table:
+        """The messages on a subject that are shown, ascending by sequence.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        counts = self._counts(subject)
+        return self._picked(counts, self._shown(counts, subject)["seq"], columns).select(columns)
+
+    def last_of_each(self, filters: Collection[str], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The last message that is shown of each subject that a filter matches, of all without filters.
+
+        Ascending by sequence; a span of files is held at a time.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        seqs = last_seqs(self.store, self.files, filters)
+        yield from pick_latest(self.store, self.files, self._instead_of_expired(seqs), columns)
+
+    def _instead_of_expired(self, seqs: np.ndarray) -> np.ndarray:
+        """The last sequences of subjects, those of what is expired replaced by what that uncovers, if anything."""
+        old = self.files.filter(pa.array(self.view.may_expire(self.files)))
+        if not old.num_rows:
+            return seqs
+        tables = pick_latest(self.store, old, seqs, _NARROW)
+        over = pa.concat_tables(
+            [
+                _ROWS.empty_table(),
+                *(rows.filter(pa.array(self.view.expired(rows))).cast(_ROWS) for rows in tables),
+            ]
+        )
+        seqs = np.setdiff1d(seqs, over["seq"].to_numpy())
+        if self.view.keep_last == 1 or not over.num_rows:
+            return seqs
+        uncovered = shown_last_seqs(
+            self.store, self.files, self.view, pc.unique(over["subject"]).to_pylist()
+        )
+        return np.union1d(seqs, np.fromiter(uncovered.values(), np.int64))
+
+    def _counts(self, subject: str) -> pa.Table:
+        """The digests' rows of a subject, the file with its newest message first."""
+        counts = self.index.counts_of(self.store, self.files, subject)
+        return counts.sort_by([("last_seq", "descending")])
+
+    def _shown(self, counts: pa.Table, subject: str) -> pa.Table:
+        """Narrow rows of the messages on a subject that are shown, from no more files than can hold one."""
+        keep, parts = self.view.keep_last, [_ROWS.empty_table()]
+        for number, highest in zip(*(counts[name].to_pylist() for name in ("file", "last_seq")), strict=True):
+            newest = np.sort(pa.concat_tables(parts)["seq"].to_numpy())[::-1]
+            if keep is not None and len(newest) >= keep and newest[keep - 1] > highest:
+                break
+            parts.append(_rows_of(self._opened([number])[0], pa.array([subject])))
+        rows = pa.concat_tables(parts).sort_by("seq")
+        return rows.filter(pa.array(self.view.shown(rows)))
+
+    def _picked(self, counts: pa.Table, seqs: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+        """The rows with some sequences, ascending, and the columns that a view takes beside those asked for."""
+        wanted = np.sort(seqs.to_numpy())
+        names = [*columns, *(name for name in _NARROW if name not in columns)]
+        parts = [_shape(names).empty_table()]
+        # The newest of a subject lie in its first files.
+        for file in self._opened(counts["file"].to_pylist()):
+            if sum(map(len, parts)) == len(wanted):
+                break
+            parts.append(pick_rows(file, wanted, names))
+        return pa.concat_tables(parts).sort_by("seq")
+
+    def _opened(self, numbers: Sequence[int]) -> list[DataFile]:
+        return self.store.data_files(self.files.take(pa.array(numbers, pa.int64())))
+
+
+def shown_last_seqs(
+    store: Store, files: pa.Table, view: KeyView | None, wanted: Collection[str]
+) -> dict[str, int]:
+    """Subject → the sequence of its last message, of the subjects that match one of some filters.
+
+    Args:
+        store: the stream's table.
+        files: its files, shape `FILE_STATS`.
+        view: the messages that count; None: all that are stored.
+        wanted: filters, with `*` for one token and a last `>` for one or more.
+
+    Raises:
+        DamagedError: a file that had to be read is damaged.
+    """
+    parts = [_COUNTS.empty_table()]
+    for counts in counts_in_pieces(store, files):
+        parts.append(counts.filter(matching_mask(counts["subject"], wanted)))
+    counts = pa.concat_tables(parts).combine_chunks()
+    last = _last_of(counts, "last_seq")
+    if view is None:
+        return last
+    doubtful = counts.filter(pa.array(view.may_expire(files)[counts["file"].to_numpy()]))
+    last_of_each = pa.array([last[subject] for subject in doubtful["subject"].to_pylist()], pa.int64())
+    subjects = pc.unique(doubtful.filter(pc.equal(doubtful["last_seq"], last_of_each))["subject"])
+    if not len(subjects):
+        return last
+    concerned = counts.filter(pc.is_in(counts["subject"], value_set=subjects))
+    opened = store.data_files(files.take(pc.unique(concerned["file"])))
+    rows = pa.concat_tables([_ROWS.empty_table(), *(_rows_of(file, subjects) for file in opened)])
+    rows = rows.sort_by("seq")
+    left = _last_of(rows.filter(pa.array(view.shown(rows))), "seq")
+    unseen = set(subjects.to_pylist()) - left.keys()
+    return {subject: seq for subject, seq in (last | left).items() if subject not in unseen}
+
+
+def _last_of(rows: pa.Table, column: str) -> dict[str, int]:
+    last = rows.group_by("subject").aggregate([(column, "max")])
+    return dict(zip(last["subject"].to_pylist(), last[f"{column}_max"].to_pylist(), strict=True))
+
+
+def _rows_of(file: DataFile, subjects: pa.Array) -> pa.Table:
+    """Narrow rows of some subjects in a file."""
+    rows, _ = read_columns(file, _NARROW)
+    return rows.filter(pc.is_in(rows["subject"], value_set=subjects)).cast(_ROWS)
+
+
+def _shape(names: Sequence[str]) -> pa.Schema:
+    return pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in names])

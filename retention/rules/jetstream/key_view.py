@@ -1,0 +1,82 @@
+"""The messages of keys that a reader at an instant is shown: those that a pass at that instant would leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.policy import Policy
+from retention.core.spans import Array
+from retention.rules.jetstream.max_age_each import EachOld
+from retention.rules.jetstream.msg_ttl import Passed
+from schemas.messages import NEVER
+
+
+@dataclass(frozen=True)
+class KeyView:
+    """A policy's limits per key and expiry, at an instant (docs/semantics/buckets.md).
+
+    Whether a pass has run plays no part, but for its delete markers. Age takes each old message, wherever it lies.
+    """
+
+    keep_last: int | None
+    """The messages of a key that its own limit leaves; None: all."""
+    expiry: tuple[EachOld | Passed, ...]
+    """The rules that look at time."""
+
+    @classmethod
+    def of(cls, policy: Policy, now_ns: int) -> Self:
+        """The view under a policy at an instant, nanoseconds since the epoch."""
+        by_age = () if policy.max_age_ns is None else (EachOld(now_ns - policy.max_age_ns),)
+        by_ttl = (Passed(now_ns),) if policy.allow_msg_ttl else ()
+        return cls(policy.max_msgs_per_subject, (*by_age, *by_ttl))
+
+    def shown(self, rows: pa.Table) -> Array:
+        """Mask the messages that are shown; first the limit of a key takes its oldest, then time what is due.
+
+        Limit 2, everything at most a minute old:
+
+            seq      1     2     3     4
+            key      a     a     b     a
+            age      70s   65s   5s    1s
+            shown    -     -     yes   yes
+
+        Args:
+            rows: all messages of some keys, ascending by `seq`: `seq`, `subject`, `ts_ns`, `deadline_ns`.
+        """
+        shown = np.ones(rows.num_rows, dtype=bool)
+        if self.keep_last is not None:
+            shown &= _newest(rows["subject"], self.keep_last)
+        return shown & ~self.expired(rows)
+
+    def expired(self, rows: pa.Table) -> Array:
+        """Mask the messages of which the time is over: `ts_ns`, `deadline_ns`."""
+        over = np.zeros(rows.num_rows, dtype=bool)
+        for rule in self.expiry:
+            over |= rule.takes(rows)
+        return over
+
+    def may_expire(self, files: pa.Table) -> Array:
+        """Mask the files, shape `FILE_STATS`, in which a message may be of which the time is over."""
+        some = np.zeros(files.num_rows, dtype=bool)
+        for rule in self.expiry:
+            if isinstance(rule, EachOld):
+                some |= files["min_ts_ns"].to_numpy() <= rule.cutoff_ns
+            else:
+                some |= pc.fill_null(files["min_deadline_ns"], NEVER).to_numpy() <= rule.due_ns
+        return some
+
+
+def _newest(keys: pa.ChunkedArray, count: int) -> Array:
+    """A mask of the last `count` rows of each key."""
+    codes = keys.combine_chunks().dictionary_encode().indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(codes[order])) + 1, len(codes))
+    behind = np.repeat(ends, np.diff(ends, prepend=0)) - np.arange(len(codes))
+    newest = np.empty(len(codes), dtype=bool)
+    newest[order] = behind <= count
+    return newest
