@@ -164,6 +164,16 @@ def _function(value: Any) -> Any:
     return value
 
 
+def _keyed(value: Any) -> Any:
+    """Keys and their values, as a mapping or as pairs."""
+    if isinstance(value, Mapping):
+        return _settings(value)
+    pairs = [tuple(pair) for pair in value]
+    for key, _ in pairs:
+        _text(key)
+    return pairs
+
+
 def _plans(value: Any) -> list[Any]:
     if isinstance(value, str | bytes | Mapping):
         raise TypeError
@@ -207,6 +217,8 @@ _KINDS = {
     "EraName": _choice("0.8", "0.9"),
     "ReaderKind": _choice("consumer", "group"),
     "Instant": Kind("an instant", _instant),
+    "Value": Kind("a value", _as_it_is),
+    "Mapping[str, Value] | Iterable[tuple[str, Value]]": Kind("keys and values", _keyed),
     # What publish and append make of a value is their own to say.
     "Given": Kind("messages", _as_it_is),
     "DataFrame | Given": Kind("messages", _as_it_is),

@@ -22,6 +22,7 @@ from retention.config.discovery import find_config, refuse_missing, unknown_stre
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.kv import stream_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
 from retention.core.subjects import path_name
@@ -41,6 +42,7 @@ from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
+    from retention.api.bucket import Bucket
     from retention.api.log import Log
     from retention.api.repairs import Instant
     from retention.api.stream import Stream
@@ -107,6 +109,20 @@ class Warehouse(Public, Maintenance):
             RefusedError: a symbolic link leads out of the warehouse.
         """
         return cast("Stream", self._log(name))
+
+    def kv(self, bucket: str) -> Bucket:
+        """A key-value bucket, which the first value that is put creates, if it does not exist.
+
+        Args:
+            bucket: its name; the stream that keeps it is called `KV_` and the name.
+
+        Raises:
+            UsageError: no bucket can be called so.
+            RefusedError: a symbolic link leads out of the warehouse.
+        """
+        from retention.api.bucket import Bucket
+
+        return Bucket(self.new_stream(stream_of(bucket)))
 
     def topic(self, name: str) -> Topic:
         """A topic that the configuration lists.

@@ -55,7 +55,9 @@ class Entry:
         try:
             return self.value.decode()
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._named} is no UTF-8 text ({error.reason}); read `value`") from error
+            raise UsageError(
+                f"{self._named} is no UTF-8 text ({error.reason}); read `value`"
+            ) from error
 
     def json(self) -> Any:
         """The value as what it says in JSON.

@@ -30,6 +30,8 @@ class BucketReader:
         self._index = DigestIndex()
         self._mark: VersionToken | None = None
         self._files = FILE_STATS.empty_table()
+        self.table_id: str | None = None
+        """The id of the table at the last look; None: there was none."""
         self.bucket = kv.bucket_of(opened.name) or opened.name
         self.prefix = kv.subject_prefix(_origin_of(opened) or self.bucket)
         """What stands before the keys in the subjects of messages: of a mirror, what its origin has."""
@@ -64,7 +66,7 @@ class BucketReader:
             among = (entry for entry in self._history(key) if entry.revision == revision)
             entry = next(among, None)
         if entry is None or entry.is_deletion:
-            raise MissingKeyError(self.bucket, key, revision, entry and entry.operation)
+            raise MissingKeyError(self.bucket, key, revision, entry.operation if entry else None)
         return entry
 
     def history(self, key: str) -> list[Entry]:
@@ -88,7 +90,8 @@ class BucketReader:
             DamagedError: a file that had to be read is damaged.
         """
         found: list[str] = []
-        for rows in self.messages().last_of_each(self.subjects(filters), _OF_KEYS):
+        messages = self.messages()
+        for rows in messages.rows_at(messages.last_seqs(self.subjects(filters)), _OF_KEYS):
             live = pc.equal(kv.operations(rows["headers"]), kv.PUT)
             names = pc.utf8_slice_codeunits(rows["subject"].filter(live), len(self.prefix))
             found += names.to_pylist()
@@ -101,7 +104,8 @@ class BucketReader:
             UsageError: a filter matches no key.
             DamagedError: a file that had to be read is damaged.
         """
-        for rows in self.messages().last_of_each(self.subjects(filters), COLUMNS):
+        messages = self.messages()
+        for rows in messages.rows_at(messages.last_seqs(self.subjects(filters)), COLUMNS):
             yield from entries_of(self.bucket, self.prefix, rows)
 
     def subjects(self, filters: Sequence[str]) -> list[str]:
@@ -124,9 +128,10 @@ class BucketReader:
         store = self._opened.store
         mark = store.mark()
         if mark is None or mark != self._mark:
-            self._files, self._mark = FILE_STATS.empty_table(), None
+            self._files, self._mark, self.table_id = FILE_STATS.empty_table(), None, None
             if store.exists():
                 snapshot = store.snapshot()
+                self.table_id = snapshot.table_id
                 self._files = store.inventory(snapshot).files
                 self._mark = mark if mark is not None and mark.tells(snapshot) else None
         return self._files

@@ -66,7 +66,9 @@ class BucketWriter:
         self._refuse_mirror()
         pairs = [(key, octets_of(value)) for key, value in values]
         if not pairs:
-            raise UsageError(f"bucket {self._reader.bucket}: no value is given, so there is nothing to put")
+            raise UsageError(
+                f"bucket {self._reader.bucket}: no value is given, so there is nothing to put"
+            )
         for key, _ in pairs:
             kv.check_key(key)
         subjects = pa.array([f"{self._reader.prefix}{key}" for key, _ in pairs], pa.string())
@@ -145,7 +147,9 @@ class BucketWriter:
 
     def _last(self, key: str, revision: int | None) -> Expect:
         if revision is not None and revision < 1:
-            raise UsageError(f"revision {revision} is none of a value: give one from 1 on, or none at all")
+            raise UsageError(
+                f"revision {revision} is none of a value: give one from 1 on, or none at all"
+            )
         return _anything if revision is None else self._exactly(key, revision)
 
     def _exactly(self, key: str, revision: int) -> Expect:

@@ -238,7 +238,11 @@ def _readable(text: str) -> str:
 
 def _sentence(document: Document, mistake: Mistake) -> str:
     place = mistake.place
-    kind = {"streams": "stream", "buckets": "bucket", "topics": "topic"}.get(str(place[0])) if len(place) > 1 else None
+    kind = (
+        {"streams": "stream", "buckets": "bucket", "topics": "topic"}.get(str(place[0]))
+        if len(place) > 1
+        else None
+    )
     if place[:1] == ("groups",) and len(place) > 2:  # noqa: PLR2004  (a key of a group)
         return f"{_dotted(place[2:])}: group {place[1]}: {mistake.text}"
     if kind is None:

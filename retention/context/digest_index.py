@@ -37,7 +37,9 @@ class DigestIndex:
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
         """
-        identities = list(zip(files["path"].to_pylist(), files["messages"].to_pylist(), strict=True))
+        identities = list(
+            zip(files["path"].to_pylist(), files["messages"].to_pylist(), strict=True)
+        )
         self._take_in(store, files, identities)
         self._give_up(set(identities))
         rows = self._held.filter(pc.equal(self._held["subject"], subject))

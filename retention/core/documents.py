@@ -198,6 +198,7 @@ class _Request(Document):
     partition: PartitionNumber | None = None
     count: Natural | None = None
     up_to: Natural | None = None
+    older_than_ns: Natural | None = None
 
 
 class _Interest(Document):

@@ -126,6 +126,17 @@ class BusyError(RetentionError):
     exit_code = 75
 
 
+class LockLostError(BusyError):
+    """A lock went to somebody else, or may have, before its holder released it."""
+
+    def __init__(self, lock: str, revision: int, why: str) -> None:
+        """Say which lock, the revision that was held, and why it is lost."""
+        super().__init__(
+            f"{lock} was lost at revision {revision}: {why}; another may hold it since; look at what was done "
+            "meanwhile before it is done again"
+        )
+
+
 class StalePlanError(BusyError):
     """The files that a plan pinned are no longer what they were: plan again."""
 

@@ -211,8 +211,8 @@ class Append:
             if self._done is not None:
                 return
         raise BusyError(
-            f"{opened.name}: other writers committed first {number + 1} times in a row; nothing was appended; try again, "
-            "or pause the other writers"
+            f"{opened.name}: other writers committed first {number + 1} times in a row; nothing was appended; try "
+            "again, or pause the other writers"
         )
 
     def commit(self, staged: Staged) -> None:

@@ -31,8 +31,8 @@ from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import transform_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
-from retention.ingest.validate import validate_early, validate_features, validate_late
 from retention.ingest.turns import Turns
+from retention.ingest.validate import validate_early, validate_features, validate_late
 from retention.ingest.validation import Refusal
 from retention.ports import Snapshot
 from retention.stores.consumer_table import ConsumerTable

@@ -16,6 +16,7 @@ from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import pick_rows
 from retention.inspect.latest import last_seqs, pick_latest
+from retention.inspect.messages import columns_in_order
 from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
 from schemas.files import SUBJECT_COUNTS
@@ -63,16 +64,52 @@ class KeyMessages:
         counts = self._counts(subject)
         return self._picked(counts, self._shown(counts, subject)["seq"], columns).select(columns)
 
-    def last_of_each(self, filters: Collection[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The last message that is shown of each subject that a filter matches, of all without filters.
-
-        Ascending by sequence; a span of files is held at a time.
+    def last_seqs(self, filters: Collection[str]) -> np.ndarray:
+        """The sequence of the last message that is shown of each subject that a filter matches, ascending.
 
         Raises:
             DamagedError: a file that had to be read is damaged.
         """
-        seqs = last_seqs(self.store, self.files, filters)
-        yield from pick_latest(self.store, self.files, self._instead_of_expired(seqs), columns)
+        return self._instead_of_expired(last_seqs(self.store, self.files, filters))
+
+    def shown_seqs(self, filters: Collection[str]) -> np.ndarray:
+        """The sequences of all messages that are shown on subjects that a filter matches, ascending.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        rows = self._narrow(self.files, filters, 0)
+        shown: np.ndarray = rows["seq"].to_numpy()[self.view.shown(rows)]
+        return shown
+
+    def seqs_after(self, seq: int, filters: Collection[str]) -> np.ndarray:
+        """The sequences behind another, of messages that have not expired: also such as others have replaced since.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        newer = self.files.filter(pc.greater(self.files["max_seq"], seq))
+        rows = self._narrow(newer, filters, seq)
+        left: np.ndarray = rows["seq"].to_numpy()[~self.view.expired(rows)]
+        return left
+
+    def rows_at(self, seqs: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows with these ascending sequences, in order, a table for each span of files that holds some.
+
+        Raises:
+            DamagedError: a file that has to be read is damaged.
+        """
+        return pick_latest(self.store, self.files, seqs, columns)
+
+    def _narrow(self, files: pa.Table, filters: Collection[str], after: int) -> pa.Table:
+        """Narrow rows behind a sequence, on subjects that a filter matches, in order."""
+        parts = [_ROWS.empty_table()]
+        for rows in columns_in_order(self.store, files, _NARROW):
+            wanted = pc.and_(
+                matching_mask(rows["subject"], filters), pc.greater(rows["seq"], after)
+            )
+            parts.append(rows.filter(wanted).cast(_ROWS))
+        return pa.concat_tables(parts)
 
     def _instead_of_expired(self, seqs: np.ndarray) -> np.ndarray:
         """The last sequences of subjects, those of what is expired replaced by what that uncovers, if anything."""
@@ -102,7 +139,9 @@ class KeyMessages:
     def _shown(self, counts: pa.Table, subject: str) -> pa.Table:
         """Narrow rows of the messages on a subject that are shown, from no more files than can hold one."""
         keep, parts = self.view.keep_last, [_ROWS.empty_table()]
-        for number, highest in zip(*(counts[name].to_pylist() for name in ("file", "last_seq")), strict=True):
+        for number, highest in zip(
+            *(counts[name].to_pylist() for name in ("file", "last_seq")), strict=True
+        ):
             newest = np.sort(pa.concat_tables(parts)["seq"].to_numpy())[::-1]
             if keep is not None and len(newest) >= keep and newest[keep - 1] > highest:
                 break
@@ -148,7 +187,9 @@ def shown_last_seqs(
     if view is None:
         return last
     doubtful = counts.filter(pa.array(view.may_expire(files)[counts["file"].to_numpy()]))
-    last_of_each = pa.array([last[subject] for subject in doubtful["subject"].to_pylist()], pa.int64())
+    last_of_each = pa.array(
+        [last[subject] for subject in doubtful["subject"].to_pylist()], pa.int64()
+    )
     subjects = pc.unique(doubtful.filter(pc.equal(doubtful["last_seq"], last_of_each))["subject"])
     if not len(subjects):
         return last

@@ -105,7 +105,9 @@ def last_seqs(store: Store, files: pa.Table, filters: Collection[str] = ()) -> n
     """
     with closing(LastOfSubjects()) as last:
         for counts in counts_in_pieces(store, files):
-            matching = counts.filter(matching_mask(counts["subject"], filters)) if filters else counts
+            matching = (
+                counts.filter(matching_mask(counts["subject"], filters)) if filters else counts
+            )
             last.add(matching)
         return last.seqs()
 

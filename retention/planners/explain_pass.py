@@ -70,7 +70,7 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
 def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanation:
     """Explain a message that no consumer needs."""
     message = around.message
-    goes, _ = _removed_by(plan, around)
+    goes, _ = removed_by(plan, around)
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
     wording = f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}."
     return explanation(
@@ -80,13 +80,13 @@ def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanat
 
 def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str | None]:
     """Whether the plan removes a message, and by which rule."""
-    goes, rules = _removed_by(plan, around)
+    goes, rules = removed_by(plan, around)
     if len(rules) == 1:
         return goes, rules[0]
     return goes, (rule_of(plan.policy, facts) or rules[0]) if goes else None
 
 
-def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
+def removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     """Whether the plan removes a message, and the rules by which it may."""
     path = plan.cause.files["path"][around.number]
     at = pc.index(plan.files["path"], path).as_py()

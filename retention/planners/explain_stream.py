@@ -12,9 +12,10 @@ from retention.core.subjects import matches
 from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
-from retention.planners.explain_pass import explain_behind, explain_message
+from retention.planners.explain_pass import explain_behind, explain_message, removed_by
 from retention.planners.plan_rows import MessageContext, Place, PlanRows
-from retention.rules.requests import Delete, MessageRequest, Purge
+from retention.rules.purge_deletes import PurgeDeletes
+from retention.rules.requests import Delete, Purge
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class StreamExplainer:
         request = self.plan.request
         if isinstance(request, Purge | Delete):
             return _explain_requested(self.plan, request, around.message)
+        if isinstance(request, PurgeDeletes):
+            return _explain_purge_deletes(self.plan, request, around)
         return explain_message(rows, around)
 
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
@@ -55,8 +58,27 @@ class StreamExplainer:
         )
 
 
+def _explain_purge_deletes(
+    plan: Plan, request: PurgeDeletes, around: MessageContext
+) -> Explanation:
+    """Explain one message, as a planned purge of deleted keys treats it."""
+    message = around.message
+    goes, _ = removed_by(plan, around)
+    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
+    deleted = (
+        "its key is deleted"
+        if goes
+        else "its key has a value, or it is a deletion that is too young"
+    )
+    verb = "goes" if goes else "stays"
+    rule = request.rule if goes else None
+    return explanation(
+        plan.stream, message, rule, f"{named} {verb}: {request.wording}.", (deleted,)
+    )
+
+
 def _explain_requested(
-    plan: Plan, request: MessageRequest, message: Mapping[str, Any]
+    plan: Plan, request: Purge | Delete, message: Mapping[str, Any]
 ) -> Explanation:
     """Explain one message, as a planned removal treats it.
 
@@ -82,7 +104,7 @@ def _explain_requested(
 
 
 def _facts_of_request(
-    plan: Plan, request: MessageRequest, seq: int, subject: str
+    plan: Plan, request: Purge | Delete, seq: int, subject: str
 ) -> list[tuple[bool, str]]:
     """Facts that the request compares about a message: whether each lets it go, and the words for it."""
     if isinstance(request, Delete):

@@ -6,6 +6,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.errors import RefusedError
 from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Request
 
 
@@ -37,7 +38,7 @@ def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
     config = opened.config
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
-    elif config.deny_purge and isinstance(request, Purge):
+    elif config.deny_purge and isinstance(request, Purge | PurgeDeletes):
         why, setting, code = "stream purge not permitted", "deny_purge", 10110
     elif config.deny_delete and isinstance(request, Delete):
         why, setting, code = "message delete not permitted", "deny_delete", 10057

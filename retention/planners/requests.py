@@ -26,13 +26,15 @@ from retention.plan.remaining import all_remaining
 from retention.plan.removed_ranges import ranges_of
 from retention.planners.cached import Planned
 from retention.planners.probe import StoredRows
+from retention.planners.purge_deletes import plan_purge_deletes
 from retention.planners.request_guards import check_allowed
 from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table, rules_of_files
 from retention.rules import DROP, PURGE, RULES, requests
 from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
-from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Removal, Request
+from retention.rules.purge_deletes import PurgeDeletes
+from retention.rules.requests import Delete, Drop, NamedRemoval, Purge, Request
 from retention.rules.row_verdicts import Answer
 
 
@@ -63,6 +65,8 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
         nothing = _nothing(opened, request, now_ns)
         actions = replace(nothing.actions, sequences=requests.moved(request, first))
         return Planned(replace(nothing, actions=actions), {}, None)
+    if isinstance(request, PurgeDeletes):
+        return plan_purge_deletes(opened, request, engines)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
@@ -164,7 +168,7 @@ def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:
     return None if part is None else reached_by(segments, part, request.count)
 
 
-def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest) -> Removal:
+def _decided(opened: OpenedStream, inventory: Inventory, request: Purge | Delete) -> NamedRemoval:
     spans = spans_of(inventory.files)
     if isinstance(request, Delete):
         return requests.delete(spans, request)

@@ -36,9 +36,9 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.runs import history_of
-from retention.ingest.turns import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import recorded_removal
+from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot, Swap
 from retention.restore.copy_back import staged

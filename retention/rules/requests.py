@@ -16,6 +16,7 @@ from retention.errors import UsageError
 from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
+from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
 from schemas.messages import NEVER
 
@@ -87,7 +88,7 @@ class Drop:
         return "drop"
 
 
-MessageRequest = Purge | Delete
+MessageRequest = Purge | Delete | PurgeDeletes
 """A request to a stream."""
 Request = MessageRequest | DeleteSegments | Drop
 """A request to a stream, or to a topic."""
@@ -146,6 +147,8 @@ def as_json(request: Request) -> dict[str, Any]:
 def from_json(values: Mapping[str, Any]) -> Request:
     """The request of which `as_json` made these values."""
     given = {name: value for name, value in values.items() if name != "rule"}
+    if "older_than_ns" in given:
+        return PurgeDeletes(**given)
     if values["rule"] == PURGE:
         return Purge(**given)
     if values["rule"] == DROP:
@@ -184,10 +187,6 @@ class Removal:
     request: MessageRequest
     whole: Array
     """Spans that go whole by metadata; a mask."""
-    ask: Array
-    """Spans whose rows decide; a mask."""
-    cut: HeadCut = _NOTHING_KEPT
-    """The reach of a purge that keeps the newest, in messages that it could mean."""
 
     @property
     def by_rule(self) -> Array:
@@ -195,6 +194,17 @@ class Removal:
         counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
         counts[self.whole, RULES.index(self.request.rule)] = self.spans.messages[self.whole]
         return counts
+
+
+@dataclass(frozen=True)
+class NamedRemoval(Removal):
+    """A request that names what goes."""
+
+    request: Purge | Delete
+    ask: Array
+    """Spans whose rows decide; a mask."""
+    cut: HeadCut = _NOTHING_KEPT
+    """The reach of a purge that keeps the newest, in messages that it could mean."""
 
     def questions(self) -> list[Meant]:
         """The questions to the rows of the spans that metadata left open."""
@@ -225,7 +235,7 @@ def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) ->
     return messages
 
 
-def purge(spans: Spans, request: Purge, matched: Array) -> Removal:
+def purge(spans: Spans, request: Purge, matched: Array) -> NamedRemoval:
     """Decide a purge as far as metadata goes (NATS STREAM.PURGE).
 
     Args:
@@ -243,15 +253,15 @@ def purge(spans: Spans, request: Purge, matched: Array) -> Removal:
         whole = some & (spans.max_seq < request.seq)
         some = some & (spans.min_seq < request.seq)
     whole = whole & (matched == spans.messages)
-    return Removal(spans, request, whole, some & ~whole, cut)
+    return NamedRemoval(spans, request, whole, some & ~whole, cut)
 
 
-def delete(spans: Spans, request: Delete) -> Removal:
+def delete(spans: Spans, request: Delete) -> NamedRemoval:
     """Decide in which spans messages to be deleted can be (NATS STREAM.MSG.DELETE)."""
     wanted = np.array(request.seqs, dtype=np.int64)
     before = np.searchsorted(wanted, spans.min_seq, side="left")
     until = np.searchsorted(wanted, spans.max_seq, side="right")
-    return Removal(spans, request, np.zeros(len(spans), dtype=bool), until > before)
+    return NamedRemoval(spans, request, np.zeros(len(spans), dtype=bool), until > before)
 
 
 def answer_request(span: SpanRows, question: Meant) -> Answer:
@@ -286,6 +296,6 @@ def moved(request: MessageRequest, next_seq: int) -> tuple[int, int] | None:
         request: the purge, or a deletion.
         next_seq: the sequence that the next message would get.
     """
-    if isinstance(request, Delete) or request.subject is not None or request.seq is None:
+    if not isinstance(request, Purge) or request.subject is not None or request.seq is None:
         return None
     return (next_seq, request.seq) if request.seq > next_seq else None

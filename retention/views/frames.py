@@ -1,9 +1,11 @@
-"""Values as pandas frames: records of runs, and numbers of a stream."""
+"""Values as pandas frames: records of runs, entries of a bucket, and numbers of a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from retention.buckets.entry import Entry
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -15,6 +17,14 @@ class RunRecords(list[dict[str, Any]]):
     def to_pandas(self) -> pd.DataFrame:
         """The records, one a row, with a column for each number in them (`by_rule.max_age`)."""
         return frame_of(self)
+
+
+class Entries(list[Entry]):
+    """Entries of a bucket: a list, which also becomes a frame."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The entries, one a row: bucket, key, value (bytes), revision, created_ns, operation, delta."""
+        return frame_of(map(vars, self))
 
 
 def frame_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

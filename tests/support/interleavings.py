@@ -21,7 +21,7 @@ from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import RetentionError
 from retention.history.runs import history_of
-from retention.ingest import append
+from retention.ingest import turns
 from retention.interest.edit import delete_consumer, edit_consumer
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
@@ -442,6 +442,6 @@ def play(folder: str, case: tuple[str, str, str], every: bool) -> tuple[int, lis
 
 def hurry() -> None:
     """Who stands still lets nothing go, so nobody waits for it; copies are written one at a time."""
-    append.LEASE_WAIT_S = settle_files.PATIENCE_S = 0.0
+    turns.LEASE_WAIT_S = settle_files.PATIENCE_S = 0.0
     delta._LONGEST_PAUSE_S = parquet._LONGEST_PAUSE_S = 0.0
     local._THREADS = 1

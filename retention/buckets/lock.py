@@ -1,0 +1,250 @@
+"""A lock on a key: acquired by create, renewed by update, released by delete with the revision that one holds."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from retention.buckets.read import BucketReader
+from retention.buckets.write import BucketWriter
+from retention.config import StreamConfig
+from retention.core.units import SECOND, format_duration
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    KeyExistsError,
+    LockLostError,
+    MissingKeyError,
+    RetentionError,
+    RevisionError,
+    UsageError,
+)
+
+_RENEWALS = 3
+"""Renewals in the lifetime of a lock."""
+_LOOKS = 5
+"""Looks at the key after a write of which nobody said whether it happened."""
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """The time that a lock stays with a holder that does not renew it."""
+
+    ttl_ns: int
+    """Nanoseconds."""
+    of_key: bool
+    """Whether each of its values says so itself; False: the bucket's TTL does."""
+    skew_ns: int
+    """The most by which clocks of holders may differ, nanoseconds: so long before its end a lock counts as lost."""
+
+    @classmethod
+    def of(cls, config: StreamConfig, ttl_ns: int | None, skew_ns: int | None) -> Self:
+        """The lifetime of a lock in a bucket.
+
+        Args:
+            config: the stream that keeps the bucket.
+            ttl_ns: what is asked for; None: the bucket's TTL.
+            skew_ns: how far clocks are apart; None: a tenth of the lifetime.
+
+        Raises:
+            UsageError: the bucket keeps values for ever, or for another time than is asked for.
+        """
+        of_bucket = config.max_age_ns
+        lasting = of_bucket if ttl_ns is None else ttl_ns
+        if lasting is None or (not config.allow_msg_ttl and of_bucket is None):
+            raise UsageError(
+                f"{config.name}: its values never expire, so that the lock of a dead holder would stay for ever; give "
+                "the bucket a ttl in the configuration, or a limit_marker_ttl and the lock a ttl of its own"
+            )
+        if not config.allow_msg_ttl and lasting != of_bucket:
+            raise UsageError(
+                f"{config.name}: its values live for {format_duration(of_bucket or 0)}, and a lock cannot live for "
+                f"{format_duration(lasting)}; leave its ttl out, change the bucket's, or give the bucket a "
+                "limit_marker_ttl, with which keys have a ttl of their own"
+            )
+        if lasting < SECOND:
+            raise UsageError(f"a lock lives for 1s at least, not for {format_duration(lasting)}")
+        skew_ns = lasting // 10 if skew_ns is None else skew_ns
+        if not 0 <= skew_ns <= lasting // 2:
+            raise UsageError(
+                f"clocks that are {format_duration(skew_ns)} apart are too far apart for a lock that lives for "
+                f"{format_duration(lasting)}; give it a ttl of twice as much at least"
+            )
+        return cls(lasting, config.allow_msg_ttl, skew_ns)
+
+
+class Lock:
+    """A lock of a bucket, for a `with` block; a thread renews it meanwhile.
+
+    One holder at a time, as far as clocks agree: a lock expires by the clock of whoever looks, counted from the instant
+    at which its holder's clock says that it was renewed (docs/buckets.md).
+    """
+
+    def __init__(
+        self,
+        reader: BucketReader,
+        writer: BucketWriter,
+        key: str,
+        lifetime: Lifetime,
+        wait_s: float,
+    ) -> None:
+        """Hold what it takes; nobody holds the lock before the block.
+
+        Args:
+            reader: of the bucket.
+            writer: of the bucket.
+            key: the lock's name.
+            lifetime: how long it stays with a dead holder.
+            wait_s: how long to wait for another holder, in seconds.
+        """
+        self.key = key
+        self.revision = 0
+        """The revision that is held; 0: none. It rises with every renewal, and with every holder: a fencing token."""
+        self._reader = reader
+        self._writer = writer
+        self._lifetime = lifetime
+        self._wait_s = wait_s
+        self._until = 0.0
+        self._lost: str | None = None
+        self._ending = threading.Event()
+        self._keeper: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Acquire the lock.
+
+        Raises:
+            BusyError: another holds it, and does not release it in time.
+            UsageError, RefusedError: as `BucketWriter.create`.
+        """
+        self._acquire()
+        self._ending.clear()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release the lock, if it is still held.
+
+        Raises:
+            LockLostError: it was lost before, and the block did not raise.
+        """
+        self._ending.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        if self._lost is None:
+            self._release()
+        revision, self.revision = self.revision, 0
+        if kind is None and self._lost is not None:
+            raise LockLostError(self._named, revision, self._lost)
+
+    def check(self) -> None:
+        """Go on only if the lock is held: for the block to call before what only a holder may do.
+
+        Raises:
+            LockLostError: it is not, or may not be.
+        """
+        if self._lost is None and time.monotonic() >= self._until:
+            self._lost = "it was not renewed in time"
+        if self._lost is not None:
+            raise LockLostError(self._named, self.revision, self._lost)
+
+    def _acquire(self) -> None:
+        until, pause_s = time.monotonic() + self._wait_s, _FIRST_PAUSE_S
+        self._lost = None
+        while True:
+            try:
+                self._take(lambda value: self._writer.create(self.key, value, self._ttl_ns))
+            except KeyExistsError as error:
+                if time.monotonic() >= until:
+                    raise BusyError(
+                        f"{self._named} is held by {self._holder()}; nothing was done; try again later, or wait for it "
+                        "longer"
+                    ) from error
+            else:
+                return
+            time.sleep(min(random.uniform(0, pause_s), max(until - time.monotonic(), 0)))  # noqa: S311
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _keep(self) -> None:
+        """Renew the lock until the block ends, or it is lost."""
+        lifetime_s = self._lifetime.ttl_ns / SECOND
+        while not self._ending.wait(lifetime_s / _RENEWALS):
+            held = self.revision
+            try:
+                self._take(
+                    lambda value: self._writer.update(self.key, value, held, self._ttl_ns)  # noqa: B023
+                )
+            except RevisionError as error:
+                self._lost = (
+                    f"its key is at revision {error.actual}" if error.actual else "it expired"
+                )
+            except RetentionError as error:
+                # What fails now may work before it expires.
+                if time.monotonic() >= self._until:
+                    self._lost = f"it could not be renewed ({error})"
+            if self._lost is not None:
+                return
+
+    def _take(self, write: Callable[[str], int]) -> None:
+        """Write a value that nobody else writes, and hold its revision from before it was written."""
+        value = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex}"
+        begun = time.monotonic()
+        try:
+            revision = write(value)
+        except CommitUnknownError:
+            found = self._found(value)
+            if found is None:
+                raise
+            revision = found
+        self.revision = revision
+        self._until = begun + (self._lifetime.ttl_ns - self._lifetime.skew_ns) / SECOND
+
+    def _found(self, value: str) -> int | None:
+        """The revision of a value of which nobody said whether it was written; None: it is not there."""
+        for look in range(_LOOKS):
+            time.sleep(look * _FIRST_PAUSE_S)
+            try:
+                entry = self._reader.get(self.key)
+            except MissingKeyError:
+                continue
+            if entry.value == value.encode():
+                return entry.revision
+        return None
+
+    def _release(self) -> None:
+        try:
+            self._writer.delete(self.key, self.revision)
+        except RevisionError as error:
+            self._lost = f"its key is at revision {error.actual}" if error.actual else "it expired"
+
+    def _holder(self) -> str:
+        try:
+            entry = self._reader.get(self.key)
+        except MissingKeyError:
+            return "another until this moment"
+        return (
+            f"{entry.value.decode(errors='replace').rpartition(' ')[0]} (revision {entry.revision})"
+        )
+
+    @property
+    def _ttl_ns(self) -> int | None:
+        return self._lifetime.ttl_ns if self._lifetime.of_key else None
+
+    @property
+    def _named(self) -> str:
+        return f"bucket {self._reader.bucket}: lock {self.key!r}"

@@ -1,0 +1,56 @@
+"""The plan that purges a stream's deleted keys: deletions found as `delete_retention` finds them, rows by digests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from retention.context.context import OpenedStream
+from retention.context.subject_counts import counts_in_pieces
+from retention.core.spans import spans_of
+from retention.engines.select import Engines
+from retention.plan.build import make_removal
+from retention.plan.plan import Plan
+from retention.plan.remaining import RemainingRow, all_remaining
+from retention.planners.cached import Planned
+from retention.planners.probe import StoredRows
+from retention.rules.purge_deletes import PurgeDeletes, answer_cuts, cuts_of, questions
+from retention.rules.requests import Removal
+from schemas.files import SUBJECT_COUNTS
+
+_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
+
+
+def plan_purge_deletes(opened: OpenedStream, request: PurgeDeletes, engines: Engines) -> Planned:
+    """Plan the removal of deleted keys; nothing is written but caches.
+
+    Headers are read of files in which nobody has looked for deletions; other files are read where digests say that
+    they hold a deleted key.
+
+    Args:
+        opened: the stream, whose table is there.
+        request: what is asked for.
+        engines: where rows are read.
+
+    Raises:
+        RefusedError: a guard of the table refuses.
+        DamagedError: a file that had to be read is damaged.
+    """
+    now_ns = opened.clock()
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    remaining, spans = all_remaining(inventory), spans_of(inventory.files)
+    stored = StoredRows(opened, engines)
+    every = [RemainingRow(row) for row in range(inventory.files.num_rows)]
+    deletions = stored.deletions(remaining, every).messages
+    parts = [_COUNTS.empty_table(), *counts_in_pieces(opened.store, inventory.files)]
+    counts = pa.concat_tables(parts)
+    last = counts.group_by("subject").aggregate([("last_seq", "max")])
+    last = last.rename_columns(["subject", "last_seq"])
+    cuts = cuts_of(deletions, last, now_ns - request.older_than_ns)
+    asked = questions(cuts, counts, spans)
+    nothing = np.zeros(len(spans), dtype=bool)
+    answers = stored.of(remaining)(answer_cuts, spans, asked)
+    removal = Removal(spans, request, nothing)
+    plan: Plan = make_removal(inventory, opened.config.policy(), now_ns, removal, answers)
+    return Planned(plan, inventory.counters.next_seq, snapshot)

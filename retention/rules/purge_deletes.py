@@ -1,0 +1,110 @@
+"""A purge of deleted keys: old deletions go with all of their key, younger ones stay alone (KV PurgeDeletes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.spans import Array, Spans
+from retention.core.units import spell_duration
+from retention.errors import UsageError
+from retention.rules import PURGE, RULES
+from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
+from schemas.messages import NEVER
+
+_CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64())])
+
+
+@dataclass(frozen=True)
+class PurgeDeletes:
+    """Remove every subject whose last message is a deletion; a deletion that is too young for that stays alone."""
+
+    older_than_ns: int
+    """The age from which on a deletion goes itself, nanoseconds; 0: at once."""
+    erase: ClassVar[bool] = False
+    """False: it can be brought back."""
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the request removes."""
+        return PURGE
+
+    @property
+    def wording(self) -> str:
+        """The request in a few words."""
+        if not self.older_than_ns:
+            return "purge of deleted keys"
+        return f"purge of deleted keys, deletions of the last {spell_duration(self.older_than_ns)} stay"
+
+
+@dataclass(frozen=True)
+class BelowCuts:
+    """The request's question to the rows of one span; picklable."""
+
+    span: int
+    cuts: pa.Table
+    """`subject` and `below`: the messages of a subject below a sequence go."""
+    columns: ClassVar[tuple[str, ...]] = ("seq", "size", "subject")
+
+
+def purge_deletes_request(older_than_ns: int) -> PurgeDeletes:
+    """Make the request to purge deleted keys.
+
+    Raises:
+        UsageError: the age is negative.
+    """
+    if older_than_ns < 0:
+        raise UsageError("an age below zero is none; 0 takes every deletion")
+    return PurgeDeletes(older_than_ns)
+
+
+def cuts_of(deletions: pa.Table, last_seqs: pa.Table, cutoff_ns: int) -> pa.Table:
+    """The cuts of all deleted subjects: beyond an old deletion, or at a young one.
+
+    Args:
+        deletions: shape `DELETIONS`, all of the stream.
+        last_seqs: `subject` and `last_seq`, at least of the subjects of deletions.
+        cutoff_ns: the time of the youngest deletion that is old, nanoseconds since the epoch.
+
+    Returns:
+        `subject`, each once, and `below`.
+    """
+    at = pc.index_in(deletions["seq"], value_set=last_seqs["last_seq"].combine_chunks())
+    last = deletions.filter(at.is_valid())
+    is_old = pc.less_equal(last["ts_ns"], cutoff_ns)
+    return pa.table([last["subject"], pc.if_else(is_old, NEVER, last["seq"])], schema=_CUTS)
+
+
+def questions(cuts: pa.Table, counts: pa.Table, spans: Spans) -> list[BelowCuts]:
+    """The questions to the spans that hold messages of deleted subjects.
+
+    Args:
+        cuts: as `cuts_of` makes them.
+        counts: subject digests of all files: `file` and `subject`.
+        spans: of the same files.
+    """
+    subject = pc.index_in(counts["subject"], value_set=cuts["subject"].combine_chunks())
+    named = np.flatnonzero(subject.is_valid().to_numpy())
+    span = spans.span_of_file[counts["file"].to_numpy()[named]]
+    subjects = subject.to_numpy(zero_copy_only=False)[named].astype(np.int64)
+    return [
+        BelowCuts(number, cuts.take(pa.array(np.unique(subjects[span == number]))))
+        for number in np.unique(span).tolist()
+    ]
+
+
+def answer_cuts(span: SpanRows, question: BelowCuts) -> Answer:
+    """Answer for one span with the rows below the cuts of their subjects."""
+    goes = np.asarray(_goes(span.rows, question.cuts))
+    verdicts = np.where(goes, RULES.index(PURGE), STAYS).astype(np.int8)
+    return Answer(question.span, removed_ranges(span, verdicts), None, span.read)
+
+
+def _goes(rows: pa.Table, cuts: pa.Table) -> Array:
+    at = pc.index_in(rows["subject"], value_set=cuts["subject"].combine_chunks())
+    below = pc.fill_null(cuts["below"].combine_chunks().take(at.combine_chunks()), 0)
+    return rows["seq"].to_numpy() < below.to_numpy()
