@@ -11,6 +11,7 @@ from retention.buckets.entry import COLUMNS, Entry, entries_of
 from retention.context.context import OpenedStream
 from retention.context.digest_index import DigestIndex
 from retention.core import kv
+from retention.core.bucket_names import bucket_of, check_key, check_key_filter, subject_prefix
 from retention.errors import MissingKeyError
 from retention.inspect.key_messages import KeyMessages
 from retention.ports import VersionToken
@@ -32,8 +33,8 @@ class BucketReader:
         self._files = FILE_STATS.empty_table()
         self.table_id: str | None = None
         """The id of the table at the last look; None: there was none."""
-        self.bucket = kv.bucket_of(opened.name) or opened.name
-        self.prefix = kv.subject_prefix(_origin_of(opened) or self.bucket)
+        self.bucket = bucket_of(opened.name) or opened.name
+        self.prefix = subject_prefix(_origin_of(opened) or self.bucket)
         """What stands before the keys in the subjects of messages: of a mirror, what its origin has."""
 
     def messages(self) -> KeyMessages:
@@ -59,7 +60,7 @@ class BucketReader:
             DamagedError: a file that had to be read is damaged.
         """
         if revision is None:
-            kv.check_key(key)
+            check_key(key)
             rows = self.messages().last(f"{self.prefix}{key}", COLUMNS)
             entry = next(entries_of(self.bucket, self.prefix, rows), None)
         else:
@@ -115,11 +116,11 @@ class BucketReader:
             UsageError: a filter matches no key.
         """
         for pattern in filters:
-            kv.check_key_filter(pattern)
+            check_key_filter(pattern)
         return [f"{self.prefix}{pattern}" for pattern in filters or (_ALL,)]
 
     def _history(self, key: str) -> list[Entry]:
-        kv.check_key(key)
+        check_key(key)
         rows = self.messages().history(f"{self.prefix}{key}", COLUMNS)
         return list(entries_of(self.bucket, self.prefix, rows))
 
@@ -140,4 +141,4 @@ class BucketReader:
 def _origin_of(opened: OpenedStream) -> str | None:
     """The bucket that a bucket mirrors; None: it is no mirror, or of something else."""
     mirror = opened.config.mirror
-    return None if mirror is None else kv.bucket_of(mirror.name)
+    return None if mirror is None else bucket_of(mirror.name)

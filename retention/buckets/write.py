@@ -13,6 +13,7 @@ from retention.buckets.read import BucketReader
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import headers, kv
+from retention.core.bucket_names import check_key
 from retention.core.units import SECOND, go_duration
 from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
 from retention.formats.jsonl import PUBLISHED
@@ -70,7 +71,7 @@ class BucketWriter:
                 f"bucket {self._reader.bucket}: no value is given, so there is nothing to put"
             )
         for key, _ in pairs:
-            kv.check_key(key)
+            check_key(key)
         subjects = pa.array([f"{self._reader.prefix}{key}" for key, _ in pairs], pa.string())
         payloads = pa.array([value for _, value in pairs], pa.binary())
 
@@ -162,7 +163,7 @@ class BucketWriter:
         return expect
 
     def _write(self, key: str, value: bytes, lines: list[tuple[str, str]], expect: Expect) -> int:
-        kv.check_key(key)
+        check_key(key)
         self._refuse_mirror()
         subject = f"{self._reader.prefix}{key}"
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from retention.config.discovery import CONFIG_NAME, find_config
+from retention.core.bucket_names import bucket_of
 from retention.core.subjects import TABLES, name_of_path
 from retention.errors import RetentionError
 
@@ -25,6 +26,12 @@ def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
         stored = [entry.name for entry in directories if entry.is_dir() and entry.name != TABLES]
         names |= {name_of_path(name) for name in stored}
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_bucket(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of buckets that begin with `incomplete`, as `complete_stream` finds their streams."""
+    names = (bucket_of(name) for name in complete_stream(ctx, f"KV_{incomplete}"))
+    return [name for name in names if name is not None]
 
 
 OneStream = Annotated[

@@ -13,6 +13,7 @@ MEANINGS = {
     4: "a guard refused, nothing was changed",
     5: "some of several streams failed",
     6: "damaged or missing data, nothing committed",
+    7: "a key of a bucket has another revision than expected, nothing written",
     75: "busy, or the table moved: try again",
     130: "interrupted",
     143: "terminated",
@@ -21,6 +22,7 @@ MEANINGS = {
 _LOOK = (0, 2, 6)
 _LOOK_ALL = (0, 2, 5, 6)
 _CHANGE = (0, 2, 4, 6, 75, 130, 143)
+_DECIDE = (0, 2, 4, 6, 7, 75, 130, 143)
 _CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130, 143)
 EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "init": ("init lake", (0, 2, 4)),
@@ -58,6 +60,19 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "offset get": ("offset get clicks 0 billing", _LOOK),
     "offset delete": ("offset delete clicks 0 billing", _CHANGE),
     "offset ls": ("offset ls clicks", _LOOK),
+    "kv add": ("kv sessions add --history 5 --ttl 1h", (0, 2, 75)),
+    "kv put": ("kv sessions put alice on", _CHANGE),
+    "kv create": ("kv locks create nightly host7 --ttl 30s", _DECIDE),
+    "kv update": ("kv sessions update alice off --revision 41", _DECIDE),
+    "kv get": ("kv sessions get alice", _LOOK),
+    "kv delete": ("kv sessions delete alice --revision 42", _DECIDE),
+    "kv purge": ("kv sessions purge alice --revision 42", _DECIDE),
+    "kv ls": ("kv sessions ls 'eu.>'", _LOOK),
+    "kv keys": ("kv sessions keys 'eu.*'", _LOOK),
+    "kv history": ("kv sessions history alice", _LOOK),
+    "kv status": ("kv sessions status", _LOOK),
+    "kv watch": ("kv sessions watch 'eu.>' --updates-only", (0, 2, 6, 130, 143)),
+    "kv purge-deletes": ("kv sessions purge-deletes --older-than 1d --yes", _CHANGE),
     "stats": ("stats clicks", _LOOK),
     "history": ("history ORDERS", _LOOK),
     "doctor": ("doctor ORDERS", (0, 2, 4, 6)),

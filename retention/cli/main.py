@@ -13,6 +13,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from retention import __version__
 from retention.cli import (
     applying,
+    buckets,
     compacting,
     consumers,
     doctor,
@@ -45,7 +46,7 @@ _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
     "reclaim",
-    *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
+    *("explain", "messages", "state", "consumer", "offset", "kv", "stats", "history", "doctor"),
     *("effective", "package"),
 )
 
@@ -96,6 +97,7 @@ for group in (
     reclaiming,
     consumers,
     offsets,
+    buckets,
     looking,
     effective,
     runs,

@@ -53,7 +53,7 @@ def purge(
     from retention.rules.requests import purge_request
 
     request = purge_request(subject, seq, keep)
-    _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
+    remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
 
 
 def delete(
@@ -70,7 +70,7 @@ def delete(
     from retention.rules.requests import delete_request
 
     request = delete_request(seqs, erase=erase)
-    _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
+    remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
 
 
 def delete_segments(
@@ -87,7 +87,7 @@ def delete_segments(
     from retention.rules.iggy.delete_segments import delete_segments_request
 
     request = delete_segments_request(partition, count)
-    _remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
+    remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
 
 
 def drop(ctx: typer.Context, stream: OneStream, yes: Yes = False, dry_run: DryRun = False) -> None:
@@ -97,10 +97,15 @@ def drop(ctx: typer.Context, stream: OneStream, yes: Yes = False, dry_run: DryRu
     """
     from retention.rules.requests import Drop
 
-    _remove(settings_of(ctx), stream, Drop(), yes=yes, dry_run=dry_run)
+    remove(settings_of(ctx), stream, Drop(), yes=yes, dry_run=dry_run)
 
 
-def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
+def remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
+    """Carry out a removal, or show it, or ask first.
+
+    Raises:
+        UsageError: there is no such stream, or nobody can be asked.
+    """
     if not (yes or dry_run or can_ask()):
         raise UsageError(
             f"{request.rule} changes the stream, and nobody can be asked here: repeat it with --yes, or look with "

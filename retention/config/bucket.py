@@ -22,7 +22,7 @@ from retention.config.types import (
     refusal,
     refusals_error,
 )
-from retention.core import kv
+from retention.core.bucket_names import bucket_of, is_bucket_name, stream_of, subject_prefix
 
 MOST_HISTORY = 64
 """The most values of a key that a bucket keeps (ADR-8)."""
@@ -81,7 +81,7 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
 
 
 def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
-    if not kv.is_bucket_name(bucket.name):
+    if not is_bucket_name(bucket.name):
         text = f"{bucket.name!r} is no bucket's name: write letters, digits, _ and -"
         yield refusal("name", text, None)
     if not 1 <= bucket.history <= MOST_HISTORY:
@@ -102,7 +102,7 @@ def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = bucket["name"]
     values = _OURS | {"max_msgs_per_subject": 1} | dict(bucket) | _SERVERS
-    values |= {"name": kv.stream_of(name), "subjects": [f"{kv.subject_prefix(name)}>"]}
+    values |= {"name": stream_of(name), "subjects": [f"{subject_prefix(name)}>"]}
     if isinstance(values.get("compression"), bool):
         values["compression"] = "s2" if values["compression"] else "none"
     if values.get("sources"):
@@ -113,20 +113,25 @@ def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def bucket_key(stream_key: str) -> str:
+    """The key of a bucket that means a key of its stream."""
+    return _BUCKET_KEY.get(stream_key, stream_key)
+
+
 def in_bucket_words(mistake: Mistake) -> Mistake:
     """The mistake of a bucket's stream at the key that the bucket has for it; any other as it is."""
     place = mistake.place
     if place[:1] != ("buckets",) or len(place) <= _KEY:
         return mistake
-    key = _BUCKET_KEY.get(str(place[_KEY]), place[_KEY])
+    key = bucket_key(str(place[_KEY]))
     return replace(mistake, place=(*place[:_KEY], key, *place[_KEY + 1 :]))
 
 
 def _origin(given: Any) -> dict[str, Any]:
     """The origin that a bucket's name, or a mapping with one, means."""
     values = dict(given) if isinstance(given, Mapping) else {"name": given}
-    if kv.bucket_of(values["name"]) is None:
-        values["name"] = kv.stream_of(values["name"])
+    if bucket_of(values["name"]) is None:
+        values["name"] = stream_of(values["name"])
     return values
 
 
@@ -135,6 +140,6 @@ def _source(given: Any, bucket: str) -> dict[str, Any]:
     if isinstance(given, Mapping) and given.get("subject_transforms"):
         return dict(given)
     values = _origin(given)
-    origin = kv.bucket_of(values["name"]) or ""
-    transform = {"src": f"{kv.subject_prefix(origin)}>", "dest": f"{kv.subject_prefix(bucket)}>"}
+    origin = bucket_of(values["name"]) or ""
+    transform = {"src": f"{subject_prefix(origin)}>", "dest": f"{subject_prefix(bucket)}>"}
     return values | {"subject_transforms": [transform]}

@@ -29,7 +29,7 @@ from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.config.topic_stream import TopicStream, stream_of_topic
 from retention.config.types import Part
 from retention.config.written import WrittenFile, written_section
-from retention.core.kv import bucket_of
+from retention.core.bucket_names import bucket_of
 from retention.errors import ConfigError
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)

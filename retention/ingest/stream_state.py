@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
-from retention.core.kv import bucket_of
+from retention.core.bucket_names import bucket_of
 from retention.core.message_rows import later_mask
 from retention.datafile.parquet import read_columns
 from retention.ingest.rollup import EVERYTHING, SUBJECT

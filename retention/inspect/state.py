@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
+from retention.core.bucket_names import bucket_of
 from retention.core.dropped import Dropped
 from retention.core.inventory import Inventory
 from retention.datafile.segment_writer import PARTITION
@@ -178,7 +179,7 @@ def _empty(opened: OpenedStream) -> State:
 
 def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket | None:
     """Count the keys of a bucket by the headers of their last messages, at the sequences `last`."""
-    name = kv.bucket_of(opened.name)
+    name = bucket_of(opened.name)
     if name is None:
         return None
     tables = pick_latest(opened.store, files, last, ("seq", "headers"))

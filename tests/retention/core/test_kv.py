@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core import headers, kv
+from retention.core.bucket_names import bucket_of
 
 OPERATIONS: list[tuple[list[tuple[str, str]], str]] = [
     ([], "put"),
@@ -43,6 +44,6 @@ def test_a_column_is_read_at_once() -> None:
 
 
 def test_a_bucket_is_told_by_its_streams_name() -> None:
-    assert kv.bucket_of("KV_devices") == "devices"
-    assert kv.bucket_of("ORDERS") is None
-    assert kv.bucket_of("kv_devices") is None
+    assert bucket_of("KV_devices") == "devices"
+    assert bucket_of("ORDERS") is None
+    assert bucket_of("kv_devices") is None

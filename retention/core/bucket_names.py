@@ -1,0 +1,69 @@
+"""Names of key-value buckets and of their keys, and of the streams and subjects that these are kept as (ADR-8)."""
+
+from __future__ import annotations
+
+import re
+
+from retention.errors import UsageError
+
+_PREFIX = "KV_"
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
+_FILTER = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
+
+
+def bucket_of(stream: str) -> str | None:
+    """The name of the bucket that a stream keeps; None for a stream that is no bucket (ADR-8)."""
+    return stream.removeprefix(_PREFIX) if stream.startswith(_PREFIX) else None
+
+
+def stream_of(bucket: str) -> str:
+    """The name of the stream that keeps a bucket (ADR-8).
+
+    Raises:
+        UsageError: no bucket can be called so.
+    """
+    if not is_bucket_name(bucket):
+        raise UsageError(
+            f"{bucket!r} is no bucket's name: write letters, digits, _ and -, without dots and blanks"
+        )
+    return f"{_PREFIX}{bucket}"
+
+
+def is_bucket_name(name: str) -> bool:
+    """Whether a bucket can be called so (ADR-8)."""
+    return _NAME.fullmatch(name) is not None
+
+
+def subject_prefix(bucket: str) -> str:
+    """The beginning of the subjects of a bucket's keys (ADR-8)."""
+    return f"$KV.{bucket}."
+
+
+def check_key(key: str) -> None:
+    """Refuse what is no key (ADR-8).
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not _KEY.fullmatch(key) or _has_empty_token(key):
+        raise UsageError(
+            f"{key!r} is no key: write letters, digits and any of - / _ = . with a dot neither first, last nor twice "
+            "in a row"
+        )
+
+
+def check_key_filter(pattern: str) -> None:
+    """Refuse what matches no key: a filter is a key with `*` for one token, or `>` at its end for one or more.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not pattern or not _FILTER.fullmatch(pattern) or _has_empty_token(pattern):
+        raise UsageError(
+            f"{pattern!r} matches no key: write a key, * in the place of a token, > at the end for all that follows"
+        )
+
+
+def _has_empty_token(key: str) -> bool:
+    return key.startswith(".") or key.endswith(".") or ".." in key
