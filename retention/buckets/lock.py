@@ -66,14 +66,15 @@ class Lifetime:
                 f"{config.name}: its values never expire, so that the lock of a dead holder would stay for ever; give "
                 "the bucket a ttl in the configuration, or a limit_marker_ttl and the lock a ttl of its own"
             )
-        if not config.allow_msg_ttl and lasting != of_bucket:
-            raise UsageError(
-                f"{config.name}: its values live for {format_duration(of_bucket or 0)}, and a lock cannot live for "
-                f"{format_duration(lasting)}; leave its ttl out, change the bucket's, or give the bucket a "
-                "limit_marker_ttl, with which keys have a ttl of their own"
-            )
         if lasting < SECOND:
             raise UsageError(f"a lock lives for 1s at least, not for {format_duration(lasting)}")
+        real = _real_lifetime(config, lasting)
+        if real != lasting:
+            raise UsageError(
+                f"{config.name}: a lock cannot live for {format_duration(lasting)} there, it would live for "
+                f"{format_duration(real)}; give it that ttl, or change the bucket's ttl; a ttl of its own takes a "
+                "bucket with limit_marker_ttl, and is no shorter than that unless history is 1"
+            )
         skew_ns = lasting // 10 if skew_ns is None else skew_ns
         if not 0 <= skew_ns <= lasting // 2:
             raise UsageError(
@@ -81,6 +82,17 @@ class Lifetime:
                 f"{format_duration(lasting)}; give it a ttl of twice as much at least"
             )
         return cls(lasting, config.allow_msg_ttl, skew_ns)
+
+
+def _real_lifetime(config: StreamConfig, asked_ns: int) -> int:
+    """The time for which a value lives that is stored with a TTL, nanoseconds (jetstream's clamp, `max_age`)."""
+    of_bucket = config.max_age_ns
+    if not config.allow_msg_ttl:
+        return of_bucket or asked_ns
+    real = asked_ns // SECOND * SECOND
+    if config.max_msgs_per_subject != 1:
+        real = max(real, (config.subject_delete_marker_ttl_ns or 0) // SECOND * SECOND)
+    return real if of_bucket is None else min(real, of_bucket)
 
 
 class Lock:

@@ -118,13 +118,22 @@ def bucket_key(stream_key: str) -> str:
     return _BUCKET_KEY.get(stream_key, stream_key)
 
 
-def in_bucket_words(mistake: Mistake) -> Mistake:
-    """The mistake of a bucket's stream at the key that the bucket has for it; any other as it is."""
+def in_bucket_words(mistake: Mistake, buckets: Any) -> Mistake:
+    """The mistake of a bucket's stream at the key that the bucket has for it; any other as it is.
+
+    Args:
+        mistake: of a configuration.
+        buckets: its list of buckets as it is written.
+    """
     place = mistake.place
     if place[:1] != ("buckets",) or len(place) <= _KEY:
         return mistake
-    key = bucket_key(str(place[_KEY]))
-    return replace(mistake, place=(*place[:_KEY], key, *place[_KEY + 1 :]))
+    key = str(place[_KEY])
+    if key not in buckets[place[1]]:
+        return replace(mistake, place=(*place[:_KEY], bucket_key(key), *place[_KEY + 1 :]))
+    # What is written so is a key that a bucket does not have.
+    own = _BUCKET_KEY.get(key)
+    return mistake if own is None else replace(mistake, text=f"a bucket calls it `{own}`")
 
 
 def _origin(given: Any) -> dict[str, Any]:

@@ -164,7 +164,9 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         server = head.server_defaults
         kept = {at: stream_of_topic(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
-    mistakes = [*map(in_bucket_words, groups.attributed(mistakes)), *groups.mistakes]
+    buckets = document.values.get("buckets")
+    mistakes = [in_bucket_words(mistake, buckets) for mistake in groups.attributed(mistakes)]
+    mistakes += groups.mistakes
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     listed = (*streams.values(), *kept.values())

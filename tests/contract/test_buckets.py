@@ -1,0 +1,303 @@
+"""Key-value buckets on every store: operations, expectations, expiry, history, watch, locks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from retention.api.bucket import Bucket
+from retention.api.warehouse import Warehouse, open_warehouse
+from retention.buckets.entry import Entry
+from retention.core.units import HOUR, MINUTE
+from retention.errors import (
+    BusyError,
+    KeyExistsError,
+    LockLostError,
+    MissingKeyError,
+    RefusedError,
+    RetentionError,
+    RevisionError,
+    UsageError,
+)
+from retention.storage import files
+from tests.contract.conftest import STORES
+from tests.support.sandboxes import NOW
+
+BUCKETS = [
+    {"name": "PLAIN", "history": 5},
+    {"name": "ONE"},
+    {"name": "SHORT", "ttl": "1h", "limit_marker_ttl": "1m", "history": 3},
+    {"name": "LOCKS", "ttl": "1h"},
+    {"name": "COPY", "mirror": "PLAIN", "history": 5},
+    {"name": "SMALL", "max_bytes": 200, "max_value_size": 50},
+]
+
+
+@dataclass
+class Lake:
+    """A warehouse with buckets, and its clock."""
+
+    place: str
+    format: str
+    now_ns: int = NOW
+
+    def warehouse(self) -> Warehouse:
+        return open_warehouse(self.place, clock=lambda: self.now_ns)
+
+    def kv(self, name: str) -> Bucket:
+        return self.warehouse().kv(name)
+
+
+@pytest.fixture(params=STORES)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    table_format = request.param.removesuffix("-s3")
+    remote = request.param.endswith("-s3")
+    place = request.getfixturevalue("bucket") if remote else str(tmp_path)
+    content = {"defaults": {"format": table_format}, "buckets": BUCKETS}
+    files.replace(f"{place}/retention.yaml", json.dumps(content).encode())
+    return Lake(place, table_format)
+
+
+def brief(entries: list[Entry]) -> list[tuple[str, int, str, bytes]]:
+    return [(entry.key, entry.revision, entry.operation, entry.value) for entry in entries]
+
+
+def refused(kind: type[RetentionError], act: Callable[[], object]) -> RetentionError:
+    with pytest.raises(kind) as raised:
+        act()
+    assert type(raised.value) is kind
+    return raised.value
+
+
+def test_values_come_back_under_their_revisions(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    assert [kv.put("a", b"1"), kv.put("b.c", "zwei"), kv.put("a", {"three": 3})] == [1, 2, 3]
+    assert (kv.get("a").json(), kv.get("b.c").text, kv.get("a", revision=1).value) == (
+        {"three": 3},
+        "zwei",
+        b"1",
+    )
+    entry = kv.get("a")
+    assert (entry.bucket, entry.revision, entry.created_ns, entry.operation) == (
+        "PLAIN",
+        3,
+        NOW,
+        "put",
+    )
+    assert kv.keys() == ["a", "b.c"]
+    assert kv.keys("b.>") == kv.keys("*.c") == ["b.c"]
+    assert brief(kv.entries()) == [("b.c", 2, "put", b"zwei"), ("a", 3, "put", b'{"three": 3}')]
+    assert kv.put_all({"x": b"5", "y": b"6"}) == (4, 5)
+    assert lake.kv("PLAIN").keys() == ["a", "b.c", "x", "y"]
+    assert kv.status().as_json() | {"bytes": 0} == {
+        "bucket": "PLAIN",
+        "stream": "KV_PLAIN",
+        "values": 5,
+        "bytes": 0,
+        "keys": 4,
+        "history": 5,
+        "ttl_ns": None,
+        "limit_marker_ttl_ns": None,
+        "max_bytes": None,
+        "max_value_size": None,
+        "mirrors": None,
+        "format": lake.format,
+    }
+
+
+def test_a_write_that_expects_another_revision_changes_nothing(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    first = kv.put("a", b"1")
+    second = kv.update("a", b"2", first)
+    for act in (
+        lambda: kv.update("a", b"x", first),
+        lambda: kv.delete("a", first),
+        lambda: kv.purge("a", first),
+    ):
+        error = refused(RevisionError, act)
+        assert isinstance(error, RevisionError)
+        assert (error.expected, error.actual, error.exit_code) == (first, second, 7)
+        assert "'a' is at revision 2, and 1 was expected" in str(error)
+    assert "has no revision" in str(refused(RevisionError, lambda: kv.delete("nobody", 1)))
+    exists = refused(KeyExistsError, lambda: kv.create("a", b"x"))
+    assert isinstance(exists, KeyExistsError)
+    assert exists.actual == second
+    assert refused(RevisionError, lambda: kv.update("a", b"x", 0))
+    assert [entry.revision for entry in kv.history("a")] == [first, second]
+    assert kv.delete("a", second) == 3
+    assert kv.update("new", b"", 0) == 4
+
+
+def test_a_deleted_key_is_created_again_and_a_purged_one_has_no_past(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    kv.put("a", b"1")
+    kv.delete("a")
+    assert "is deleted" in str(refused(MissingKeyError, lambda: kv.get("a")))
+    assert kv.keys() == []
+    assert kv.create("a", b"2") == 3
+    assert brief(kv.history("a")) == [
+        ("a", 1, "put", b"1"),
+        ("a", 2, "delete", b""),
+        ("a", 3, "put", b"2"),
+    ]
+    assert refused(MissingKeyError, lambda: kv.get("a", revision=2))
+    assert kv.purge("a", 3) == 4
+    assert brief(kv.history("a")) == [("a", 4, "purge", b"")]
+    assert kv.create("a", b"3") == 5
+    assert kv.get("a").value == b"3"
+
+
+def test_history_is_what_a_pass_would_leave(lake: Lake) -> None:
+    kv = lake.kv("ONE")
+    for number in range(3):
+        kv.put("a", str(number))
+    assert brief(kv.history("a")) == [("a", 3, "put", b"2")]
+    assert refused(MissingKeyError, lambda: kv.get("a", revision=2))
+    [outcome] = lake.warehouse().apply(["KV_ONE"])
+    assert outcome.value is not None
+    assert outcome.value.removed_messages == 2
+    assert brief(lake.kv("ONE").history("a")) == [("a", 3, "put", b"2")]
+
+
+def test_an_expired_value_is_absent_whether_a_pass_has_run_or_not(lake: Lake) -> None:
+    kv = lake.kv("SHORT")
+    kv.put("old", b"1")
+    lake.now_ns += 59 * MINUTE
+    kv.create("own", b"2", ttl="30s")  # no shorter than the markers
+    stays = kv.put("stays", b"3")
+    lake.now_ns += MINUTE
+    assert kv.keys() == ["stays"]
+    assert refused(MissingKeyError, lambda: kv.get("old"))
+    assert refused(MissingKeyError, lambda: kv.get("own"))
+    assert refused(MissingKeyError, lambda: kv.history("own"))
+    assert [entry.key for entry in kv.watch().poll()] == ["stays"]
+    error = refused(RevisionError, lambda: kv.update("old", b"x", 1))
+    assert isinstance(error, RevisionError)
+    assert error.actual == 0
+    assert kv.create("own", b"4") == stays + 1
+    lake.warehouse().apply(["KV_SHORT"])
+    assert lake.kv("SHORT").keys() == ["own", "stays"]
+    # A pass leaves a marker of the key that it took.
+    assert [entry.operation for entry in lake.kv("SHORT").history("old")] == ["purge"]
+    lake.now_ns += HOUR
+    assert lake.kv("SHORT").keys() == []
+
+
+def test_an_older_value_comes_back_when_a_newer_one_expires(lake: Lake) -> None:
+    """As on a server: `SHORT` keeps three values of a key."""
+    kv = lake.kv("SHORT")
+    kv.put("a", b"1")
+    kv.delete("a")
+    kv.create("a", b"2", ttl="2m")
+    kv.put("b", b"3")
+    assert kv.get("a").value == b"2"
+    lake.now_ns += 2 * MINUTE
+    assert "is deleted" in str(refused(MissingKeyError, lambda: kv.get("a")))
+    assert kv.keys() == ["b"]
+    assert [entry.operation for entry in kv.history("a")] == ["put", "delete"]
+    assert kv.update("a", b"4", 2) == 5
+
+
+def test_a_watch_tells_what_is_there_and_then_what_comes(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    kv.put_all([("a", b"1"), ("b", b"2"), ("a", b"3")])
+    last, every = kv.watch(), lake.kv("PLAIN").watch("a", include_history=True)
+    new, puts = kv.watch(updates_only=True), kv.watch(ignore_deletes=True)
+    later = kv.watch(resume_from=2)
+    assert brief([*last.poll()]) == [("b", 2, "put", b"2"), ("a", 3, "put", b"3")]
+    assert [entry.delta for entry in kv.watch().poll()] == [1, 0]
+    assert brief([*every.poll()]) == [("a", 1, "put", b"1"), ("a", 3, "put", b"3")]
+    assert [*new.poll()] == []
+    assert len([*puts.poll()]) == 2
+    assert [entry.revision for entry in later.poll()] == [2, 3]
+    kv.put("a", b"4")
+    kv.delete("b")
+    kv.put("b", b"6")
+    coming = [("a", 4, "put", b"4"), ("b", 5, "delete", b""), ("b", 6, "put", b"6")]
+    assert brief([*last.poll()]) == brief([*new.poll()]) == coming
+    assert brief([*every.poll()]) == coming[:1]
+    assert brief([*puts.poll()]) == [coming[0], coming[2]]
+    assert [*last.poll()] == []
+    assert refused(UsageError, lambda: kv.watch(updates_only=True, resume_from=1))
+
+
+def test_deleted_keys_are_purged_and_young_deletions_stay_alone(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    kv.put_all([("old", b"1"), ("young", b"2"), ("stays", b"3")])
+    kv.delete("old")
+    lake.now_ns += 30 * MINUTE
+    kv.delete("young")
+    kv.delete("stays")
+    kv.put("stays", b"7")
+    report = kv.purge_deletes().apply()
+    assert (report.removed_messages, report.by_rule) == (3, {"purge": 3})
+    after = lake.kv("PLAIN")
+    assert refused(MissingKeyError, lambda: after.history("old"))
+    assert [entry.operation for entry in after.history("young")] == ["delete"]
+    assert [entry.operation for entry in after.history("stays")] == ["put", "delete", "put"]
+    lake.warehouse().undo(report.run)
+    assert [entry.operation for entry in lake.kv("PLAIN").history("old")] == ["put", "delete"]
+    assert lake.kv("PLAIN").purge_deletes(older_than=0).apply().removed_messages == 4
+
+
+def test_a_mirror_is_read_and_not_written(lake: Lake) -> None:
+    lake.kv("PLAIN").put("a", b"1")
+    lake.warehouse().mirror(["KV_COPY"])
+    copy = lake.kv("COPY")
+    assert brief(copy.entries()) == [("a", 1, "put", b"1")]
+    assert copy.keys("a") == ["a"]
+    assert "it mirrors KV_PLAIN" in str(refused(RefusedError, lambda: copy.put("a", b"2")))
+
+
+def test_a_full_bucket_takes_no_more_and_says_so(lake: Lake) -> None:
+    kv = lake.kv("SMALL")
+    assert "10054" in str(refused(RefusedError, lambda: kv.put("a", b"x" * 60)))
+    kv.put("a", b"x" * 40)
+    kv.put("b", b"x" * 40)
+    assert "maximum bytes exceeded" in str(refused(RefusedError, lambda: kv.put("c", b"x" * 40)))
+    assert kv.put("a", b"y" * 40) == 3
+
+
+def test_a_lock_has_one_holder_and_is_renewed_and_released(lake: Lake) -> None:
+    kv = lake.kv("LOCKS")
+    with kv.lock("nightly") as lock:
+        held = lock.revision
+        lock.check()
+        rival = lake.kv("LOCKS").lock("nightly", wait="0s")
+        assert "lock 'nightly' is held by" in str(refused(BusyError, rival.__enter__))
+    assert refused(MissingKeyError, lambda: kv.get("nightly"))
+    with kv.lock("nightly") as lock:
+        assert lock.revision > held
+
+
+def test_a_late_release_frees_nobody_else_s_lock(lake: Lake) -> None:
+    kv = lake.kv("LOCKS")
+    first = kv.lock("nightly").__enter__()
+    lake.now_ns += HOUR
+    with lake.kv("LOCKS").lock("nightly", wait="0s") as second:
+        pass
+    other = lake.kv("LOCKS").create("nightly", b"third")
+    lost = refused(LockLostError, lambda: first.__exit__(None, None, None))
+    assert "another may hold it since" in str(lost)
+    assert other > second.revision
+    assert kv.get("nightly").value == b"third"
+
+
+def test_a_lock_without_an_end_is_refused(lake: Lake) -> None:
+    assert "its values never expire" in str(refused(UsageError, lambda: lake.kv("PLAIN").lock("a")))
+    said = str(refused(UsageError, lambda: lake.kv("LOCKS").lock("a", ttl="30s")))
+    assert "a lock cannot live for 30s there, it would live for 1h" in said
+    said = str(refused(UsageError, lambda: lake.kv("SHORT").lock("a", ttl="30s")))
+    assert "it would live for 1m" in said
+    assert lake.kv("SHORT").lock("a", ttl="2m")
+
+
+@pytest.mark.parametrize("key", ["", ".a", "a.", "a..b", "a b", "é", "a*", ">"])
+def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
+    kv = Lake(str(tmp_path), "parquet").kv("ANY")
+    for act in (lambda: kv.get(key), lambda: kv.put(key, b""), lambda: kv.history(key)):
+        assert "is no key" in str(refused(UsageError, act))
