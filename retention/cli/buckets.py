@@ -297,12 +297,12 @@ def purge_deletes(
 
 
 def _held(ctx: typer.Context) -> Bucket:
-    """The bucket; where it is not listed and nothing was written to it, a command that writes creates it."""
+    """The bucket; where it is not listed and nothing was written to it, a command that gives a value creates it."""
     name, settings = ctx.meta[_BUCKET], settings_of(ctx)
     warehouse = settings.open()
     stream = stream_of(name)
     if not warehouse.has(stream):
-        if ctx.info_name not in {"put", "create", "update", "delete", "purge"}:
+        if ctx.info_name not in {"put", "create"}:
             warehouse.log(stream)
         say(
             f"bucket {name} is listed nowhere, so that nothing of it ever expires: `retention kv {name} add` lists it "

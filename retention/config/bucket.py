@@ -59,6 +59,8 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
     max_bytes: ByteLimit = UNLIMITED
     limit_marker_ttl: Duration = 0
     """The lifetime of the markers of expired keys, nanoseconds; set, a key can have a TTL of its own (ADR-48)."""
+    allow_msg_ttl: Flag = False
+    """Whether a key can have a TTL of its own without that, as in buckets that nats-py makes."""
     storage: Literal["file", "memory"] = "file"
     num_replicas: Count = 1
     compression: Flag = False

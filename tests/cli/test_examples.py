@@ -31,12 +31,14 @@ def test_every_command_has_an_example_and_every_example_a_command() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_ends_with_an_example_that_the_command_takes(name: str) -> None:
-    said = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
     example, codes = EXAMPLES[name]
+    # A bucket stands before the command on it.
+    called = shlex.split(example)[: len(name.split()) + name.startswith("kv ")]
+    said = CliRunner().invoke(app, [*called, "--help"]).stdout
     assert f"Example:\n    retention {example}\n" in said
     listed = [line.split()[0] for line in said[said.index("Exit codes:") :].splitlines()[1:]]
     assert [*map(int, listed)] == sorted(codes)
-    words = shlex.split(example)[len(name.split()) :]
+    words = shlex.split(example)[len(called) :]
     own = [word for word in options_first(words) if word not in {"--config", "retention.yaml"}]
     COMMANDS[name].make_context(name, own)
 

@@ -30,6 +30,7 @@ COMMANDS = [
         "state",
         "consumer",
         "offset",
+        "kv",
     ),
     *("stats", "history", "doctor", "effective", "package"),
 ]

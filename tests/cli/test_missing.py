@@ -64,6 +64,21 @@ OF_ONE = {
     "offset get": ("offset", "get", NOBODY, "0", "c"),
     "offset delete": ("offset", "delete", NOBODY, "0", "c"),
     "offset ls": ("offset", "ls", NOBODY),
+    **{
+        f"kv {command}": ("kv", NOBODY, command, *arguments)
+        for command, *arguments in (
+            ("get", "a"),
+            ("update", "a", "1", "--revision", "0"),
+            ("delete", "a"),
+            ("purge", "a"),
+            ("ls",),
+            ("keys",),
+            ("history", "a"),
+            ("status",),
+            ("watch", "--once"),
+            ("purge-deletes", "--yes"),
+        )
+    },
     "stats": ("stats", NOBODY),
     "history": ("history", NOBODY),
     "history show": ("history", "show", RUN),
@@ -71,7 +86,10 @@ OF_ONE = {
     "effective": ("effective", NOBODY),
 }
 """Commands that read or remove, each on a stream, or of a run, that is not there."""
-WRITING = {"init", "validate", "publish", "import nats-backup", "import iggy-log", "package"}
+WRITING = {
+    *("init", "validate", "publish", "import nats-backup", "import iggy-log", "package"),
+    *("kv add", "kv put", "kv create"),
+}
 """Commands that make what they name, or read no stream."""
 JOBS = {
     "retain": (),
