@@ -120,14 +120,17 @@ def octets_of(value: Value) -> bytes:
     """The bytes that a value is kept as.
 
     Raises:
-        UsageError: JSON cannot say it.
+        UsageError: JSON, or UTF-8, cannot say it.
     """
     if isinstance(value, bytes):
         return value
-    if isinstance(value, str):
-        return value.encode()
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        text = (
+            value
+            if isinstance(value, str)
+            else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        )
+        return text.encode()
     except (TypeError, ValueError) as error:
         raise UsageError(
             f"a value of type {type(value).__name__} cannot be kept ({error}): give bytes, a text, or what JSON can say"

@@ -219,14 +219,14 @@ class Lock:
         try:
             revision = write(value)
         except CommitUnknownError:
-            found = self._found(value)
-            if found is None:
+            stored = self._revision_of(value)
+            if stored is None:
                 raise
-            revision = found
+            revision = stored
         self.revision = revision
         self._until = begun + (self._lifetime.ttl_ns - self._lifetime.skew_ns) / SECOND
 
-    def _found(self, value: str) -> int | None:
+    def _revision_of(self, value: str) -> int | None:
         """The revision of a value of which nobody said whether it was written; None: it is not there."""
         for look in range(_LOOKS):
             time.sleep(look * _FIRST_PAUSE_S)

@@ -90,13 +90,13 @@ class BucketReader:
             UsageError: a filter matches no key.
             DamagedError: a file that had to be read is damaged.
         """
-        found: list[str] = []
+        keys: list[str] = []
         messages = self.messages()
         for rows in messages.rows_at(messages.last_seqs(self.subjects(filters)), _OF_KEYS):
             live = pc.equal(kv.operations(rows["headers"]), kv.PUT)
             names = pc.utf8_slice_codeunits(rows["subject"].filter(live), len(self.prefix))
-            found += names.to_pylist()
-        return sorted(found)
+            keys += names.to_pylist()
+        return sorted(keys)
 
     def last_entries(self, filters: Sequence[str] = ()) -> Iterator[Entry]:
         """The last entry of each key, deletions too, ascending by revision; of filters those that one matches.

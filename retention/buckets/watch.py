@@ -21,7 +21,7 @@ POLL_S = 1.0
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What a watch is told of (nats.go, WatchOpt)."""
+    """The entries that a watch tells of (nats.go, WatchOpt)."""
 
     include_history: bool = False
     """All values that are kept of a key at first, not only the last."""
@@ -62,7 +62,7 @@ class Watcher:
         self._options = options
         self._poll_s = poll_s
         self._sleep = sleep
-        self._seen: int | None = None
+        self._reached: int | None = None
         self._table: str | None = None
 
     def __iter__(self) -> Iterator[Entry | None]:
@@ -81,7 +81,7 @@ class Watcher:
         """
         messages = self._reader.messages()
         self._refuse_another_table()
-        first, self._seen = self._seen, _highest(messages.files, self._seen or 0)
+        first, self._reached = self._reached, _highest(messages.files, self._reached or 0)
         at_first = self._at_first(messages) if first is None else None
         seqs = messages.seqs_after(first or 0, self._subjects) if at_first is None else at_first
         yield from self._entries(messages, seqs)

@@ -141,14 +141,14 @@ def put(
     elif key is None or value is None:
         raise UsageError("put: give KEY and VALUE (- reads it from standard input), or --from FILE")
     else:
-        _said(settings, held, key, held.put(key, _read(value)))
+        _put_revision(settings, held, key, held.put(key, _read(value)))
 
 
 @buckets.command()
 def create(ctx: typer.Context, key: Key, value: Value, ttl: Ttl = None) -> None:
     """Give a key a value that has none, and print its revision; if it has one, exit 7."""
     held = _held(ctx)
-    _said(settings_of(ctx), held, key, held.create(key, _read(value), ttl))
+    _put_revision(settings_of(ctx), held, key, held.create(key, _read(value), ttl))
 
 
 @buckets.command()
@@ -162,7 +162,7 @@ def update(
 ) -> None:
     """Set the value of a key that is at a revision, and print its new one."""
     held = _held(ctx)
-    _said(settings_of(ctx), held, key, held.update(key, _read(value), revision))
+    _put_revision(settings_of(ctx), held, key, held.update(key, _read(value), revision))
 
 
 @buckets.command()
@@ -189,14 +189,14 @@ def get(
 def delete(ctx: typer.Context, key: Key, revision: Revision = None) -> None:
     """Delete a key, whose history stays; print the deletion's revision."""
     held = _held(ctx)
-    _said(settings_of(ctx), held, key, held.delete(key, revision))
+    _put_revision(settings_of(ctx), held, key, held.delete(key, revision))
 
 
 @buckets.command()
 def purge(ctx: typer.Context, key: Key, revision: Revision = None, ttl: Ttl = None) -> None:
     """Delete a key with its history, and print the deletion's revision; `undo` brings the history back."""
     held = _held(ctx)
-    _said(settings_of(ctx), held, key, held.purge(key, revision, ttl))
+    _put_revision(settings_of(ctx), held, key, held.purge(key, revision, ttl))
 
 
 @buckets.command("ls")
@@ -209,11 +209,11 @@ def list_entries(ctx: typer.Context, filters: Filters = None) -> None:
 def keys(ctx: typer.Context, filters: Filters = None) -> None:
     """List the keys that have a value, one a line."""
     settings = settings_of(ctx)
-    found = _held(ctx).keys(*(filters or ()))
+    names = _held(ctx).keys(*(filters or ()))
     if settings.format == "table":
-        put_lines(found)
+        put_lines(names)
     else:
-        put_json(settings, found, found)
+        put_json(settings, names, names)
 
 
 @buckets.command()
@@ -227,11 +227,11 @@ def status(ctx: typer.Context) -> None:
     """Show the numbers of the bucket, and its settings."""
     from retention.views.bucket import status_text
 
-    settings, found = settings_of(ctx), _held(ctx).status()
+    settings, numbers = settings_of(ctx), _held(ctx).status()
     if settings.format == "table":
-        put_report(status_text(found))
+        put_report(status_text(numbers))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, numbers.as_json(), [numbers.as_json()])
 
 
 @buckets.command()
@@ -315,7 +315,7 @@ def _read(value: str) -> bytes | str:
     return sys.stdin.buffer.read() if value == "-" else value
 
 
-def _said(settings: Settings, held: Bucket, key: str, revision: int) -> None:
+def _put_revision(settings: Settings, held: Bucket, key: str, revision: int) -> None:
     if settings.format == "table":
         put_lines([str(revision)])
     else:

@@ -57,10 +57,10 @@ def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
 
 def _refuse_other_settings(config: Config, values: Mapping[str, Any]) -> None:
     name = str(values["name"])
-    asked = load_config("-", f"{_KEY}:\n{_entry(values, 0)}".encode()).stream(stream_of(name))
+    wanted = load_config("-", f"{_KEY}:\n{_entry(values, 0)}".encode()).stream(stream_of(name))
     there = config.stream(stream_of(name))
     keys = stream_values(with_stream_keys(values)).keys()
-    other = [bucket_key(key) for key in sorted(keys) if getattr(asked, key) != getattr(there, key)]
+    other = [bucket_key(key) for key in sorted(keys) if getattr(wanted, key) != getattr(there, key)]
     if other:
         raise ConfigError(
             f"{config.file}: bucket {name} is listed already, with another {', '.join(other)}; nothing was changed; "

@@ -134,8 +134,8 @@ def in_bucket_words(mistake: Mistake, buckets: Any) -> Mistake:
     if key not in buckets[place[1]]:
         return replace(mistake, place=(*place[:_KEY], bucket_key(key), *place[_KEY + 1 :]))
     # What is written so is a key that a bucket does not have.
-    own = _BUCKET_KEY.get(key)
-    return mistake if own is None else replace(mistake, text=f"a bucket calls it `{own}`")
+    name = _BUCKET_KEY.get(key)
+    return mistake if name is None else replace(mistake, text=f"a bucket calls it `{name}`")
 
 
 def _origin(given: Any) -> dict[str, Any]:

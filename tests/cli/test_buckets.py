@@ -10,10 +10,16 @@ import pytest
 from tests.support.sandboxes import Commands, commands
 
 
+def written(folder: Path) -> Commands:
+    """A configuration as people write it."""
+    (folder / "retention.yaml").write_text("warehouse: .\ndefaults: {format: parquet}\n")
+    return Commands(folder)
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Commands:
-    made = commands(tmp_path)
-    made.run("kv", "B", "add", "--history", "3", "--ttl", "1h")
+    made = written(tmp_path)
+    assert made.run("kv", "B", "add", "--history", "3", "--ttl", "1h").exit_code == 0
     return made
 
 
@@ -85,12 +91,12 @@ def test_deleted_keys_are_purged_and_come_back(lake: Commands) -> None:
     done = lake.json("kv", "B", "purge-deletes", "--older-than", "0s", "--yes")
     assert done["streams"][0]["removed_messages"] == 2
     assert lake.run("kv", "B", "history", "a").exit_code == 2
-    assert lake.run("undo", done["streams"][0]["run"], "--yes").exit_code == 0
+    assert lake.run("undo", done["streams"][0]["run"]).exit_code == 0
     assert lake.run("kv", "B", "history", "a").exit_code == 0
 
 
 def test_a_bucket_is_listed_once(tmp_path: Path) -> None:
-    lake = commands(tmp_path)
+    lake = written(tmp_path)
     first = lake.run("kv", "B", "add", "--ttl", "1h")
     assert "is listed in" in first.stdout
     again = lake.run("kv", "B", "add", "--ttl", "60m")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import retention
+from retention.api.bucket import Bucket
 from retention.api.log import BoundPlan
 from retention.api.stream import Stream
 from retention.api.stream_consumers import StreamConsumers
@@ -58,9 +59,14 @@ GOOD: dict[str, Any] = {
     "kind": "consumer",
     "offset": 0,
     "spark": None,
+    "bucket": "B",
+    "key": "a",
+    "value": "x",
+    "values": {"a": "x"},
+    "revision": 1,
 }
 """Arguments beside the one that is wrong; the rest have defaults."""
-OWNERS = (Warehouse, Stream, Topic, StreamConsumers, BoundPlan)
+OWNERS = (Warehouse, Stream, Topic, StreamConsumers, BoundPlan, Bucket)
 
 
 def methods(owner: type) -> Iterator[tuple[str, str]]:
@@ -94,6 +100,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[type, Any]:
         Topic: topic,
         StreamConsumers: stream.consumers,
         BoundPlan: stream.plan(),
+        Bucket: warehouse.kv("B"),
     }
 
 
