@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from retention.stores.delta.internals import FileAction
 
 _log = logging.getLogger(__name__)
+_PAUSES_S = (0.1, 1.0)
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -89,25 +91,38 @@ class Attempt:
         reached(Step.DELTA_COMMITTING)
         if mark_of(self.layout, self.handle.table.version()) != self.handle.mark:
             raise CommitFailedError("another table was made in its place")
-        try:
-            self.handle.table.create_write_transaction(
-                actions,
-                "append",
-                MESSAGES,
-                partition_by=list(PARTITION_COLUMNS),
-                commit_properties=properties,
-                post_commithook_properties=_NO_HOOKS,
-            )
-        except CommitFailedError as error:
-            # On object stores a lost answer makes the second try of our own commit look like a rival.
-            version = self._look_for(token, error)
-            if version is None:
-                raise
-            return version
-        except (DeltaError, OSError, ValueError) as error:
-            return self._find_out(token, error)
+        for pause_s in (*self._pauses(), None):
+            try:
+                self.handle.table.create_write_transaction(
+                    actions,
+                    "append",
+                    MESSAGES,
+                    partition_by=list(PARTITION_COLUMNS),
+                    commit_properties=properties,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            except CommitFailedError as error:
+                # On object stores a lost answer makes the second try of our own commit look like a rival.
+                version = self._look_for(token, error)
+                if version is None:
+                    raise
+                return version
+            except (DeltaError, OSError, ValueError) as error:
+                if pause_s is None:
+                    return self._find_out(token, error)
+                time.sleep(pause_s)
+            else:
+                break
         reached(Step.DELTA_COMMITTED)
         return self.handle.table.version() + 1
+
+    def _pauses(self) -> tuple[float, ...]:
+        """The pauses, in seconds, after which a commit is tried again of which nobody said whether it happened.
+
+        It is the same entry under the same token: if the first one came, the second is refused and finds it, and if the
+        second comes, or a rival's, the first can come no more.
+        """
+        return _PAUSES_S if files.is_remote(self.layout.root) else ()
 
     def _refuse_forbidden(self) -> None:
         if not self.settings.exclusive:

@@ -20,6 +20,7 @@ from retention.core.table_updates import SetEpoch, SetNextSeq
 from retention.errors import (
     BusyError,
     CommitUnknownError,
+    ConflictError,
     ForeignRowsError,
     RefusedError,
     RetentionError,
@@ -424,6 +425,60 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_log(store: Store, error:
     snapshot = faulty(store, error, after=True)
     assert store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot) == 1
     assert sequences(store) == [1, 2, 3]
+
+
+class Recovering(Faulty):
+    """It fails so often, and is well again; `meanwhile` happens behind each failure."""
+
+    def __init__(
+        self,
+        table: DeltaTable,
+        *,
+        after: bool,
+        failures: int = 1,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__(table, OSError("timed out"), after=after)
+        self.failures, self.meanwhile = failures, meanwhile
+
+    def create_write_transaction(self, *args: Any, **kwargs: Any) -> None:
+        if not self.failures:
+            self._table.create_write_transaction(*args, **kwargs)
+            return
+        self.failures -= 1
+        if self._after:
+            self._table.create_write_transaction(*args, **kwargs)
+        self.meanwhile()
+        raise self._error
+
+
+def recovering(store: Store, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Any:
+    """A snapshot on what is an object store for this purpose, of which the first answers are errors."""
+    monkeypatch.setattr(commit.Attempt, "_pauses", lambda _: (0.0, 0.0))
+    snapshot = store.snapshot()
+    table = Recovering(snapshot.handle.table, **how)
+    return replace(snapshot, handle=replace(snapshot.handle, table=table))
+
+
+@pytest.mark.parametrize(("failures", "after"), [(1, False), (2, False), (1, True), (2, True)])
+def test_an_object_store_is_asked_again_until_it_is_certain(
+    store: Store, monkeypatch: pytest.MonkeyPatch, failures: int, *, after: bool
+) -> None:
+    snapshot = recovering(store, monkeypatch, failures=failures, after=after)
+    assert store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot) == 1
+    assert sequences(store) == [1, 2, 3]
+
+
+def test_a_rival_s_commit_says_that_ours_comes_no_more(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rival() -> None:
+        append(place.open(), range(1, 3))
+
+    snapshot = recovering(store, monkeypatch, after=False, meanwhile=rival)
+    with pytest.raises(ConflictError):
+        store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot)
+    assert sequences(store) == [1, 2]
 
 
 def test_a_commit_that_the_disk_refused_changed_nothing(store: Store) -> None:
