@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.buckets.entry import Value, octets_of
 from retention.buckets.read import BucketReader
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import headers, kv
-from retention.core.bucket_names import check_key
+from retention.core.bucket_names import KEY_PATTERN, check_key
 from retention.core.units import SECOND, go_duration
 from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
 from retention.formats.jsonl import PUBLISHED
@@ -70,9 +71,10 @@ class BucketWriter:
             raise UsageError(
                 f"bucket {self._reader.bucket}: no value is given, so there is nothing to put"
             )
-        for key, _ in pairs:
-            check_key(key)
-        subjects = pa.array([f"{self._reader.prefix}{key}" for key, _ in pairs], pa.string())
+        keys = pa.array([key for key, _ in pairs], pa.string())
+        for key in keys.filter(pc.invert(pc.match_substring_regex(keys, f"^{KEY_PATTERN}$"))):
+            check_key(key.as_py())
+        subjects = pc.binary_join_element_wise(self._reader.prefix, keys, "")
         payloads = pa.array([value for _, value in pairs], pa.binary())
 
         def decide(_: Position, now_ns: int) -> pa.Table:

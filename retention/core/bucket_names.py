@@ -8,7 +8,9 @@ from retention.errors import UsageError
 
 _PREFIX = "KV_"
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
+KEY_PATTERN = r"[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*"
+"""The regular expression (RE2 and Python) of a whole key (ADR-8)."""
+_KEY = re.compile(KEY_PATTERN)
 _FILTER = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
 
 
@@ -46,7 +48,7 @@ def check_key(key: str) -> None:
     Raises:
         UsageError: it is none.
     """
-    if not _KEY.fullmatch(key) or _has_empty_token(key):
+    if not _KEY.fullmatch(key):
         raise UsageError(
             f"{key!r} is no key: write letters, digits and any of - / _ = . with a dot neither first, last nor twice "
             "in a row"
@@ -59,11 +61,8 @@ def check_key_filter(pattern: str) -> None:
     Raises:
         UsageError: it is none.
     """
-    if not pattern or not _FILTER.fullmatch(pattern) or _has_empty_token(pattern):
+    has_empty_token = not all(pattern.split("."))
+    if has_empty_token or not _FILTER.fullmatch(pattern):
         raise UsageError(
             f"{pattern!r} matches no key: write a key, * in the place of a token, > at the end for all that follows"
         )
-
-
-def _has_empty_token(key: str) -> bool:
-    return key.startswith(".") or key.endswith(".") or ".." in key

@@ -23,6 +23,8 @@ from retention.datafile.parquet import (
 )
 from schemas.messages import FILE_COLUMNS
 
+_FEW, _FEW_ROWS, _MANY_ROWS = 64, 4_096, 65_536
+"""The number of rows that are few, and the rows that are decoded at once to pick few, or many."""
 _UNKNOWN = (0, 2**63 - 1)
 """The bounds of a row group without statistics: they overlap with any others."""
 
@@ -99,12 +101,17 @@ def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterato
         for number in range(opened.metadata.num_row_groups)
         if _may_hold(opened, number, seqs)
     ]
-    file = replace(file, hidden=ranges_in(file.hidden))
+    file, missing = replace(file, hidden=ranges_in(file.hidden)), len(seqs)
+    rows = _FEW_ROWS if missing <= _FEW else _MANY_ROWS
     try:
-        for batch in opened.iter_batches(row_groups=groups, columns=list(columns)):
+        for batch in opened.iter_batches(rows, row_groups=groups, columns=list(columns)):
             wanted = np.isin(batch.column("seq").to_numpy(), seqs)
             picked = pa.Table.from_batches([batch]).select(columns).filter(pa.array(wanted))
             yield visible_rows(file, picked)
+            # No sequence stands twice, so that what follows need not be decoded.
+            missing -= picked.num_rows
+            if not missing:
+                return
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
 
