@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: installed kills help setup demo demo-all test check static laws histories conformance cluster crash connect sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: installed kills buckets help setup demo demo-all test check static laws histories conformance cluster crash connect sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -72,6 +72,9 @@ queue: setup  ## Let eight processes work off a queue of 100,000 messages, and k
 publishes: setup  ## Compact and reclaim what 500 small publishes leave, and count what is left (a minute)
 	RETENTION_PUBLISHES=500 $(BIN)/pytest tests/retention/apply/reclaim/test_beside.py -k small_publishes
 
+buckets: setup  ## Do 2,000 operations on buckets here and on a real server, and fight 1,000 times for a lock (half an hour)
+	RETENTION_BUCKETS=2000 RETENTION_LOCKS=1000 $(BIN)/pytest tests/live/test_buckets.py tests/concurrency/test_locks.py -s
+
 backups: setup  ## Back 50 streams of a real server up while they are in use, and import each as the server restores it (minutes)
 	RETENTION_BACKUPS=50 $(BIN)/pytest tests/live/test_busy_backups.py -s
 
@@ -97,6 +100,7 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.reclaim
 	$(BIN)/python -m benchmarks.cold
+	$(BIN)/python -m benchmarks.buckets
 	$(BIN)/python -m benchmarks.growth --millions 5
 
 scale: setup  ## Stand for a terabyte: 100 million subjects, a million files, 100 million acks (an hour or two, 20 GB of disk)

@@ -30,7 +30,7 @@ from tests.support.nats_oracle import Nats
 
 pytestmark = pytest.mark.live
 
-OPERATIONS = int(os.environ.get("BUCKET_OPERATIONS", "60"))
+OPERATIONS = int(os.environ.get("RETENTION_BUCKETS", "60"))
 KEYS = ("a", "b", "c.d", "c.e", "f")
 SAID = {None: "put", "PUT": "put", "DEL": "delete", "PURGE": "purge"}
 SETTINGS = {"history": 3}
