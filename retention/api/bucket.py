@@ -15,6 +15,7 @@ from retention.buckets.read import BucketReader
 from retention.buckets.status import BucketStatus, status_of
 from retention.buckets.watch import POLL_S, Watcher, WatchOptions
 from retention.buckets.write import BucketWriter
+from retention.context.topic import refuse_topic
 from retention.core.units import SECOND, parse_duration
 from retention.engines.select import Engines
 from retention.planners.requests import plan_removal
@@ -33,7 +34,12 @@ class Bucket(Public):
     """A bucket of a warehouse: the stream called `KV_` and its name (ADR-8)."""
 
     def __init__(self, stream: Stream) -> None:
-        """Hold the stream that keeps the bucket; nothing is read yet."""
+        """Hold the stream that keeps the bucket; nothing is read yet.
+
+        Raises:
+            UsageError: it is a topic.
+        """
+        refuse_topic(stream.opened.config, "which has no keys", "name another bucket")
         self.stream = stream
         self._reader = BucketReader(stream.opened)
         self._writer = BucketWriter(stream.opened, self._reader)

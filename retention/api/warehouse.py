@@ -117,7 +117,7 @@ class Warehouse(Public, Maintenance):
             bucket: its name; the stream that keeps it is called `KV_` and the name.
 
         Raises:
-            UsageError: no bucket can be called so.
+            UsageError: no bucket can be called so, or it is a topic.
             RefusedError: a symbolic link leads out of the warehouse.
         """
         from retention.api.bucket import Bucket

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ class BucketReader:
         """Hold the stream that keeps the bucket; nothing is read yet."""
         self._opened = opened
         self._index = DigestIndex()
+        self._mutex = Lock()
         self._mark: VersionToken | None = None
         self._files = FILE_STATS.empty_table()
         self.table_id: str | None = None
@@ -127,15 +129,16 @@ class BucketReader:
     def _newest_files(self) -> pa.Table:
         """The stream's files, shape `FILE_STATS`; read anew if the log has moved, or nobody can tell."""
         store = self._opened.store
-        mark = store.mark()
-        if mark is None or mark != self._mark:
-            self._files, self._mark, self.table_id = FILE_STATS.empty_table(), None, None
-            if store.exists():
-                snapshot = store.snapshot()
-                self.table_id = snapshot.table_id
-                self._files = store.inventory(snapshot).files
-                self._mark = mark if mark is not None and mark.tells(snapshot) else None
-        return self._files
+        with self._mutex:
+            mark = store.mark()
+            if mark is None or mark != self._mark:
+                self._files, self._mark, self.table_id = FILE_STATS.empty_table(), None, None
+                if store.exists():
+                    snapshot = store.snapshot()
+                    self.table_id = snapshot.table_id
+                    self._files = store.inventory(snapshot).files
+                    self._mark = mark if mark is not None and mark.tells(snapshot) else None
+            return self._files
 
 
 def _origin_of(opened: OpenedStream) -> str | None:

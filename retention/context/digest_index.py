@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,8 @@ from schemas.files import SUBJECT_COUNTS
 _SLOT = pa.field("file", pa.int64(), nullable=False)
 _HELD = pa.schema([_SLOT, *SUBJECT_COUNTS])
 _MOST_CHUNKS = 64
+MOST_HELD = 8_000_000
+"""Messages of the files whose digests are held, a hundred bytes each at most; those of larger streams are read anew."""
 
 _Identity = tuple[str, int]
 """The path of a file, and the messages that count in it."""
@@ -25,6 +29,7 @@ class DigestIndex:
         self._held = _HELD.empty_table()
         self._slots: dict[_Identity, int] = {}
         self._next_slot = 0
+        self._mutex = Lock()
 
     def counts_of(self, store: Store, files: pa.Table, subject: str) -> pa.Table:
         """The digests' rows of one subject: `file`, a row number of `files`, `subject`, `messages` and `last_seq`.
@@ -37,13 +42,16 @@ class DigestIndex:
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
         """
-        identities = list(
-            zip(files["path"].to_pylist(), files["messages"].to_pylist(), strict=True)
-        )
-        self._take_in(store, files, identities)
-        self._give_up(set(identities))
-        rows = self._held.filter(pc.equal(self._held["subject"], subject))
-        slots = pa.array([self._slots[identity] for identity in identities], pa.int64())
+        if pc.sum(files["messages"], min_count=0).as_py() > MOST_HELD:
+            pieces = (_naming(subject, counts) for counts in counts_in_pieces(store, files))
+            return pa.concat_tables([_HELD.empty_table(), *pieces])
+        paths, messages = (files[name].to_pylist() for name in ("path", "messages"))
+        identities = list(zip(paths, messages, strict=True))
+        with self._mutex:
+            self._take_in(store, files, identities)
+            self._give_up(set(identities))
+            rows = _naming(subject, self._held)
+            slots = pa.array([self._slots[identity] for identity in identities], pa.int64())
         number = pc.index_in(rows["file"], value_set=slots).cast(pa.int64())
         return rows.set_column(0, _SLOT, number).filter(number.is_valid())
 
@@ -69,3 +77,9 @@ class DigestIndex:
         self._slots = {identity: self._slots[identity] for identity in live}
         kept = np.fromiter(self._slots.values(), np.int64)
         self._held = self._held.filter(pc.is_in(self._held["file"], value_set=pa.array(kept)))
+
+
+def _naming(subject: str, counts: pa.Table) -> pa.Table:
+    """The rows of one subject; shape `_HELD`."""
+    rows = counts.filter(pc.equal(counts["subject"], subject))
+    return rows.select(_HELD.names).cast(_HELD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from retention.api.bucket import Bucket
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.buckets.entry import Entry
+from retention.context import digest_index
 from retention.core.units import HOUR, MINUTE
 from retention.errors import (
     BusyError,
@@ -312,3 +314,49 @@ def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
     kv = Lake(str(tmp_path), "parquet").kv("ANY")
     for act in (lambda: kv.get(key), lambda: kv.put(key, b""), lambda: kv.history(key)):
         assert "is no key" in str(refused(UsageError, act))
+
+
+def test_a_topic_is_no_bucket(tmp_path: Path) -> None:
+    (tmp_path / "retention.yaml").write_text("topics: [{name: KV_T}]\n")
+    warehouse = open_warehouse(tmp_path)
+    assert "has no keys" in str(refused(UsageError, lambda: warehouse.kv("T")))
+
+
+def test_a_dropped_bucket_begins_anew(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    watcher = kv.watch()
+    kv.put("a", b"1")
+    assert [entry.revision for entry in watcher.poll()] == [1]
+    lake.warehouse().stream("KV_PLAIN").drop().apply()
+    refused(MissingKeyError, lambda: kv.get("a"))
+    assert "it was dropped while" in str(refused(UsageError, lambda: [*watcher.poll()]))
+    assert kv.create("a", b"2") == 1
+
+
+def test_digests_that_are_too_many_to_hold_are_read_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest_index, "MOST_HELD", 2)
+    kv = lake.kv("PLAIN")
+    kv.put_all({"a": b"1", "b": b"2", "c": b"3"})
+    kv.put("a", b"4")
+    assert (kv.get("a").value, kv.get("b").value) == (b"4", b"2")
+    assert kv.update("a", b"5", 4) == 5
+
+
+def test_threads_share_a_bucket(tmp_path: Path) -> None:
+    kv = laid(str(tmp_path), "parquet").kv("PLAIN")
+
+    def count(_: int) -> int:
+        while True:
+            try:
+                entry = kv.get("n")
+                return kv.update("n", str(int(entry.text) + 1), entry.revision)
+            except RevisionError:
+                continue
+
+    kv.put("n", "0")
+    with ThreadPoolExecutor(4) as pool:
+        revisions = sorted(pool.map(count, range(12)))
+    assert revisions == list(range(2, 14))
+    assert kv.get("n").text == "12"
