@@ -181,7 +181,7 @@ def shown_last_seqs(
     """
     parts = [_COUNTS.empty_table()]
     for counts in counts_in_pieces(store, files):
-        parts.append(counts.filter(matching_mask(counts["subject"], wanted)))
+        parts.append(counts.filter(matching_mask(counts["subject"], wanted)).cast(_COUNTS))
     counts = pa.concat_tables(parts).combine_chunks()
     last = _last_of(counts, "last_seq")
     if view is None:

@@ -43,8 +43,8 @@ def plan_purge_deletes(opened: OpenedStream, request: PurgeDeletes, engines: Eng
     stored = StoredRows(opened, engines)
     every = [RemainingRow(row) for row in range(inventory.files.num_rows)]
     deletions = stored.deletions(remaining, every).messages
-    parts = [_COUNTS.empty_table(), *counts_in_pieces(opened.store, inventory.files)]
-    counts = pa.concat_tables(parts)
+    pieces = (counts.cast(_COUNTS) for counts in counts_in_pieces(opened.store, inventory.files))
+    counts = pa.concat_tables([_COUNTS.empty_table(), *pieces])
     last = counts.group_by("subject").aggregate([("last_seq", "max")])
     last = last.rename_columns(["subject", "last_seq"])
     cuts = cuts_of(deletions, last, now_ns - request.older_than_ns)

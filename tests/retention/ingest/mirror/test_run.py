@@ -337,7 +337,7 @@ def test_a_rival_that_mirrors_the_same_comes_first_or_second_and_nothing_twice(
         # No lease: as if it had run out while its holder stood still.
         rival = opened(tmp_path, *streams, format=format_)
         rival.stream("O").publish([line("o.b")] * 2)
-        monkeypatch.setattr("retention.ingest.append.lease", _no_lease)
+        monkeypatch.setattr("retention.ingest.turns.lease", _no_lease)
         assert came(rival.mirror([name])).messages == 6
 
     def late(swap: Swap, at: Snapshot) -> int:
