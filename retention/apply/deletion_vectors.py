@@ -51,9 +51,11 @@ def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> N
     for partition, segment in hidden.segments:
         segments[partition].add(segment)
     session = engines.session()
+    from retention.engines.spark.failures import spark_failures
+
     for partition, bases in sorted(segments.items()):
         listed = ", ".join(str(base) for base in sorted(bases))
-        with watched_jobs(session), reaching(table):
+        with spark_failures(), watched_jobs(session), reaching(table):
             session.sql(
                 f"REORG TABLE delta.`{table}` WHERE `partition` = {partition} AND segment IN ({listed}) APPLY (PURGE)"
             ).collect()

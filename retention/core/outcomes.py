@@ -157,11 +157,12 @@ def _log_end(outcome: Outcome[Any]) -> None:
 
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
-    """The exit code of a command: of a single stream its own, of several 5 if any failed."""
+    """The exit code of a command: of a single stream that of its first failure, of several 5 if any failed."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if not failed:
         return 0
-    return failed[0].exit_code if len(outcomes) == 1 else StreamsFailedError.exit_code
+    is_single = len({outcome.stream for outcome in outcomes}) == 1
+    return failed[0].exit_code if is_single else StreamsFailedError.exit_code
 
 
 ENDINGS = (Exception, KeyboardInterrupt, Terminated)

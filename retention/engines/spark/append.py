@@ -19,6 +19,7 @@ from retention.dialects.dialect import Block, Dialect, Layer, Share
 from retention.dialects.numbering import BlockRows, lay
 from retention.engines.spark.columns import arriving
 from retention.engines.spark.engine import SparkEngine
+from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.sorted_blocks import sorted_blocks
 from retention.engines.spark.source import Source
 from retention.layout.stored_blocks import StoredBlock, parts_of
@@ -73,8 +74,9 @@ class SortedFrame:
     ) -> None:
         self._engine = engine
         self._dialect = dialect
-        blocks = sorted_blocks(engine, arriving(frame, dialect), dialect, now_ns, directory)
-        self._parts = parts_of(blocks, engine.parallelism())
+        with spark_failures():
+            blocks = sorted_blocks(engine, arriving(frame, dialect), dialect, now_ns, directory)
+            self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:
         """Write the rows behind a log's ends, for each segment and part of the frame one file or some by deadline.

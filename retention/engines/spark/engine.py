@@ -49,8 +49,8 @@ class SparkEngine:
         """
         if not tasks:
             return []
-        worker = _worker(function, attempts_of(self._session))
         with self._work(function):
+            worker = _worker(function, attempts_of(self._session))
             received = [
                 shares.mapInArrow(worker, RESULTS).toArrow()
                 for shares in self._shares(tasks, weights)
@@ -73,8 +73,8 @@ class SparkEngine:
         """
         if not tasks:
             return []
-        attempts = attempts_of(self._session)
         with self._work(deal):
+            attempts = attempts_of(self._session)
             shares = reduce(DataFrame.union, self._shares(tasks, weights))
             received = shuffled(shares, deal, deal_again, gather, attempts).toArrow()
         return _in_order(received)

@@ -87,6 +87,8 @@ GONE = (
     "killed for its memory"
 )
 """The sentence of a connection to Spark that is lost."""
+_ANSWER = re.compile(r"An error occurred while calling [^\n]*\n")
+"""An exception of the driver's as py4j tells it, with a trace; of a call without an answer it tells the first line."""
 
 
 @contextmanager
@@ -108,11 +110,7 @@ def spark_failures() -> Iterator[None]:
 
 def failure_of(error: Exception) -> RetentionError | None:
     """The error for what Spark raised; None if its cause is not known."""
-    # Spark Connect does without py4j, so that nothing of it is imported here.
-    of_gateway = type(error).__module__.startswith("py4j") or isinstance(
-        error, ConnectionError | EOFError
-    )
-    if not of_gateway and not isinstance(error, PySparkException):
+    if not _is_of_gateway(error) and not isinstance(error, PySparkException):
         return None
     text = str(error)
     for pattern, kind, sentence in CAUSES:
@@ -120,6 +118,16 @@ def failure_of(error: Exception) -> RetentionError | None:
         if match is not None:
             named = {name: value or "" for name, value in match.groupdict().items()}
             return kind(sentence.format(**named))
-    if of_gateway and "An error occurred while calling" not in text:
-        return BusyError(GONE)
-    return None
+    return BusyError(GONE) if is_gone(error) else None
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error is that of a connection to Spark's driver that is lost; what the driver answers is none."""
+    return _is_of_gateway(error) and _ANSWER.search(str(error)) is None
+
+
+def _is_of_gateway(error: Exception) -> bool:
+    # Spark Connect does without py4j, so that nothing of it is imported here.
+    return type(error).__module__.startswith("py4j") or isinstance(
+        error, ConnectionError | EOFError
+    )

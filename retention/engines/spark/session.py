@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from subprocess import Popen
+from typing import TYPE_CHECKING, TypeVar
 
 from retention.engines.spark.connect import REMOTE, reach, setting_of
 from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import launch_environment
 from retention.engines.spark.versions import is_too_old, refuse_too_old, warn_of_untested
-from retention.errors import RetentionError
+from retention.errors import BusyError, RetentionError
 from retention.storage.signals import handlers_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Answer = TypeVar("Answer")
+
 GIB = 1024**3
+_SIGNALLED = 128
+"""A shell's exit codes above it are of commands that a signal ended."""
 TASK_ATTEMPTS = 4
 """Number of tries of a task, as on a cluster; in one process Spark would otherwise try it once."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -33,30 +41,34 @@ def session(app_name: str = "retention") -> Iterator[SparkSession]:
 
     Raises:
         UsageError: the active session's Spark is too old; or as `build_session`.
-        RetentionError: Spark did not start.
+        RetentionError: Spark did not start; or as `spark_failures`, of the block.
     """
     running = active_session()
-    if running is not None:
-        refuse_too_old(running.version)
-        warn_of_untested(running.version)
+    with contextlib.ExitStack() as stack:
+        if running is None:
+            running = build_session(app_name)
+            stack.callback(_stop, running)
+        else:
+            refuse_too_old(running.version)
+            warn_of_untested(running.version)
+        from retention.engines.spark.failures import spark_failures
+
+        stack.enter_context(spark_failures())
         yield running
-        return
-    started = build_session(app_name)
-    try:
-        yield started
-    finally:
-        started.stop()
 
 
 def active_session() -> SparkSession | None:
-    """The session that the caller already has; pyspark is not loaded to find that there is none."""
+    """The session that the caller already has, unless its driver is gone.
+
+    Pyspark is not loaded to find that there is none.
+    """
     if "pyspark" not in sys.modules:
         return None
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
-        return SparkSession.active()
+        return _unless_gone(SparkSession.active)
     except PySparkRuntimeError:
         return None
 
@@ -70,8 +82,8 @@ def suits_work() -> bool:
 
 
 def application_id(running: SparkSession) -> str | None:
-    """The id under which a cluster lists a session's application; None where the session cannot say."""
-    return setting_of(running, "spark.app.id")
+    """The id under which a cluster lists a session's application; None where the session cannot say, or is gone."""
+    return _unless_gone(partial(setting_of, running, "spark.app.id"))
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
@@ -87,29 +99,94 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
     Raises:
         UsageError: Java or Delta's JARs are missing, no Delta is known for this Spark, or it is too old; or what Spark
             Connect needs is missing, or its server does not answer.
-        RetentionError: Spark did not start.
+        RetentionError: Spark did not start; a `BusyError` where its driver ended meanwhile.
     """
     is_there = "PYSPARK_GATEWAY_PORT" in os.environ or REMOTE in os.environ
     if REMOTE in os.environ:
         reach(os.environ[REMOTE])
     environment = {} if is_there else launch_environment()
     settings = {} if is_there else _settings(java_options)
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
+    logging.getLogger().addFilter(_is_not_of_gateway)
     try:
         with _environment(environment), handlers_kept():
             started = builder.getOrCreate()
-    except PySparkException as error:
-        raise RetentionError(
-            f"Spark did not start ({error.getCondition()}): `{sys.executable} -m pyspark` shows why."
-        ) from error
-    refuse_too_old(started.version)
-    warn_of_untested(started.version)
+        version = started.version
+    except Exception as error:
+        known = _start_failure(error)
+        if known is None:
+            raise
+        raise known from error
+    refuse_too_old(version)
+    warn_of_untested(version)
     return started
+
+
+def _is_not_of_gateway(record: logging.LogRecord) -> bool:
+    """Whether a record is none of py4j's, which logs the trace of a lost connection that is an error all the same."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _start_failure(error: Exception) -> RetentionError | None:
+    """The error for a session that did not start; None if the cause is not known."""
+    from pyspark.errors import PySparkException
+
+    from retention.engines.spark.failures import GONE, is_gone
+
+    if is_gone(error) or _was_killed(error):
+        _forget_driver()
+        return BusyError(GONE)
+    if not isinstance(error, PySparkException):
+        return None
+    why = error.getCondition()
+    return RetentionError(f"Spark did not start ({why}): `{sys.executable} -m pyspark` shows why.")
+
+
+def _was_killed(error: Exception) -> bool:
+    """Whether a signal ended the JVM that pyspark waited for: only the frame in which it waits knows the process."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    processes = (frame.f_locals.get("proc") for frame in frames)
+    codes = [process.returncode or 0 for process in processes if isinstance(process, Popen)]
+    return any(code < 0 or code > _SIGNALLED for code in codes)
+
+
+def _stop(started: SparkSession) -> None:
+    """Stop a session; of one whose driver is gone nothing is left to stop, and its work has its own error."""
+    from retention.engines.spark.failures import is_gone
+
+    try:
+        started.stop()
+    except Exception as error:
+        if not is_gone(error):
+            raise
+        _forget_driver()
+
+
+def _unless_gone(ask: Callable[[], Answer]) -> Answer | None:
+    """The driver's answer to a question; None if it is gone."""
+    from retention.engines.spark.failures import is_gone
+
+    try:
+        return ask()
+    except Exception as error:
+        if not is_gone(error):
+            raise
+        return None
+
+
+def _forget_driver() -> None:
+    """Let pyspark start another driver the next time: it holds on to its connection to the one that is gone."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    for held in ("_gateway", "_jvm", "_active_spark_context"):
+        setattr(SparkContext, held, None)
+    for held in ("_instantiatedSession", "_activeSession"):
+        setattr(SparkSession, held, None)
 
 
 def _settings(java_options: str) -> dict[str, str]:

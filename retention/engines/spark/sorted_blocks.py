@@ -17,7 +17,6 @@ from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.engine import SparkEngine
-from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.jobs import watched_jobs
 from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
 from retention.storage import scratch_files
@@ -47,7 +46,8 @@ def sorted_blocks(
         The blocks, in order.
 
     Raises:
-        RetentionError, OSError: what a task raised, or what Spark could not do.
+        RetentionError, OSError: what a task raised.
+        PySparkException, Py4JError: what Spark could not do.
         CancelledError: somebody cancelled the jobs.
     """
     write = _writer(dialect, now_ns, directory, attempts_of(frame.sparkSession))
@@ -69,7 +69,7 @@ def sorted_blocks(
 
 def _left(frame: DataFrame, write: _Task) -> list[_Left]:
     """Let tasks leave the rows of a frame in blocks."""
-    with spark_failures(), watched_jobs(frame.sparkSession):
+    with watched_jobs(frame.sparkSession):
         received = frame.mapInArrow(write, _OUTCOME).toArrow()
     outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in outcomes:

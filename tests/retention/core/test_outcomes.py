@@ -73,7 +73,12 @@ def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
 def test_one_stream_has_its_own_exit_code_and_several_share_five(
     errors: list[Exception | None], code: int
 ) -> None:
-    assert exit_code([Outcome("s", error=error) for error in errors]) == code
+    assert exit_code([Outcome(str(at), error=error) for at, error in enumerate(errors)]) == code
+
+
+def test_two_steps_on_one_stream_have_the_exit_code_of_the_first_that_failed() -> None:
+    steps = [Outcome("s"), Outcome("s", error=BusyError("b")), Outcome("s", error=ValueError("v"))]
+    assert exit_code(steps) == BusyError.exit_code
 
 
 def test_an_unexpected_error_is_one_line_with_its_type() -> None:

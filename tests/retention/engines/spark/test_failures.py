@@ -111,7 +111,12 @@ def test_a_known_cause_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "")]
+    "error",
+    [
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o42.collectToPython"),
+        ConnectionRefusedError(111, ""),
+    ],
 )
 def test_a_driver_that_is_gone_is_one_sentence(error: Exception) -> None:
     with pytest.raises(BusyError, match="Spark's driver is gone"), spark_failures():
@@ -119,6 +124,8 @@ def test_a_driver_that_is_gone_is_one_sentence(error: Exception) -> None:
 
 
 def test_what_is_not_known_stays_what_it_is() -> None:
+    answered = Py4JError("An error occurred while calling o42.f. Trace:\npy4j.Py4JException: no f")
+    assert failure_of(answered) is None
     unknown = PySparkException(f"{_PYTHON}ValueError: a bug")
     assert failure_of(unknown) is None
     with pytest.raises(PySparkException) as met, spark_failures():

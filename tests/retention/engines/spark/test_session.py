@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from retention.engines.spark.failures import GONE
 from retention.engines.spark.session import active_session, application_id, session
 
 
@@ -71,6 +72,67 @@ def test_a_spark_that_cannot_start_is_one_sentence() -> None:
     said = done.stdout.splitlines()
     assert said[-1].startswith("Spark did not start (")
     assert "Traceback" not in done.stdout + done.stderr
+
+
+_KILL = (
+    "import os, signal\n"
+    "from pyspark import SparkContext\n"
+    "def kill():\n"
+    "    driver = SparkContext._gateway.proc\n"
+    "    os.kill(driver.pid, signal.SIGKILL)\n"
+    "    driver.wait()\n"
+)
+
+
+@pytest.mark.spark
+def test_a_driver_that_is_killed_is_one_sentence_and_another_can_be_started() -> None:
+    done = run(
+        f"{_KILL}"
+        "from retention.engines.select import Engines\n"
+        "from retention.engines.spark.session import active_session\n"
+        "from retention.errors import BusyError\n"
+        "def fail():\n"
+        "    try:\n"
+        "        engines.pick('spark', 1, 0).map(str, [1], [1])\n"
+        "    except BusyError as error:\n"
+        "        print(error)\n"
+        "with Engines('spark') as engines:\n"
+        "    engines.session()\n"
+        "    kill()\n"
+        "    fail()\n"
+        "    fail()\n"
+        "    assert engines.application() is None\n"
+        "    assert active_session() is None\n"
+        "assert SparkContext._gateway is None\n"
+        "assert active_session() is None\n"
+    )
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == ([GONE, GONE], "", 0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "java_gateway.Popen = lambda _, **how: Popen(['sh', '-c', 'kill -9 $$'], **how)\n",
+        "SparkContext._initialize_context = lambda *_: (kill(), SparkContext._jvm.System.gc())\n",
+    ],
+    ids=["before it answers", "when it has answered"],
+)
+def test_a_driver_that_is_killed_while_it_starts_is_one_sentence(begin: str) -> None:
+    done = run(
+        f"{_KILL}"
+        "from subprocess import Popen\n"
+        "from pyspark import java_gateway\n"
+        "from retention.engines.spark.session import build_session\n"
+        "from retention.errors import BusyError\n"
+        f"{begin}"
+        "try:\n"
+        "    build_session()\n"
+        "except BusyError as error:\n"
+        "    print(error)\n"
+        "assert SparkContext._gateway is None\n"
+    )
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == ([GONE], "", 0)
 
 
 @pytest.mark.spark
