@@ -33,7 +33,7 @@ defaults:
   segment_span: 1d              # a segment holds at most a day of messages
   grace: 7d                     # removed files stay that long, for `retention undo`
   guards:                       # what one `apply` may take at most; more is refused, unless you give --allow-large
-    max_removed_share: 50%      # of the messages; {{limit: 50%, then: warn}} says so and goes on
+    max_removed_share: {{limit: 50%, then: warn}}     # of the messages; a bare 50% refuses, this only says so
     max_removed_bytes: 10GiB
     min_kept_messages: 0        # messages that have to stay
 

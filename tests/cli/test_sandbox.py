@@ -23,6 +23,19 @@ def test_a_sandbox_is_ready_to_be_played_with(tmp_path: Path) -> None:
     assert report["removed_messages"] == sum(by_rule.values())
 
 
+def test_a_sandbox_that_was_left_alone_for_long_says_that_much_goes_and_lets_it_go(
+    tmp_path: Path,
+) -> None:
+    CliRunner().invoke(app, ["init", str(tmp_path)])
+    done = Commands(tmp_path).run(
+        "apply", "--yes", "--as-of", "2100-01-01T00:00:00Z", "--allow-future"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "guard" in done.stderr
+    assert "50%" in done.stderr
+    assert Commands(tmp_path).json("state")[0]["messages"] == 0
+
+
 def test_the_configuration_names_a_schema_that_is_there(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["init", str(tmp_path)])
     first_line = (tmp_path / "retention.yaml").read_text(encoding="utf-8").splitlines()[0]

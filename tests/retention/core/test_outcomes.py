@@ -77,7 +77,8 @@ def test_one_stream_has_its_own_exit_code_and_several_share_five(
 
 
 def test_two_steps_on_one_stream_have_the_exit_code_of_the_first_that_failed() -> None:
-    steps = [Outcome("s"), Outcome("s", error=BusyError("b")), Outcome("s", error=ValueError("v"))]
+    errors = [None, BusyError("b"), ValueError("v")]
+    steps: list[Outcome[None]] = [Outcome("s", error=error) for error in errors]
     assert exit_code(steps) == BusyError.exit_code
 
 
