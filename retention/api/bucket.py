@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan
 from retention.api.public import Public
 from retention.api.stream import Stream
@@ -16,6 +15,7 @@ from retention.buckets.status import BucketStatus, status_of
 from retention.buckets.watch import POLL_S, Watcher, WatchOptions
 from retention.buckets.write import BucketWriter
 from retention.context.topic import refuse_topic
+from retention.core.arguments import checked_class
 from retention.core.units import SECOND, parse_duration
 from retention.engines.select import Engines
 from retention.planners.requests import plan_removal

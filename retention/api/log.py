@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retention.api.arguments import checked_class
 from retention.api.public import Public
 from retention.api.repairs import Instant, Repairs
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
 from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream, has_table
+from retention.core.arguments import checked_class
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
 from retention.formats.jsonl import Given, open_lines

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from retention.api.arguments import checked_class
 from retention.api.selection import Selection
 from retention.context.context import OpenedStream
+from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.engines.select import EngineName, Engines
 

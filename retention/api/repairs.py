@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from retention.api.arguments import checked_class
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
@@ -19,6 +18,7 @@ from retention.apply.repair.sequences import (
     repair_impossible_sequences,
 )
 from retention.context.context import OpenedStream
+from retention.core.arguments import checked_class
 from retention.core.units import parse_as_of
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from abc import ABC
 from collections.abc import Iterable
 from contextlib import suppress
 
-from retention.api.arguments import checked_class
 from retention.config import Config
 from retention.config.discovery import refuse_missing
 from retention.config.selection import select_streams
+from retention.core.arguments import checked_class
 from retention.core.subjects import TABLES, name_of_path
 from retention.errors import UsageError
 from retention.storage import files

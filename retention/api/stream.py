@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan, Log
 from retention.api.stream_consumers import StreamConsumers
+from retention.core.arguments import checked_class
 from retention.delivery.consumer import BatchConsumer
 from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from retention.api.arguments import checked_class
 from retention.api.public import Public
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
+from retention.core.arguments import checked_class
 from retention.engines.select import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack.sources import open_log

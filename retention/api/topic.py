@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retention.api.arguments import checked_class
 from retention.api.log import BoundPlan, Log
 from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
+from retention.core.arguments import checked_class
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import Given, LeaveOut, open_lines

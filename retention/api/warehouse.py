@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from retention.api.arguments import checked, checked_class
 from retention.api.maintenance import Maintenance
 from retention.api.public import Public
 from retention.apply.guards import Guards
@@ -23,6 +22,7 @@ from retention.config.shared_directories import Mounts, mounts, refuse_mounted, 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.bucket_names import stream_of
+from retention.core.arguments import checked, checked_class
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
 from retention.core.subjects import path_name

@@ -146,6 +146,19 @@ def _numbers(value: Any) -> list[int]:
     return [_number(each) for each in value] if isinstance(value, Iterable) else [_number(value)]
 
 
+def _answered(value: Any) -> Any:
+    """Delivered messages as they are, or sequences of some; an array of whole numbers stays one."""
+    if _is_a(value, "Messages") or _is_a(value, "Message"):
+        return value
+    is_array = getattr(value, "ndim", None) == 1 and getattr(value, "dtype", None) == "int64"
+    return value if is_array else _numbers(value)
+
+
+def _is_a(value: Any, name: str) -> bool:
+    """Whether a value is of a class, which need not be loaded, by the class's name."""
+    return name in {base.__name__ for base in type(value).__mro__}
+
+
 def _text_or_number(value: Any) -> str | int:
     return _text(value) if isinstance(value, str) else _number(value)
 
@@ -219,7 +232,9 @@ _KINDS = {
     "Instant": Kind("an instant", _instant),
     "Value": Kind("a value", _as_it_is),
     "Mapping[str, Value] | Iterable[tuple[str, Value]]": Kind("keys and values", _keyed),
-    # What publish and append make of a value is their own to say.
+    # What filter, publish and append make of a value is their own to say.
+    "AnswerTarget": Kind("messages, or their sequences", _answered),
+    "Mask | pa.Array | pa.ChunkedArray": Kind("a mask", _as_it_is),
     "Given": Kind("messages", _as_it_is),
     "DataFrame | Given": Kind("messages", _as_it_is),
 }
@@ -228,13 +243,13 @@ _KINDS = {
 
 @cache
 def _kind(annotation: str) -> Kind:
-    """The kind of an annotation; that of a class, which need not be loaded, goes by its name."""
+    """The kind of an annotation; a class goes by its name."""
     known = _KINDS.get(annotation)
     if known is not None:
         return known
 
     def read(value: Any) -> Any:
-        if annotation not in {base.__name__ for base in type(value).__mro__}:
+        if not _is_a(value, annotation):
             raise TypeError
         return value
 

@@ -24,6 +24,7 @@ from retention.consumers.sampling import sample_percent, sampled_acks
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
+from retention.core.arguments import checked_class
 from retention.core.units import parse_duration
 from retention.delivery.messages import Message, Messages, delivered_rows, gaps_of
 from retention.delivery.record import RecordedConsumer
@@ -51,6 +52,7 @@ class _Chosen:
     """Stream sequence of the last new message before; `NONE_BEFORE`: there was none."""
 
 
+@checked_class
 class BatchConsumer:
     """Client of a consumer that works on its messages; several, in any process, are given different ones."""
 

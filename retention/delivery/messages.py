@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import Delivery, Mask, Numbers
+from retention.core.arguments import checked_class
+from retention.errors import UsageError
 from schemas.messages import FILE_COLUMNS
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ _FIRST_LINE = b"NATS/1.0\r\n"
 _LINE_END = b"\r\n"
 
 
+@checked_class
 class Messages:
     """Messages in the order of their delivery."""
 
@@ -71,8 +74,21 @@ class Messages:
         return self._answer_all("in_progress")
 
     def filter(self, mask: Mask | pa.Array | pa.ChunkedArray) -> Messages:
-        """Select the messages where a mask is true."""
-        return Messages(self.table.filter(pa.array(np.asarray(mask))), self._answer)
+        """Select the messages where a mask is true.
+
+        Raises:
+            UsageError: the mask has something else than True or False for each message.
+        """
+        try:
+            truths = np.asarray(mask)
+        except ValueError:
+            truths = np.empty(0)
+        if truths.shape != (len(self),) or (len(self) and truths.dtype != np.bool_):
+            raise UsageError(
+                f"filter: the mask has to be True or False for each of the {len(self)} messages; nothing was done; "
+                "compare a column of `table`, as in messages.filter(pc.equal(messages.table['subject'], 'orders.ada'))"
+            )
+        return Messages(self.table.filter(pa.array(truths, pa.bool_())), self._answer)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame."""
@@ -101,6 +117,7 @@ class Messages:
         return f"{len(self)} messages, {seqs.min()} to {seqs.max()}"
 
 
+@checked_class
 @dataclass(frozen=True)
 class Message:
     """One delivered message."""

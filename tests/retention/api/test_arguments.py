@@ -18,6 +18,8 @@ from retention.api.stream import Stream
 from retention.api.stream_consumers import StreamConsumers
 from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse
+from retention.delivery.consumer import BatchConsumer
+from retention.delivery.messages import Message, Messages
 from retention.errors import RetentionError, UsageError
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
 
@@ -64,9 +66,13 @@ GOOD: dict[str, Any] = {
     "value": "x",
     "values": {"a": "x"},
     "revision": 1,
+    "messages": [1],
 }
 """Arguments beside the one that is wrong; the rest have defaults."""
-OWNERS = (Warehouse, Stream, Topic, StreamConsumers, BoundPlan, Bucket)
+OWNERS = (
+    *(Warehouse, Stream, Topic, StreamConsumers, BoundPlan),
+    *(BatchConsumer, Messages, Message, Bucket),
+)
 
 
 def methods(owner: type) -> Iterator[tuple[str, str]]:
@@ -94,6 +100,8 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[type, Any]:
     stream.publish(lines(3))
     topic = warehouse.topic("clicks")
     topic.publish([{"data": "x"}])
+    stream.consumers.add({"durable_name": "worker"})
+    given = stream.consumer("worker").fetch()
     return {
         Warehouse: warehouse,
         Stream: stream,
@@ -101,6 +109,9 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[type, Any]:
         StreamConsumers: stream.consumers,
         BoundPlan: stream.plan(),
         Bucket: warehouse.kv("B"),
+        BatchConsumer: stream.consumer("worker"),
+        Messages: given,
+        Message: next(iter(given)),
     }
 
 
@@ -185,6 +196,47 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a list of names with a hole": (lambda wh: wh.plan(["ORDERS", None]), "must be names"),
 }
+
+
+ANSWERS_REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a number of messages": (
+        lambda worker: worker.fetch("many"),
+        "fetch: n is 'many' of type str, and must be a whole number; nothing was done",
+    ),
+    "messages": (lambda worker: worker.ack("1"), "must be messages, or their sequences"),
+    "a sequence": (lambda worker: worker.nak([1.5]), "must be messages, or their sequences"),
+    "a delay": (lambda worker: worker.fetch().nak(1.5), "a text or a whole number"),
+    "a reason": (lambda worker: next(iter(worker.fetch())).term(5), "term: reason is 5 of type"),
+    "a session": (lambda worker: worker.read("local"), "must be a SparkSession"),
+    "a mask that is too short": (
+        lambda worker: worker.fetch().filter([True]),
+        "has to be True or False for each of the 3 messages",
+    ),
+    "a mask of numbers": (lambda worker: worker.fetch().filter([1, 0, 1]), "True or False"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS_REFUSED)
+def test_a_worker_is_told_what_is_wrong_with_an_answer(tmp_path: Path, case: str) -> None:
+    act, sentence = ANSWERS_REFUSED[case]
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    stream.publish(lines(3))
+    stream.consumers.add({"durable_name": "worker"})
+    with pytest.raises(UsageError, match=sentence):
+        act(stream.consumer("worker"))
+
+
+def test_messages_are_answered_by_whatever_names_them(tmp_path: Path) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    stream.publish(lines(6))
+    stream.consumers.add({"durable_name": "worker"})
+    worker = stream.consumer("worker")
+    given = worker.fetch()
+    few = given.filter(np.array([True, False, False, False, False, False]))
+    one = next(iter(given.filter([False, True, False, False, False, False])))
+    for named in (few, one, [3, 4], np.array([5, 6])):
+        worker.ack(named)
+    assert worker.state.ack_floor.stream_seq == 6
 
 
 @pytest.mark.parametrize("case", REFUSED)
