@@ -211,7 +211,9 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
         if isinstance(text, bytes):
             return text
         if not isinstance(text, str):
-            raise ValueError(f"{name} must be a text; other bytes go into {encoded}")
+            raise ValueError(
+                f"{name} must be a text (a JSON document, too, is written as one); other bytes go into {encoded}"
+            )
         return text.encode() if name in message else None
     if name in message:
         raise ValueError(f"{name} and {encoded} exclude each other")

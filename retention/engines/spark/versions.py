@@ -68,7 +68,7 @@ def not_installed() -> UsageError:
     """The error of work that asks for Spark where none is installed."""
     return UsageError(
         "pyspark is not installed here: `pip install 'lake-retention[spark]'`, name a Spark Connect server in "
-        "SPARK_REMOTE, or use --engine local, which needs no Spark"
+        "SPARK_REMOTE, or use --engine local, which needs no Spark (`ingest` always does)"
     )
 
 
