@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: installed kills buckets help setup demo demo-all test check static laws histories conformance cluster crash connect sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock
+.PHONY: installed kills buckets help setup demo demo-all test check static laws histories conformance cluster crash connect sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock thorough
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,6 +37,10 @@ histories: setup  ## Do 100,000 random things to small streams, and hold each ag
 
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
+
+thorough: setup  ## Try on every format, and for longer, what `make test` tries by turns (minutes)
+	RETENTION_THOROUGH=all $(BIN)/pytest tests/contract/test_engines.py tests/contract/test_layout.py \
+		tests/contract/test_rivals.py tests/contract/test_s3_offsets.py
 
 cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts of it (minutes)
 	RETENTION_CLUSTER=all $(BIN)/pytest tests/cluster

@@ -21,8 +21,8 @@ from retention.config.discovery import find_config, refuse_missing, unknown_stre
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
-from retention.core.bucket_names import stream_of
 from retention.core.arguments import checked, checked_class
+from retention.core.bucket_names import stream_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
 from retention.core.subjects import path_name

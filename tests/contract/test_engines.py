@@ -24,6 +24,7 @@ from retention.planners import probe, scratch, subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.shares import FORMATS, on_formats_by_turns
 from tests.support.trees import scramble
 
 pytestmark = pytest.mark.spark
@@ -81,7 +82,7 @@ SHAPES = ("one", "adjoining", "interleaved", "one", "interleaved", "adjoining")
 FILES = [file for number, how in enumerate(SHAPES) for file in files_of(segment(number), how)]
 
 
-@pytest.fixture(scope="module", params=["delta", "parquet"])
+@pytest.fixture(scope="module", params=FORMATS)
 def laid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse that every test copies; its format is its name."""
     folder = tmp_path_factory.mktemp("laid") / str(request.param)
@@ -103,7 +104,7 @@ REQUESTS: dict[str, Request] = {
 }
 
 
-@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize(("laid", "request_"), on_formats_by_turns(REQUESTS), indirect=["laid"])
 def test_both_engines_remove_the_same_by_hand(
     spark: SparkSession, laid: Path, tmp_path: Path, request_: Request
 ) -> None:
@@ -119,7 +120,7 @@ def test_both_engines_remove_the_same_by_hand(
     assert plans[0] == plans[1]
 
 
-@pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize(("laid", "limits"), on_formats_by_turns(POLICIES), indirect=["laid"])
 def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
     spark: SparkSession,
     laid: Path,

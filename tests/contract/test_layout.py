@@ -22,6 +22,7 @@ from retention.stores.layout import siblings_of
 from schemas.files import LOGGED_FILES
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, Laid, held, rows_of, warehouse_with
+from tests.support.shares import FORMATS, on_formats_by_turns
 from tests.support.trees import scramble
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
@@ -30,7 +31,18 @@ COUNT, PAYLOAD = 1_000, b"x" * 1_000
 AFTER_MINUTE, AFTER_HOUR = (START + (COUNT + life) * SECOND for life in (MINUTE, HOUR))
 EACH = COUNT // len(LIVES)
 
-pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
+BOTH = pytest.mark.parametrize("format_", FORMATS)
+POLICIES: dict[str, dict[str, Any]] = {
+    "ttl alone": {},
+    "max_age": {"max_age": "30m"},
+    "counts": {"max_msgs": 450, "max_msgs_per_subject": 80},
+    "markers": {"subject_delete_marker_ttl": "10s"},
+    "markers and limits": {
+        "subject_delete_marker_ttl": "10s",
+        "max_msgs": 300,
+        "max_age": "45m",
+    },
+}
 
 
 def warehouse_at(folder: Path, format_: str, now_ns: int, **settings: Any) -> Warehouse:
@@ -85,6 +97,7 @@ def applied(warehouse: Warehouse) -> Any:
     return outcome.value
 
 
+@BOTH
 def test_an_append_divides_and_reads_the_same(tmp_path: Path, format_: str) -> None:
     warehouse = filled(tmp_path, format_, AFTER_MINUTE)
     files = files_of(warehouse.stream("ORDERS"))
@@ -96,6 +109,7 @@ def test_an_append_divides_and_reads_the_same(tmp_path: Path, format_: str) -> N
     assert files_of(lines.stream("ORDERS")).num_rows == 2
 
 
+@BOTH
 def test_a_publish_divides(tmp_path: Path, format_: str) -> None:
     warehouse = warehouse_at(tmp_path, format_, START)
     life = {"60": "60", "never": "never"}
@@ -113,6 +127,7 @@ def test_a_publish_divides(tmp_path: Path, format_: str) -> None:
     assert held(warehouse)["seq"].to_pylist() == list(range(1, 401))
 
 
+@BOTH
 def test_messages_that_died_together_go_unopened(tmp_path: Path, format_: str) -> None:
     filled(tmp_path, format_, START)
     scramble_all(tmp_path)
@@ -129,6 +144,7 @@ def test_messages_that_died_together_go_unopened(tmp_path: Path, format_: str) -
     assert idle.removed_messages == 0
 
 
+@BOTH
 def test_only_the_file_with_some_deadlines_due_is_read_and_its_copy_stays_one(
     tmp_path: Path, format_: str
 ) -> None:
@@ -146,6 +162,7 @@ def test_only_the_file_with_some_deadlines_due_is_read_and_its_copy_stays_one(
     assert data_opens(opened) == []
 
 
+@BOTH
 def test_what_went_unopened_comes_back_unopened(tmp_path: Path, format_: str) -> None:
     before = held(filled(tmp_path, format_, START))
     warehouse = warehouse_at(tmp_path, format_, AFTER_MINUTE)
@@ -157,17 +174,7 @@ def test_what_went_unopened_comes_back_unopened(tmp_path: Path, format_: str) ->
     assert applied(warehouse_at(tmp_path, format_, AFTER_MINUTE)).removed_messages == EACH
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {},
-        {"max_age": "30m"},
-        {"max_msgs": 450, "max_msgs_per_subject": 80},
-        {"subject_delete_marker_ttl": "10s"},
-        {"subject_delete_marker_ttl": "10s", "max_msgs": 300, "max_age": "45m"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("format_", "policy"), on_formats_by_turns(POLICIES))
 def test_both_layouts_lose_the_same_by_the_same_rules(
     tmp_path: Path, format_: str, policy: dict[str, Any]
 ) -> None:
@@ -195,6 +202,7 @@ def test_both_layouts_lose_the_same_by_the_same_rules(
         assert left[0].equals(left[1])
 
 
+@BOTH
 def test_a_rewrite_divides_what_was_not_divided(tmp_path: Path, format_: str) -> None:
     before = held(filled(tmp_path, format_, START, layout="sequence"))
     middle = START + (COUNT // 4 + MINUTE) * SECOND
@@ -207,6 +215,7 @@ def test_a_rewrite_divides_what_was_not_divided(tmp_path: Path, format_: str) ->
     assert held(warehouse).equals(before)
 
 
+@BOTH
 def test_files_with_the_name_of_kin_that_hold_a_message_twice_are_refused(
     tmp_path: Path, format_: str
 ) -> None:
@@ -227,6 +236,7 @@ def test_files_with_the_name_of_kin_that_hold_a_message_twice_are_refused(
         warehouse.stream("ORDERS").plan()
 
 
+@BOTH
 def test_mirrors_divide_by_their_own_layout_whatever_that_of_the_origin(
     tmp_path: Path, format_: str
 ) -> None:

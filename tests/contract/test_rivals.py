@@ -10,6 +10,7 @@ import pytest
 from retention.storage import files
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, live, sequences
+from tests.support.shares import THOROUGH
 
 APPENDER = """
 import sys, time
@@ -51,7 +52,8 @@ def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> N
     store = stage.open()
     store.create()
     append(store, range(1, 21))  # more than the remover takes, should it be first every time
-    rounds = 3 if files.is_remote(str(stage.root)) else 6
+    slow, quick = (3, 6) if THOROUGH else (2, 4)
+    rounds = slow if files.is_remote(str(stage.root)) else quick
     scripts = [(APPENDER, "a"), (APPENDER, "b"), (APPENDER, "c"), (REMOVER, "-")]
     running = [
         subprocess.Popen(

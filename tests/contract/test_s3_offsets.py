@@ -16,10 +16,11 @@ from retention.errors import StalePlanError
 from retention.planners.cached import plan_pass
 from retention.stores.offset_table import OffsetTable
 from tests.support.sandboxes import Commands
+from tests.support.shares import THOROUGH
 from tests.support.topic_crashes import NAME, with_logs
 
 NOW = 1_800_000_000 * 10**9
-EACH = 4
+EACH = 4 if THOROUGH else 2
 _STORING = """
 import sys
 from pathlib import Path

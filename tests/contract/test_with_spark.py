@@ -122,39 +122,6 @@ def test_a_removal_prepared_before_a_deletion_vector_is_refused(
     assert spark.read.format("delta").load(str(place.root / "messages")).count() == 8
 
 
-@pytest.mark.parametrize(
-    ("feature", "properties"),
-    [
-        ("columnMapping", "'delta.columnMapping.mode' = 'name'"),
-        ("rowTracking", "'delta.enableRowTracking' = 'true'"),
-        ("inCommitTimestamp", "'delta.enableInCommitTimestamps' = 'true'"),
-    ],
-)
-def test_features_that_spark_enabled_are_refused(
-    place: Stage, spark: SparkSession, feature: str, properties: str
-) -> None:
-    append(place.open(), range(1, 11))
-    sql(spark, place, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({properties})")
-    with pytest.raises(RefusedError, match=feature):
-        place.open().snapshot()
-
-
-@pytest.mark.parametrize(
-    "properties",
-    ["'delta.enableChangeDataFeed' = 'true'", "'delta.checkpointPolicy' = 'v2'"],
-)
-def test_features_that_are_allowed_keep_working(
-    place: Stage, spark: SparkSession, properties: str
-) -> None:
-    store = place.open()
-    append(store, range(1, 11))
-    sql(spark, place, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({properties})")
-    append(store, range(11, 21), segment=11)
-    snapshot, files = latest(store)
-    store.commit(removing(files.slice(0, 1), staged(store, rows(range(4, 11)))), snapshot)
-    assert_seqs(spark.read.format("delta").load(str(place.root / "messages")), range(4, 21))
-
-
 def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
     place: Stage, spark: SparkSession
 ) -> None:
