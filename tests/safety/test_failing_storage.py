@@ -21,7 +21,7 @@ from tests.support.unlucky import ACTS, claims, print_tally
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
 """Whether each operation fails about each sort of place, the first and the last time: `make faults`."""
 DECIDING = ("link", "rename", "replace", "delta commit")
-"""Operations behind which something is there: these fail about each sort of place of either format."""
+"""Operations behind which something is there: these fail about each sort of place."""
 QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that write in every way there is."""
 WITH_A_RIVAL = "race"
@@ -87,7 +87,7 @@ class Trial:
         for call in self.calls:
             for kind in kinds_of(call.operation):
                 place = call.place if call.operation in DECIDING else ""
-                known = (self.format if place else "", call.operation, place, kind)
+                known = (self.format, call.operation, place, kind)
                 if known not in TRIED:
                     TRIED.add(known)
                     yield call, kind
