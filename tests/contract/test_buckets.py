@@ -344,6 +344,20 @@ def test_digests_that_are_too_many_to_hold_are_read_anew(
     assert kv.update("a", b"5", 4) == 5
 
 
+def test_what_is_held_of_digests_follows_the_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest_index, "_MOST_CHUNKS", 2)
+    kv = lake.kv("PLAIN")
+    for number in range(9):
+        kv.put(f"k{number % 2}", str(number))
+        assert kv.get(f"k{number % 2}").text == str(number)
+    kv.stream.compact()
+    assert [kv.get(key).text for key in ("k0", "k1")] == ["8", "7"]
+    assert len(kv._reader._index._slots) < 9
+    assert [entry.text for entry in kv.history("k0")] == ["0", "2", "4", "6", "8"]
+
+
 def test_threads_share_a_bucket(tmp_path: Path) -> None:
     kv = laid(str(tmp_path), "parquet").kv("PLAIN")
 
