@@ -77,7 +77,7 @@ publishes: setup  ## Compact and reclaim what 500 small publishes leave, and cou
 	RETENTION_PUBLISHES=500 $(BIN)/pytest tests/retention/apply/reclaim/test_beside.py -k small_publishes
 
 buckets: setup  ## Do 2,000 operations on buckets here and on a real server, and fight 1,000 times for a lock (half an hour)
-	RETENTION_BUCKETS=2000 RETENTION_LOCKS=1000 $(BIN)/pytest tests/live/test_buckets.py tests/concurrency/test_locks.py -s
+	RETENTION_BUCKETS=2000 RETENTION_LOCKS=1000 $(BIN)/pytest -o faulthandler_timeout=0 tests/live/test_buckets.py tests/concurrency/test_locks.py -s
 
 backups: setup  ## Back 50 streams of a real server up while they are in use, and import each as the server restores it (minutes)
 	RETENTION_BACKUPS=50 $(BIN)/pytest tests/live/test_busy_backups.py -s
