@@ -165,7 +165,7 @@ def publish_decided(
             batch = _batch(decide(attempt.position, now_ns), opened.config)
             batch, answers = _answered(opened, batch, attempt.position, now_ns)
             if answers.refusals:
-                raise _error(opened.name, batch.given, answers.refusals[0])
+                raise _refused(opened.name, batch.given, answers.refusals[0])
             append.commit(_staged(opened, batch, answers, attempt, run))
     # There is nothing that a message without identity can repeat, so that an attempt was made.
     return Published(opened.name, answers, append.done)
@@ -314,11 +314,24 @@ def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Tab
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
+    """The error for a batch of lines of which one is refused."""
     line = given["line"][refusal.row].as_py()
-    subject = given["subject"][refusal.row].as_py()
-    code = f" (server error {refusal.code})" if refusal.code else ""
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
-        f"line {line}: stream {stream} refuses the message on {subject!r}{code}: {refusal.reason}; nothing of the "
-        "batch was written; correct or remove that line, or change the stream's configuration, and publish again"
+        f"line {line}: {_refuses(stream, given, refusal)}; nothing of the batch was written; correct or remove that "
+        "line, or change the stream's configuration, and publish again"
     )
+
+
+def _refused(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
+    """The error for messages that no line holds, of which one is refused."""
+    kind = UsageError if refusal.malformed else RefusedError
+    return kind(
+        f"{_refuses(stream, given, refusal)}; nothing was written; change the message, or the stream's configuration"
+    )
+
+
+def _refuses(stream: str, given: pa.Table, refusal: Refusal) -> str:
+    subject = given["subject"][refusal.row].as_py()
+    code = f" (server error {refusal.code})" if refusal.code else ""
+    return f"stream {stream} refuses the message on {subject!r}{code}: {refusal.reason}"
