@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from retention.api.warehouse import open_warehouse
 from retention.core.units import SECOND, parse_duration
+from retention.errors import BusyError
 from retention.storage import files
 from tests.contract.conftest import FORMATS, bucket, server
 from tests.support.lock_fight import BUCKET, KEY, TTL, held
@@ -23,6 +25,15 @@ FIGHTERS = 8 if WHOLE else 3
 __all__ = ["bucket", "server"]
 DEATHS = 0.02 if TURNS > 100 else 0.1
 WITHIN_S = 60 + 3 * TURNS
+MAINTAINED_EVERY = 5 if TURNS < 100 else 50
+
+
+def maintain(place: str) -> None:
+    """Do what a nightly job does, while processes fight: a pass, and a compaction of what single puts left."""
+    warehouse = open_warehouse(place)
+    with suppress(BusyError):
+        warehouse.apply([f"KV_{BUCKET}"])
+        warehouse.kv(BUCKET).stream.compact()
 
 
 def fight(place: str, folder: Path, turns: int) -> list[list[str]]:
@@ -31,7 +42,7 @@ def fight(place: str, folder: Path, turns: int) -> list[list[str]]:
     if not files.is_remote(place):
         content |= {"defaults": {"format": Path(place).name}}
     files.replace(f"{place}/retention.yaml", json.dumps(content).encode())
-    until, seed = time.monotonic() + WITHIN_S, 0
+    until, seed, kept_up = time.monotonic() + WITHIN_S, 0, 0
     running: list[subprocess.Popen[bytes]] = []
     try:
         while held(folder) < turns:
@@ -41,6 +52,9 @@ def fight(place: str, folder: Path, turns: int) -> list[list[str]]:
                 command = [sys.executable, "-m", "tests.support.lock_fight", place, str(folder)]
                 arguments = [str(turns), str(DEATHS), str(seed := seed + 1)]
                 running.append(subprocess.Popen([*command, *arguments]))
+            if held(folder) >= kept_up + MAINTAINED_EVERY:
+                kept_up = held(folder)
+                maintain(place)
             time.sleep(0.1)
         for process in running:
             process.wait(WITHIN_S)

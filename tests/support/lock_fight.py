@@ -54,10 +54,8 @@ def note(folder: Path, text: str) -> None:
 
 def main(place: str, folder: Path, turns: int, deaths: float, seed: int) -> None:
     """Fight until there were so many turns in all."""
-    draw = random.Random(seed)
+    draw, bucket = random.Random(seed), open_warehouse(place).kv(BUCKET)
     while held(folder) < turns:
-        # As a process of its own would come to it.
-        bucket = open_warehouse(place).kv(BUCKET)
         try:
             with bucket.lock(KEY, wait="5m") as lock:
                 hold(folder, lock.revision, draw, deaths)
