@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +45,6 @@ class Watcher:
         filters: Sequence[str],
         options: WatchOptions,
         poll_s: float = POLL_S,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Hold what is wanted; nothing is read before the first entry is asked for.
 
@@ -61,7 +60,6 @@ class Watcher:
         self._subjects = reader.subjects(filters)
         self._options = options
         self._poll_s = poll_s
-        self._sleep = sleep
         self._reached: int | None = None
         self._table: str | None = None
 
@@ -69,7 +67,7 @@ class Watcher:
         yield from self.poll()
         yield None
         while True:
-            self._sleep(self._poll_s)
+            time.sleep(self._poll_s)
             yield from self.poll()
 
     def poll(self) -> Iterator[Entry]:

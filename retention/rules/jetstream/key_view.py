@@ -18,22 +18,24 @@ from schemas.messages import NEVER
 
 @dataclass(frozen=True)
 class KeyView:
-    """A policy's limits per key and expiry, at an instant (docs/semantics/buckets.md).
+    """A policy's limits per key and expiry, at an instant (docs/buckets.md).
 
     Whether a pass has run plays no part, but for its delete markers. Age takes each old message, wherever it lies.
     """
 
     keep_last: int | None
     """The messages of a key that its own limit leaves; None: all."""
-    expiry: tuple[EachOld | Passed, ...]
-    """The rules that look at time."""
+    cutoff_ns: int | None
+    """The time of the youngest message that is too old, nanoseconds since the epoch; None: age is unlimited."""
+    due_ns: int | None
+    """The last deadline that has passed, nanoseconds since the epoch; None: messages have no deadlines."""
 
     @classmethod
     def of(cls, policy: Policy, now_ns: int) -> Self:
         """The view under a policy at an instant, nanoseconds since the epoch."""
-        by_age = () if policy.max_age_ns is None else (EachOld(now_ns - policy.max_age_ns),)
-        by_ttl = (Passed(now_ns),) if policy.allow_msg_ttl else ()
-        return cls(policy.max_msgs_per_subject, (*by_age, *by_ttl))
+        cutoff_ns = None if policy.max_age_ns is None else now_ns - policy.max_age_ns
+        due_ns = now_ns if policy.allow_msg_ttl else None
+        return cls(policy.max_msgs_per_subject, cutoff_ns, due_ns)
 
     def shown(self, rows: pa.Table) -> Array:
         """Mask the messages that are shown; first the limit of a key takes its oldest, then time what is due.
@@ -56,18 +58,19 @@ class KeyView:
     def expired(self, rows: pa.Table) -> Array:
         """Mask the messages of which the time is over: `ts_ns`, `deadline_ns`."""
         over = np.zeros(rows.num_rows, dtype=bool)
-        for rule in self.expiry:
-            over |= rule.takes(rows)
+        if self.cutoff_ns is not None:
+            over |= EachOld(self.cutoff_ns).takes(rows)
+        if self.due_ns is not None:
+            over |= Passed(self.due_ns).takes(rows)
         return over
 
     def may_expire(self, files: pa.Table) -> Array:
         """Mask the files, shape `FILE_STATS`, in which a message may be of which the time is over."""
         some = np.zeros(files.num_rows, dtype=bool)
-        for rule in self.expiry:
-            if isinstance(rule, EachOld):
-                some |= files["min_ts_ns"].to_numpy() <= rule.cutoff_ns
-            else:
-                some |= pc.fill_null(files["min_deadline_ns"], NEVER).to_numpy() <= rule.due_ns
+        if self.cutoff_ns is not None:
+            some |= files["min_ts_ns"].to_numpy() <= self.cutoff_ns
+        if self.due_ns is not None:
+            some |= pc.fill_null(files["min_deadline_ns"], NEVER).to_numpy() <= self.due_ns
         return some
 
 
