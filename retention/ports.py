@@ -264,7 +264,7 @@ class Store(Protocol):
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`."""
+        """Subject digests of `files` (`FILE_STATS` rows): shape `SUBJECT_COUNTS_OF_FILES`."""
         ...
 
     def stage(self, partition: int, segment: int) -> DataFile:

@@ -85,6 +85,9 @@ SUBJECT_COUNTS = pa.schema(
 )
 """The subject digest of one data file: of each subject in it the number of messages and the highest sequence."""
 
+SUBJECT_COUNTS_OF_FILES = pa.schema([pa.field("file", pa.int64(), nullable=False), *SUBJECT_COUNTS])
+"""The subject digests of some data files, `file` being the row number of each among them."""
+
 DELETIONS = pa.schema(
     [
         pa.field("subject", pa.string(), nullable=False),

@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 
 from retention.context.subject_counts import counts_in_pieces
 from retention.ports import Store
-from schemas.files import SUBJECT_COUNTS
+from schemas.files import SUBJECT_COUNTS_OF_FILES
 
-_SLOT = pa.field("file", pa.int64(), nullable=False)
-_HELD = pa.schema([_SLOT, *SUBJECT_COUNTS])
+_SLOT = SUBJECT_COUNTS_OF_FILES.field("file")
 _MOST_CHUNKS = 64
 MOST_HELD = 8_000_000
 """Messages of the files whose digests are held, a hundred bytes each at most; those of larger streams are read anew."""
@@ -26,13 +25,13 @@ class DigestIndex:
     """Digests of the files that were there at the last look; at the next one those of new files are read."""
 
     def __init__(self) -> None:
-        self._held = _HELD.empty_table()
+        self._held = SUBJECT_COUNTS_OF_FILES.empty_table()
         self._slots: dict[_Identity, int] = {}
         self._next_slot = 0
         self._mutex = Lock()
 
     def counts_of(self, store: Store, files: pa.Table, subject: str) -> pa.Table:
-        """The digests' rows of one subject: `file`, a row number of `files`, `subject`, `messages` and `last_seq`.
+        """The digests' rows of one subject: shape `SUBJECT_COUNTS_OF_FILES`.
 
         Args:
             store: where they are kept.
@@ -44,7 +43,7 @@ class DigestIndex:
         """
         if pc.sum(files["messages"], min_count=0).as_py() > MOST_HELD:
             pieces = (_naming(subject, counts) for counts in counts_in_pieces(store, files))
-            return pa.concat_tables([_HELD.empty_table(), *pieces])
+            return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *pieces])
         paths, messages = (files[name].to_pylist() for name in ("path", "messages"))
         identities = list(zip(paths, messages, strict=True))
         with self._mutex:
@@ -63,7 +62,7 @@ class DigestIndex:
         parts = [self._held]
         for counts in counts_in_pieces(store, files.take(pa.array(new, pa.int64()))):
             slot = pc.add(counts["file"], self._next_slot)
-            parts.append(counts.set_column(0, _SLOT, slot).select(_HELD.names).cast(_HELD))
+            parts.append(counts.set_column(0, _SLOT, slot))
         self._slots |= {identities[row]: self._next_slot + at for at, row in enumerate(new)}
         self._next_slot += len(new)
         self._held = pa.concat_tables(parts)
@@ -80,6 +79,4 @@ class DigestIndex:
 
 
 def _naming(subject: str, counts: pa.Table) -> pa.Table:
-    """The rows of one subject; shape `_HELD`."""
-    rows = counts.filter(pc.equal(counts["subject"], subject))
-    return rows.select(_HELD.names).cast(_HELD)
+    return counts.filter(pc.equal(counts["subject"], subject))

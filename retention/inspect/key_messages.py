@@ -14,17 +14,15 @@ from retention.context.subject_counts import counts_in_pieces
 from retention.core.inventory import DataFile
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
-from retention.datafile.row_groups import pick_rows
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.messages import columns_in_order
 from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
-from schemas.files import SUBJECT_COUNTS
+from schemas.files import SUBJECT_COUNTS_OF_FILES
 from schemas.messages import FILE_COLUMNS
 
 _NARROW = ("seq", "subject", "ts_ns", "deadline_ns")
 _ROWS = pa.schema([FILE_COLUMNS.field(name) for name in _NARROW])
-_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
 
 
 @dataclass(frozen=True)
@@ -151,15 +149,10 @@ class KeyMessages:
 
     def _picked(self, counts: pa.Table, seqs: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
         """The rows with some sequences, ascending, and the columns that a view takes beside those asked for."""
-        wanted = np.sort(seqs.to_numpy())
         names = [*columns, *(name for name in _NARROW if name not in columns)]
-        parts = [_shape(names).empty_table()]
-        # The newest of a subject lie in its first files.
-        for file in self._opened(counts["file"].to_pylist()):
-            if sum(map(len, parts)) == len(wanted):
-                break
-            parts.append(pick_rows(file, wanted, names))
-        return pa.concat_tables(parts).sort_by("seq")
+        files = self.files.take(counts["file"].combine_chunks().sort())
+        picked = pick_latest(self.store, files, np.sort(seqs.to_numpy()), names)
+        return pa.concat_tables([_shape(names).empty_table(), *picked])
 
     def _opened(self, numbers: Sequence[int]) -> list[DataFile]:
         return self.store.data_files(self.files.take(pa.array(numbers, pa.int64())))
@@ -179,9 +172,9 @@ def shown_last_seqs(
     Raises:
         DamagedError: a file that had to be read is damaged.
     """
-    parts = [_COUNTS.empty_table()]
+    parts = [SUBJECT_COUNTS_OF_FILES.empty_table()]
     for counts in counts_in_pieces(store, files):
-        parts.append(counts.filter(matching_mask(counts["subject"], wanted)).cast(_COUNTS))
+        parts.append(counts.filter(matching_mask(counts["subject"], wanted)))
     counts = pa.concat_tables(parts).combine_chunks()
     last = _last_of(counts, "last_seq")
     if view is None:

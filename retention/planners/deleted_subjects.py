@@ -20,12 +20,11 @@ from retention.rules.deleted_subjects import DeletedSubjects, deleted_subjects_o
 from retention.storage.files import read_parallelism
 from retention.storage.parallel import in_threads
 from retention.stores.sidecar.deletions import find_deletions, kept_deletions
-from schemas.files import DELETIONS, SUBJECT_COUNTS
+from schemas.files import DELETIONS, SUBJECT_COUNTS_OF_FILES
 from schemas.messages import NEVER
 
 _DIGESTS_AT_A_TIME = 64
 _LEAST_FILTERED = 1 << 20
-_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
 
 
 def deleted_subjects(
@@ -49,21 +48,31 @@ def deleted_subjects(
     unseen_ns = oldest_ns.copy()
     unseen_ns[np.setdiff1d(old, deletions.unseen)] = NEVER
     subjects = pc.unique(deletions.messages["subject"])
-    counts = _counts_of(subjects, remaining, rows) if len(subjects) else _COUNTS.empty_table()
+    counts = counts_of(subjects, remaining, rows)
     limit = policy.max_msgs_per_subject
     deleted = deleted_subjects_of(deletions.messages, counts, limit, unseen_ns)
     return replace(deleted, read=deletions.read)
 
 
-def _counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows) -> pa.Table:
-    """The subject digests of what is left, as far as they name some subjects."""
-    kept, pending = [_COUNTS.empty_table()], [_COUNTS.empty_table()]
+def counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows) -> pa.Table:
+    """The subject digests of what is left, as far as they name some subjects; shape `SUBJECT_COUNTS_OF_FILES`.
+
+    What is held is the digests of a few files, and the entries of these subjects.
+
+    Raises:
+        DamagedError: a data file whose digest is lost cannot be read.
+    """
+    if not len(subjects):
+        return SUBJECT_COUNTS_OF_FILES.empty_table()
+    kept, pending = [SUBJECT_COUNTS_OF_FILES.empty_table()], [SUBJECT_COUNTS_OF_FILES.empty_table()]
     for counts in _digests(remaining, rows):
         pending.append(counts)
         # The subjects are hashed anew for every look.
         if sum(map(len, pending)) >= max(_LEAST_FILTERED, len(subjects)):
             kept, pending = [*kept, _naming(subjects, pending)], []
-    return pa.concat_tables([*kept, _naming(subjects, [_COUNTS.empty_table(), *pending])])
+    return pa.concat_tables(
+        [*kept, _naming(subjects, [SUBJECT_COUNTS_OF_FILES.empty_table(), *pending])]
+    )
 
 
 def _naming(subjects: pa.Array, counts: Sequence[pa.Table]) -> pa.Table:
@@ -77,7 +86,9 @@ def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Tabl
     for first in range(0, count, _DIGESTS_AT_A_TIME):
         end = min(first + _DIGESTS_AT_A_TIME, count)
         counts = remaining.subject_counts(rows, RemainingRow(first), RemainingRow(end))
-        yield counts.set_column(0, _COUNTS.field("file"), pc.add(counts["file"], first))
+        yield counts.set_column(
+            0, SUBJECT_COUNTS_OF_FILES.field("file"), pc.add(counts["file"], first)
+        )
 
 
 def known_deletions(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.context.subject_counts import counts_in_pieces
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.plan.build import make_removal
 from retention.plan.plan import Plan
 from retention.plan.remaining import RemainingRow, all_remaining
 from retention.planners.cached import Planned
+from retention.planners.deleted_subjects import counts_of
 from retention.planners.probe import StoredRows
 from retention.rules.purge_deletes import PurgeDeletes, answer_cuts, cuts_of, questions
 from retention.rules.requests import Removal
-from schemas.files import SUBJECT_COUNTS
-
-_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
 
 
 def plan_purge_deletes(opened: OpenedStream, request: PurgeDeletes, engines: Engines) -> Planned:
@@ -43,8 +40,7 @@ def plan_purge_deletes(opened: OpenedStream, request: PurgeDeletes, engines: Eng
     stored = StoredRows(opened, engines)
     every = [RemainingRow(row) for row in range(inventory.files.num_rows)]
     deletions = stored.deletions(remaining, every).messages
-    pieces = (counts.cast(_COUNTS) for counts in counts_in_pieces(opened.store, inventory.files))
-    counts = pa.concat_tables([_COUNTS.empty_table(), *pieces])
+    counts = counts_of(pc.unique(deletions["subject"]), remaining, stored)
     last = counts.group_by("subject").aggregate([("last_seq", "max")])
     last = last.rename_columns(["subject", "last_seq"])
     cuts = cuts_of(deletions, last, now_ns - request.older_than_ns)

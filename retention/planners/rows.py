@@ -69,7 +69,7 @@ class StreamRows(Protocol):
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`.
+        """Subject digests of `files` (`FILE_STATS` rows): shape `SUBJECT_COUNTS_OF_FILES`.
 
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.

@@ -21,7 +21,7 @@ from retention.errors import ConflictError
 from retention.ports import Returned, Snapshot, Swap, VersionToken
 from retention.stores.checks.inventory import in_order
 from retention.stores.row_tombstones import RowTombstones
-from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS, TOMBSTONED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES, TOMBSTONED_FILES
 from schemas.messages import FILE_COLUMNS
 
 
@@ -102,9 +102,8 @@ class PlainStore:
         for number, file in enumerate(self.data_files(files)):
             counts = unpack(Path(file.digest_location).read_bytes()).counts
             numbers = pa.array([number] * counts.num_rows, pa.int64())
-            parts.append(counts.add_column(0, "file", numbers))
-        empty = pa.schema([("file", pa.int64()), *SUBJECT_COUNTS]).empty_table()
-        return pa.concat_tables([empty, *parts], promote_options="permissive")
+            parts.append(counts.add_column(0, SUBJECT_COUNTS_OF_FILES.field("file"), numbers))
+        return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *parts])
 
     def stage(self, partition: int, segment: int) -> DataFile:
         return self._file(

@@ -29,7 +29,7 @@ from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess
-from schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS
+from schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS_OF_FILES
 from schemas.messages import NEVER
 
 NEXT_SEQ = 10_000
@@ -199,11 +199,11 @@ def _pass_deadlines(
 
 
 def digests(world: World, inventory: Inventory) -> pa.Table:
-    parts = [SUBJECT_COUNTS.empty_table().add_column(0, "file", pa.array([], pa.int64()))]
+    parts = [SUBJECT_COUNTS_OF_FILES.empty_table()]
     for number, path in enumerate(inventory.files["path"].to_pylist()):
         counted = count_subjects(world.rows(path))
         numbers = pa.array([number] * counted.num_rows, pa.int64())
-        parts.append(counted.add_column(0, "file", numbers))
+        parts.append(counted.add_column(0, SUBJECT_COUNTS_OF_FILES.field("file"), numbers))
     return pa.concat_tables(parts)
 
 

@@ -14,10 +14,9 @@ from retention.datafile.subject_digest import count_subjects, digest_at
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout, identities
-from schemas.files import SUBJECT_COUNTS
+from schemas.files import SUBJECT_COUNTS_OF_FILES
 
 _COUNTED = ("subject", "seq")
-_SHAPE = pa.schema([pa.field("file", pa.int64(), nullable=False), *SUBJECT_COUNTS])
 
 
 def subject_counts(
@@ -33,10 +32,10 @@ def subject_counts(
         place = layout.data_file(identities(row)[0], "").digest_location
         counted = _counted(place, row["messages"][0].as_py(), lambda: locate(row)[0])
         numbers = pa.array(np.full(len(counted), number), pa.int64())
-        return counted.add_column(0, _SHAPE.field("file"), numbers)
+        return counted.add_column(0, SUBJECT_COUNTS_OF_FILES.field("file"), numbers)
 
     digests = in_threads(digest, range(table.num_rows), files.read_parallelism(layout.root))
-    return pa.concat_tables([_SHAPE.empty_table(), *digests])
+    return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *digests])
 
 
 def digest_of(file: DataFile, messages: int) -> pa.Table:
