@@ -18,7 +18,7 @@ demo-all: setup  ## See the rest, too: lifetimes, a work queue, a killed run, an
 	@$(BIN)/python -m scripts.demo_all
 
 test: static  ## Run every check and every test
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --by-turns
 
 check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)
 	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention schemas
@@ -38,9 +38,8 @@ histories: setup  ## Do 100,000 random things to small streams, and hold each ag
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
 
-thorough: setup  ## Try on every format, and for longer, what `make test` tries by turns (minutes)
-	RETENTION_THOROUGH=all $(BIN)/pytest tests/contract/test_engines.py tests/contract/test_layout.py \
-		tests/contract/test_rivals.py tests/contract/test_s3_offsets.py
+thorough: setup  ## Try every test on every format, and some for longer, not on one by turns as `make test` (an hour)
+	RETENTION_THOROUGH=all $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts of it (minutes)
 	RETENTION_CLUSTER=all $(BIN)/pytest tests/cluster

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+from tests.support.shares import left_out
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -73,7 +75,14 @@ LONG = ("concurrency", "conformance", "contract", "crash")
 """Those whose files take minutes: nobody should be at one when everybody else is done."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option by which `make test` tries on one format what a file by itself tries on each."""
+    parser.addoption(
+        "--by-turns", action="store_true", help="try each test on one format, by turns"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is more than pure: by its folder, or because it is given a place on a disk. Long files come first."""
     tests = Path(__file__).parent
     folders = {
@@ -84,6 +93,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in WHOLE or "tmp_path_factory" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: (folders[item] not in LONG, folders[item] not in WHOLE))
+    if config.getoption("by_turns"):
+        in_turn = [item for item in items if not item.get_closest_marker("every_format")]
+        left = left_out(item.nodeid for item in in_turn if item.get_closest_marker("whole"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+        items[:] = [item for item in items if item.nodeid not in left]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,7 +24,7 @@ from retention.planners import probe, scratch, subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
-from tests.support.shares import FORMATS, on_formats_by_turns
+from tests.support.shares import FORMATS
 from tests.support.trees import scramble
 
 pytestmark = pytest.mark.spark
@@ -104,7 +104,7 @@ REQUESTS: dict[str, Request] = {
 }
 
 
-@pytest.mark.parametrize(("laid", "request_"), on_formats_by_turns(REQUESTS), indirect=["laid"])
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_both_engines_remove_the_same_by_hand(
     spark: SparkSession, laid: Path, tmp_path: Path, request_: Request
 ) -> None:
@@ -120,7 +120,7 @@ def test_both_engines_remove_the_same_by_hand(
     assert plans[0] == plans[1]
 
 
-@pytest.mark.parametrize(("laid", "limits"), on_formats_by_turns(POLICIES), indirect=["laid"])
+@pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
 def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
     spark: SparkSession,
     laid: Path,

@@ -22,7 +22,7 @@ from retention.stores.layout import siblings_of
 from schemas.files import LOGGED_FILES
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, Laid, held, rows_of, warehouse_with
-from tests.support.shares import FORMATS, on_formats_by_turns
+from tests.support.shares import FORMATS
 from tests.support.trees import scramble
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
@@ -174,7 +174,8 @@ def test_what_went_unopened_comes_back_unopened(tmp_path: Path, format_: str) ->
     assert applied(warehouse_at(tmp_path, format_, AFTER_MINUTE)).removed_messages == EACH
 
 
-@pytest.mark.parametrize(("format_", "policy"), on_formats_by_turns(POLICIES))
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@BOTH
 def test_both_layouts_lose_the_same_by_the_same_rules(
     tmp_path: Path, format_: str, policy: dict[str, Any]
 ) -> None:

@@ -37,7 +37,10 @@ from tests.contract.streams import (
 )
 from tests.support.buckets import ObjectPath
 
-pytestmark = pytest.mark.parametrize("stage", STORES, indirect=True)
+pytestmark = [
+    pytest.mark.every_format,
+    pytest.mark.parametrize("stage", STORES, indirect=True),
+]
 
 
 def place(location: str) -> Path | ObjectPath:

@@ -1,26 +1,26 @@
-"""What `make test` tries of all that there is to try, and `make thorough` without exception."""
+"""The share of all tests that `make test` tries: what two formats would both be tried with, on one of them by turns."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-import pytest
+import re
+from collections.abc import Iterable
 
 THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
 """Whether everything is tried with everything: `make thorough`."""
 FORMATS = ("delta", "parquet")
+_FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 
 
-def on_formats_by_turns(cases: Iterable[Any], formats: Sequence[str] = FORMATS) -> list[Any]:
-    """A parameter set (format, case) for each case: on one format, by turns; in `make thorough` on every format.
-
-    A mapping's cases are its values, called after their keys.
-    """
-    named = cases.items() if isinstance(cases, dict) else ((None, case) for case in cases)
-    return [
-        pytest.param(format_, case, id=None if name is None else f"{format_}-{name}")
-        for number, (name, case) in enumerate(named)
-        for format_ in (formats if THOROUGH else [formats[number % len(formats)]])
-    ]
+def left_out(tests: Iterable[str]) -> set[str]:
+    """The names among those of tests that differ in the format alone, all but one of them by turns."""
+    groups: dict[str, list[str]] = {}
+    for test in tests:
+        groups.setdefault(_FORMAT.sub("*", test, count=1), []).append(test)
+    alike = [group for group in groups.values() if len(group) > 1]
+    return {
+        test
+        for turn, group in enumerate(alike)
+        for number, test in enumerate(group)
+        if number != turn % len(group)
+    }
