@@ -113,12 +113,40 @@ def chunks(location: str, size: int) -> Iterator[bytes]:
 
 
 def read_bytes(location: str) -> bytes | None:
-    """The whole content of a file, None if there is no such file."""
+    """The whole content of a file, None if there is no such file; never a mixture with what replaces it meanwhile."""
     try:
-        with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
-            return bytes(source.read())
+        with as_storage_errors(location, FileNotFoundError):
+            return _read_replaced(location) if is_remote(location) else _read(location)[0]
     except FileNotFoundError:
         return None
+
+
+def read_unchanging(location: str) -> bytes | None:
+    """The whole content of a file that nobody ever replaces, None if there is no such file: one request less."""
+    try:
+        with as_storage_errors(location, FileNotFoundError):
+            return _read(location)[0]
+    except FileNotFoundError:
+        return None
+
+
+def _read_replaced(location: str) -> bytes:
+    """The content of an object; read again if it was replaced meanwhile.
+
+    PyArrow asks for the length first: of an object that is shorter by then it makes up zeros, of a longer one it reads
+    a part.
+    """
+    while True:
+        content, version = _read(location)
+        with open_input(location) as source:
+            if source.metadata() == version:
+                return content
+
+
+def _read(location: str) -> tuple[bytes, object]:
+    """The content of a file, and what an object store says of the object: its length, time and ETag."""
+    with open_input(location) as source:
+        return bytes(source.read()), source.metadata()
 
 
 @contextmanager

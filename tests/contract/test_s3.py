@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from retention.api.warehouse import open_warehouse
@@ -74,6 +75,23 @@ def test_a_living_holder_keeps_its_lease_and_a_dead_one_loses_it(root: str) -> N
     with lease(root, "maintenance", lambda: NOW_NS, expiry_s=1.2):
         pass
     assert files.names(f"{root}/_retention") == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(b"long" * 9, b"short"), (b"short", b"long" * 9)])
+def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, before: bytes, after: bytes
+) -> None:
+    place, opened, meanwhile = f"{bucket}/a.json", files.open_input, [after]
+    files.replace(place, before)
+
+    def opened_late(location: str) -> pa.NativeFile:
+        source = opened(location)
+        if meanwhile:
+            files.replace(place, meanwhile.pop())
+        return source
+
+    monkeypatch.setattr(files, "open_input", opened_late)
+    assert files.read_bytes(place) == after
 
 
 def test_names_that_need_escapes_are_refused_on_object_stores() -> None:

@@ -132,7 +132,7 @@ def entry_place(table: str, version: int) -> str:
 
 def read_entry(table: str, version: int) -> bytes | None:
     """The entry of a version: actions as JSON, one a line; None if there is none."""
-    return files.read_bytes(entry_place(table, version))
+    return files.read_unchanging(entry_place(table, version))
 
 
 def actions(entry: bytes) -> Iterator[tuple[str, Any]]:

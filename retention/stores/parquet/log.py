@@ -164,7 +164,7 @@ class ParquetLog:
         return self._parsed(version, self._content(version))
 
     def _content(self, version: int) -> bytes:
-        return files.read_bytes(self._place(version, "json")) or b""
+        return files.read_unchanging(self._place(version, "json")) or b""
 
     def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
