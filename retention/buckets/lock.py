@@ -35,6 +35,8 @@ _LOOKS = 5
 """Looks at the key after a write of which nobody said whether it happened."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
+_PAUSE_PER_LOOK = 4
+"""The longest pause behind a look that took long, as often as that."""
 
 
 @dataclass(frozen=True)
@@ -179,14 +181,20 @@ class Lock:
     def _acquire(self) -> None:
         until, pause_s = time.monotonic() + self._wait_s, _FIRST_PAUSE_S
         self._lost = None
-        while not self._take_if_free():
-            if time.monotonic() >= until:
-                raise BusyError(
-                    f"{self._named} is held by {self._holder()}; nothing was done; try again later, or wait for it "
-                    "longer"
-                )
-            time.sleep(min(random.uniform(0, pause_s), max(until - time.monotonic(), 0)))  # noqa: S311
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        while True:
+            begun = time.monotonic()
+            try:
+                if self._take_if_free():
+                    return
+                busy = None
+            except BusyError as error:
+                busy = error
+            now = time.monotonic()
+            if now >= until:
+                raise busy or self._held_error()
+            # Who waits leaves a slow store to who works there.
+            pause_s = max(min(2 * pause_s, _LONGEST_PAUSE_S), _PAUSE_PER_LOOK * (now - begun))
+            time.sleep(min(random.uniform(0, pause_s), until - now))  # noqa: S311
 
     def _take_if_free(self) -> bool:
         """Take the lock if it is free, and tell whether it was; a look costs a tenth of an attempt."""
@@ -209,9 +217,7 @@ class Lock:
                     lambda value: self._writer.update(self.key, value, held, self._ttl_ns)  # noqa: B023
                 )
             except RevisionError as error:
-                self._lost = (
-                    f"its key is at revision {error.actual}" if error.actual else "it expired"
-                )
+                self._lost = _other_revision(error)
             except RetentionError as error:
                 # What fails now may work before it expires.
                 if time.monotonic() >= self._until:
@@ -246,10 +252,22 @@ class Lock:
         return None
 
     def _release(self) -> None:
-        try:
-            self._writer.delete(self.key, self.revision)
-        except RevisionError as error:
-            self._lost = f"its key is at revision {error.actual}" if error.actual else "it expired"
+        """Delete the key, as often as that takes while it is there."""
+        while True:
+            try:
+                self._writer.delete(self.key, self.revision)
+            except RevisionError as error:
+                self._lost = _other_revision(error)
+            except BusyError:
+                if time.monotonic() < self._until:
+                    continue
+                raise
+            return
+
+    def _held_error(self) -> BusyError:
+        return BusyError(
+            f"{self._named} is held by {self._holder()}; nothing was done; try again later, or wait for it longer"
+        )
 
     def _holder(self) -> str:
         try:
@@ -267,3 +285,8 @@ class Lock:
     @property
     def _named(self) -> str:
         return f"bucket {self._reader.bucket}: lock {self.key!r}"
+
+
+def _other_revision(error: RevisionError) -> str:
+    """The reason for which a lock is lost that has another revision than its holder."""
+    return f"its key is at revision {error.actual}" if error.actual else "it expired"

@@ -17,12 +17,15 @@ from retention.core.units import SECOND, parse_duration
 from retention.errors import BusyError
 from retention.storage import files
 from tests.contract.conftest import FORMATS, bucket, server
-from tests.support.lock_fight import BUCKET, KEY, TTL, held
+from tests.support.lock_fight import BUCKET, KEY, held
 
 WHOLE = "RETENTION_LOCKS" in os.environ
 TURNS = int(os.environ.get("RETENTION_LOCKS", "8"))
 FIGHTERS = 8 if WHOLE else 3
 __all__ = ["bucket", "server"]
+TTL = "6s"
+TTL_FAR = "30s"
+"""Where a write among rivals takes seconds."""
 DEATHS = 0.02 if TURNS > 100 else 0.1
 WITHIN_S = 60 + 3 * TURNS
 MAINTAINED_EVERY = 5 if TURNS < 100 else 50
@@ -36,9 +39,9 @@ def maintain(place: str) -> None:
         warehouse.kv(BUCKET).stream.compact()
 
 
-def fight(place: str, folder: Path, turns: int) -> list[list[str]]:
+def fight(place: str, folder: Path, turns: int, ttl: str) -> list[list[str]]:
     """The log of a fight in which a process that died is followed by another."""
-    content: dict[str, object] = {"buckets": [{"name": BUCKET, "ttl": TTL}]}
+    content: dict[str, object] = {"buckets": [{"name": BUCKET, "ttl": ttl}]}
     if not files.is_remote(place):
         content |= {"defaults": {"format": Path(place).name}}
     files.replace(f"{place}/retention.yaml", json.dumps(content).encode())
@@ -64,8 +67,8 @@ def fight(place: str, folder: Path, turns: int) -> list[list[str]]:
     return [line.split() for line in (folder / "log").read_text().splitlines()]
 
 
-def check(place: str, folder: Path, turns: int) -> None:
-    log = fight(place, folder, turns)
+def check(place: str, folder: Path, turns: int, ttl: str) -> None:
+    log = fight(place, folder, turns, ttl)
     kinds = [what for what, *_ in log]
     assert kinds.count("two") == 0, log
     revisions = [int(revision) for what, revision, *_ in log if what == "held"]
@@ -76,7 +79,7 @@ def check(place: str, folder: Path, turns: int) -> None:
     with open_warehouse(place).kv(BUCKET).lock(KEY, wait="1m") as lock:
         assert lock.revision > revisions[-1]
     waited_s = time.monotonic() - began
-    assert log[-1][0] == "died" or waited_s < parse_duration(TTL) / SECOND
+    assert log[-1][0] == "died" or waited_s < parse_duration(ttl) / SECOND
     history = [entry.operation for entry in open_warehouse(place).kv(BUCKET).history(KEY)]
     assert history == ["delete"]
 
@@ -86,10 +89,10 @@ def check(place: str, folder: Path, turns: int) -> None:
 def test_a_lock_is_in_one_hand(tmp_path: Path, table_format: str) -> None:
     place = tmp_path / table_format
     place.mkdir()
-    check(str(place), tmp_path, TURNS)
+    check(str(place), tmp_path, TURNS, TTL)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not WHOLE, reason="`make buckets` has the time")
 def test_a_lock_on_an_object_store_is_in_one_hand(tmp_path: Path, bucket: str) -> None:
-    check(bucket, tmp_path, TURNS // 10)
+    check(bucket, tmp_path, TURNS // 10, TTL_FAR)

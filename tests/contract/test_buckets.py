@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retention.api.bucket import Bucket
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.buckets.entry import Entry
+from retention.buckets.write import BucketWriter
 from retention.context import digest_index
 from retention.core.units import HOUR, MINUTE
 from retention.errors import (
@@ -298,6 +301,29 @@ def test_a_late_release_frees_nobody_else_s_lock(any_lake: Lake) -> None:
     assert "another may hold it since" in str(lost)
     assert other > second.revision
     assert kv.get("nightly").value == b"third"
+
+
+def test_rivals_that_commit_first_cost_a_lock_time_and_nothing_else(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = count()
+
+    def loses_twice(write: Any) -> Any:
+        def written(*arguments: Any, **keywords: Any) -> Any:
+            if next(busy) % 3 < 2:
+                raise BusyError("other writers committed first")
+            return write(*arguments, **keywords)
+
+        return written
+
+    kv = lake.kv("LOCKS")
+    for act in ("create", "delete"):
+        monkeypatch.setattr(BucketWriter, act, loses_twice(getattr(BucketWriter, act)))
+    with kv.lock("nightly", wait="1m"):
+        assert next(busy) == 3
+    assert [entry.operation for entry in kv.history("nightly")][-1] == "delete"
+    said = str(refused(BusyError, kv.lock("nightly", wait="0s").__enter__))
+    assert said == "other writers committed first"
 
 
 def test_a_lock_without_an_end_is_refused(lake: Lake) -> None:

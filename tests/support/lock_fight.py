@@ -12,7 +12,7 @@ from pathlib import Path
 from retention.api.warehouse import open_warehouse
 from retention.errors import LockLostError
 
-BUCKET, KEY, TTL = "LOCKS", "nightly", "6s"
+BUCKET, KEY = "LOCKS", "nightly"
 
 
 def alive(process: int) -> bool:
