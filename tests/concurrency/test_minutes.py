@@ -18,6 +18,7 @@ from tests.support.witness import LIMITS, Seen, ever_appended, pairs, settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WHOLE = "RETENTION_CONCURRENCY" in os.environ
 SECONDS = float(os.environ.get("RETENTION_CONCURRENCY", "6"))
 """How long everybody works at once: `make concurrency` says 60."""
 LAID = 120
@@ -124,6 +125,7 @@ class Feeder:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(not WHOLE, reason="`make concurrency` has the time")
 def test_our_appenders_and_a_sink_that_is_killed_with_readers_and_two_maintainers(
     tmp_path: Path, spark: SparkSession
 ) -> None:
