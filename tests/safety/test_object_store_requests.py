@@ -19,7 +19,7 @@ from tests.support.laying import SECOND, START
 EARLY, LATE = 15, 45
 """Both of them five versions behind a checkpoint."""
 APART = 2
-MOST = 90
+MOST = 95
 MOST_FOR_TRIAL = 8
 """Once in a process: whether the store excludes rivals."""
 MOST_FOR_STATISTICS = 3 * MERGE_ABOVE
