@@ -116,7 +116,7 @@ def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file; never a mixture with what replaces it meanwhile."""
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return _read_replaced(location) if is_remote(location) else _read(location)[0]
+            return (_read_replaced if is_remote(location) else _read)(location)
     except FileNotFoundError:
         return None
 
@@ -125,7 +125,7 @@ def read_unchanging(location: str) -> bytes | None:
     """The whole content of a file that nobody ever replaces, None if there is no such file: one request less."""
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return _read(location)[0]
+            return _read(location)
     except FileNotFoundError:
         return None
 
@@ -137,16 +137,28 @@ def _read_replaced(location: str) -> bytes:
     a part.
     """
     while True:
-        content, version = _read(location)
         with open_input(location) as source:
-            if source.metadata() == version:
-                return content
+            version = source.metadata()
+            try:
+                content = bytes(source.read())
+            except OSError:
+                if _version(location) == version:
+                    raise
+                continue
+        if _version(location) == version:
+            return content
 
 
-def _read(location: str) -> tuple[bytes, object]:
-    """The content of a file, and what an object store says of the object: its length, time and ETag."""
+def _version(location: str) -> object:
+    """The version of an object: its length, time and ETag, as the store says."""
     with open_input(location) as source:
-        return bytes(source.read()), source.metadata()
+        return source.metadata()
+
+
+def _read(location: str) -> bytes:
+    """The content of a file."""
+    with open_input(location) as source:
+        return bytes(source.read())
 
 
 @contextmanager

@@ -7,8 +7,11 @@ deltalake, change the sentence and the code that rests on it, then the version h
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -181,3 +184,19 @@ def test_a_directory_is_a_table_if_it_has_a_log(place: str) -> None:
     assert not internals.is_table(f"{place}/part=1")
     assert not internals.is_checkpoint(place, f"{place}/part=1/a.checkpoint.parquet")
     assert internals.log_names(f"{place}/part=1") == []
+
+
+def test_of_rivals_that_create_a_table_without_another_attempt_one_does(tmp_path: Path) -> None:
+    """With deltalake's own attempts, half of such logs had a second entry, with the metadata of another table."""
+    once = CommitProperties(max_commit_retries=0)
+
+    def create(table: Path, at_once: Barrier) -> None:
+        at_once.wait()
+        with suppress(CommitFailedError):
+            DeltaTable.create(str(table), SHAPE, mode="ignore", commit_properties=once)
+
+    for number in range(8):
+        table, at_once = tmp_path / str(number), Barrier(8)
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(create, [table] * 8, [at_once] * 8))
+        assert len(list((table / "_delta_log").iterdir())) == 1

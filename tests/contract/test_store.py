@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import polars as pl
 import pyarrow as pa
@@ -67,6 +69,19 @@ def test_a_created_stream_is_empty_and_creating_again_changes_nothing(stage: Sta
     assert after.files.num_rows == 0
     assert store.inventory(after).files.equals(FILE_STATS.empty_table())
     assert sequences(store) == []
+
+
+def test_many_that_make_one_stream_at_once_make_it_once(stage: Stage) -> None:
+    at_once = Barrier(8)
+
+    def make(_: int) -> str:
+        store = stage.open()
+        at_once.wait()
+        store.create()
+        return store.snapshot().table_id
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(make, range(8)))) == 1
 
 
 def test_what_was_appended_is_there_with_its_counters(store: Store) -> None:

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
@@ -74,7 +74,7 @@ def exists(layout: Layout) -> bool:
 
 
 def create_table(layout: Layout, grace_ns: int) -> None:
-    """Make the empty table; nothing happens if it is there."""
+    """Make the empty table; nothing happens if it is there, or a rival makes it at the same moment."""
     _avoid_percent_signs(layout)
     place = _uri(layout)
     try:
@@ -89,7 +89,12 @@ def create_table(layout: Layout, grace_ns: int) -> None:
                 **grace_properties(grace_ns),
             },
             storage_options=_options(layout),
+            # Another attempt would make the table anew, behind the rival's first entries.
+            commit_properties=CommitProperties(max_commit_retries=0),
         )
+    except CommitFailedError as error:
+        if not exists(layout):
+            raise storage_error(layout.messages, error) from error
     except (DeltaError, OSError) as error:
         raise storage_error(layout.messages, error) from error
     reached(Step.TABLE_MADE)
