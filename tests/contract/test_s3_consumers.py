@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from retention.core.inventory import Counters
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stores.sidecar.versioned_delta import CHECKPOINT_EVERY
+from retention.stores.sidecar.versioned_delta import CHECKPOINT_EVERY, CommitVersions
 from retention.stores.sidecar.versioned_document import versions_in
 from tests.support.consuming import noted, settled_once, start
 from tests.support.sandboxes import NOW, lines
@@ -140,3 +142,20 @@ def test_two_processes_share_a_consumer_and_settle_each_message_once(
     [outcome] = warehouse.apply()
     assert outcome.value is not None, outcome.sentence
     assert outcome.value.by_rule == {"workqueue": messages}
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_of_many_first_versions_of_one_document_one_is_kept(tmp_path: Path, number: int) -> None:
+    """On a disk, where rivals are nearer to each other than a server of objects lets them be."""
+    place, at_once = str(tmp_path / str(number)), Barrier(8)
+
+    def add(rival: int) -> bool:
+        at_once.wait()
+        return CommitVersions(place).add(1, str(rival).encode())
+
+    with ThreadPoolExecutor(8) as threads:
+        added = [*threads.map(add, range(8))]
+    assert added.count(True) == 1
+    newest = CommitVersions(place).newest()
+    assert newest is not None
+    assert newest[1:] == (1, str(added.index(True)).encode())

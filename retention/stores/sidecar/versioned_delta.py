@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,13 +46,7 @@ class CommitVersions:
         options = files.storage_options()
         try:
             if number == 1:
-                DeltaTable.create(
-                    self.directory,
-                    _SHAPE,
-                    mode="ignore",
-                    configuration=_PROPERTIES,
-                    storage_options=options,
-                )
+                self._make_table(options)
             table = DeltaTable(self.directory, storage_options=options)
             if table.version() != number - 1:
                 return False
@@ -82,6 +77,19 @@ class CommitVersions:
             table.create_checkpoint()
             table.cleanup_metadata()
             reached(Step.CONSUMER_TIDIED)
+
+    def _make_table(self, options: dict[str, str]) -> None:
+        """Make the table, unless it is there or a rival makes it at the same moment."""
+        with suppress(CommitFailedError):
+            DeltaTable.create(
+                self.directory,
+                _SHAPE,
+                mode="ignore",
+                configuration=_PROPERTIES,
+                storage_options=options,
+                # Another attempt would make the table anew, in the place of the first document.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
 
     def _numbers(self) -> list[int]:
         """The numbers of versions that carry a document: the first version only makes the table."""
