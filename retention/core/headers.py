@@ -203,6 +203,8 @@ def msg_ids(headers: Headers) -> pa.Array:
 def first_values(headers: Headers, name: str) -> tuple[np.ndarray, pa.Array]:
     """Row numbers of the blocks that hold `name`, and its first value in each."""
     combined = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
+    if combined.null_count == len(combined):
+        return np.zeros(0, np.int64), combined.slice(0, 0)
     candidates = pc.indices_nonzero(pc.match_substring(combined, f"{name}:"))
     pattern = rf"(?s)\r\n{name}: *(?P<value>.*?)(?:\r\n|\z)"
     values = pc.struct_field(pc.extract_regex(combined.take(candidates), pattern), "value")

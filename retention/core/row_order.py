@@ -32,8 +32,7 @@ def is_in_order(rows: pa.Table, columns: Sequence[str]) -> bool:
     for name in columns:
         if not len(equal):
             return True
-        values = rows[name]
-        before, behind = values.take(pa.array(equal)), values.take(pa.array(equal + 1))
+        before, behind = _neighbours(rows[name], equal)
         if _any(pc.and_(pc.is_valid(before), pc.is_null(behind))) or _any(pc.less(behind, before)):
             return False
         both_missing = pc.and_(pc.is_null(before), pc.is_null(behind))
@@ -57,6 +56,15 @@ def key_at(rows: pa.Table, columns: Sequence[str], at: int) -> Key:
 def rows_before(rows: pa.Table, columns: Sequence[str], key: Key) -> int:
     """The number of rows, which are in order, whose key is less."""
     return bisect_left(range(rows.num_rows), key, key=partial(key_at, rows, columns))
+
+
+def _neighbours(
+    values: pa.ChunkedArray, before: np.ndarray
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """The values of some rows, and of those next behind them; without a copy if all rows but the last are wanted."""
+    if len(before) == len(values) - 1:
+        return values.slice(0, len(before)), values.slice(1)
+    return values.take(pa.array(before)), values.take(pa.array(before + 1))
 
 
 def _any(mask: pa.ChunkedArray) -> bool:

@@ -46,8 +46,7 @@ def write_blocks(
         sink = None
         for rows in _runs(batches, dialect.order):
             sink = sink or stack.enter_context(scratch_files.create(location))
-            for block in _blocks(in_order(rows, dialect.order), dialect):
-                blocks.append(_written(sink, location, block, dialect))
+            blocks += _written(sink, location, in_order(rows, dialect.order), dialect)
     return blocks
 
 
@@ -61,13 +60,10 @@ def merge_blocks(location: str, merge: Merge, dialect: Dialect) -> list[StoredBl
     parts = in_threads(read, merge.blocks, files.read_parallelism(location))
     rows = pa.concat_tables(part for part in parts if part.num_rows)
     with scratch_files.create(location) as sink:
-        return [
-            _written(sink, location, block, dialect)
-            for block in _blocks(in_order(rows, dialect.order), dialect)
-        ]
+        return _written(sink, location, in_order(rows, dialect.order), dialect)
 
 
-def rows_of(block: StoredBlock) -> pa.RecordBatch:
+def rows_of(block: StoredBlock) -> pa.Table:
     """The rows of a block.
 
     Raises:
@@ -76,7 +72,7 @@ def rows_of(block: StoredBlock) -> pa.RecordBatch:
     begin = block.offset + block.narrow
     packed = scratch_files.read_range(block.location, begin, block.length - block.narrow)
     with pa.ipc.open_stream(packed) as stream:
-        return stream.read_next_batch()
+        return stream.read_all()
 
 
 def narrow_of(block: StoredBlock) -> tuple[Array, Array]:
@@ -119,23 +115,18 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin, step)
 
 
-def _blocks(rows: pa.Table, dialect: Dialect) -> Iterator[pa.Table]:
-    for begin, end in pairwise(_ends(rows, dialect)):
-        yield rows.slice(begin, end - begin)
-
-
-def _ends(rows: pa.Table, dialect: Dialect) -> Sequence[int]:
+def _ends(laid_by: Array, sizes: Array) -> Sequence[int]:
     """The bounds of blocks of rows in order: where one is full, and where the next row is far away."""
     least, most = BLOCK_BYTES
-    ends = np.cumsum(dialect.sizes(rows))
+    ends = np.cumsum(sizes)
     full = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
-    places = rows[dialect.laid_by].to_numpy().astype(np.float64)
+    places = laid_by.astype(np.float64)
     far = np.diff(places) > max(1, (places[-1] - places[0]) / _GAPS)
-    return [0, *(np.flatnonzero(full | far) + 1).tolist(), rows.num_rows]
+    return [0, *(np.flatnonzero(full | far) + 1).tolist(), len(sizes)]
 
 
 def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa.Table:
-    rows = pa.Table.from_batches([rows_of(block)])
+    rows = rows_of(block)
     begin = rows_before(rows, order, merge.low)
     end = rows.num_rows if merge.end is None else rows_before(rows, order, merge.end)
     return rows.slice(begin, end - begin)
@@ -143,23 +134,36 @@ def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa
 
 def _written(
     sink: scratch_files.Sink, location: str, rows: pa.Table, dialect: Dialect
-) -> StoredBlock:
-    """Write a block behind what a file has."""
+) -> list[StoredBlock]:
+    """Write rows in order, in blocks, behind what a file has."""
     laid_by, sizes = rows[dialect.laid_by].to_numpy(), dialect.sizes(rows)
-    narrow = np.concatenate([laid_by, sizes]).astype(np.int64, copy=False)
+    blocks = []
+    for begin, end in pairwise(_ends(laid_by, sizes)):
+        narrow = np.stack([laid_by[begin:end], sizes[begin:end]])
+        inside = rows.slice(begin, end - begin)
+        offset = sink.tell()
+        length = _packed(sink, location, narrow, inside)
+        blocks.append(
+            StoredBlock(
+                location=location,
+                offset=offset,
+                narrow=narrow.nbytes,
+                length=length,
+                rows=end - begin,
+                bytes=int(narrow[1].sum()),
+                first=int(narrow[0, 0]),
+                last=int(narrow[0, -1]),
+                low=key_at(inside, dialect.order, 0),
+                high=key_at(inside, dialect.order, end - begin - 1),
+            )
+        )
+    return blocks
+
+
+def _packed(sink: scratch_files.Sink, location: str, narrow: Array, rows: pa.Table) -> int:
+    """Write what one block holds; the number of bytes."""
     offset = sink.tell()
     sink.write(pa.py_buffer(narrow))
     with pa.ipc.new_stream(sink, rows.schema, options=scratch_files.options(location)) as stream:
-        stream.write_batch(rows.combine_chunks().to_batches()[0])
-    return StoredBlock(
-        location=location,
-        offset=offset,
-        narrow=narrow.nbytes,
-        length=sink.tell() - offset,
-        rows=rows.num_rows,
-        bytes=int(sizes.sum()),
-        first=int(laid_by[0]),
-        last=int(laid_by[-1]),
-        low=key_at(rows, dialect.order, 0),
-        high=key_at(rows, dialect.order, rows.num_rows - 1),
-    )
+        stream.write_table(rows)
+    return sink.tell() - offset

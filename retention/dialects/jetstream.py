@@ -130,9 +130,10 @@ def refuse_malformed(rows: pa.Table) -> None:
     Raises:
         UsageError: a subject or a header block cannot be one.
     """
-    valid = valid_mask(rows["subject"])
+    subjects = rows["subject"].unique()
+    valid = valid_mask(subjects)
     if not pc.all(valid, min_count=0).as_py():
-        subject = rows["subject"].filter(pc.invert(valid))[0].as_py()
+        subject = subjects.filter(pc.invert(valid))[0].as_py()
         raise UsageError(
             f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
             "was appended; correct or leave out such rows"

@@ -180,7 +180,7 @@ def create_unshared(location: str) -> Iterator[Any]:
     """Write a file like `create`, at a location that nobody else knows: an object store gets it while it is written."""
     with (
         as_storage_errors(location),
-        _upload(location) if is_remote(location) else local.write(location) as sink,
+        _upload(location) if is_remote(location) else _written(location) as sink,
     ):
         yield sink
 
@@ -318,6 +318,13 @@ def _held(location: str) -> Iterator[Any]:
         while piece := held.read(_HELD_BYTES):
             sink.write(piece)
         sink.close()
+
+
+@contextmanager
+def _written(location: str) -> Iterator[Any]:
+    """Write a local file through Arrow, whose buffers a file of Python's would have copied first."""
+    with local.write(location) as held, pa.OSFile(held.name, "wb") as sink:
+        yield sink
 
 
 @contextmanager

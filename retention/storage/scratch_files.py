@@ -92,7 +92,7 @@ def create(location: str) -> Iterator[Sink]:
         return
     with as_storage_errors(location), ExitStack() as failed:
         failed.callback(Path(location).unlink, missing_ok=True)
-        with Path(location).open("xb") as sink:
+        with pa.OSFile(location, "wb") as sink:
             yield sink
         failed.pop_all()
 

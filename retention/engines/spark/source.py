@@ -15,26 +15,26 @@ class Source:
     """Rows, taken a number at a time.
 
     Args:
-        batches: the rows; none of them is empty.
+        tables: the rows; none of them is empty.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._rest = next(batches, None)
-        self._batches = batches
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._rest = next(tables, None)
+        self._tables = tables
 
     def take(self, count: int) -> Iterator[pa.Table]:
         """The next rows, `count` of them or what is left, in tables of a row group or 64 MiB."""
-        held: list[pa.RecordBatch] = []
+        held: list[pa.Table] = []
         while count and self._rest is not None:
             held.append(self._rest.slice(0, count))
             self._rest = self._rest.slice(held[-1].num_rows)
             count -= held[-1].num_rows
             if not self._rest.num_rows:
-                self._rest = next(self._batches, None)
-            sizes = [(batch.num_rows, batch.nbytes) for batch in held]
+                self._rest = next(self._tables, None)
+            sizes = [(table.num_rows, table.nbytes) for table in held]
             rows_held, bytes_held = map(sum, zip(*sizes, strict=True))
             if rows_held >= ROW_GROUP_ROWS or bytes_held >= _HELD_BYTES:
-                yield pa.Table.from_batches(held)
+                yield pa.concat_tables(held)
                 held = []
         if held:
-            yield pa.Table.from_batches(held)
+            yield pa.concat_tables(held)
