@@ -319,8 +319,11 @@ def _arrow_opener(storage: Storage, real: Callable[..., Any]) -> Callable[..., A
     def replacement(place: str, mode: str = "r") -> Any:
         if not storage.mine(place):
             return real(place, mode)
-        raw = storage.do("open", place, lambda: _File(storage, place, "r"))
-        return pa.PythonFile(io.BufferedReader(raw), mode="r")
+        writes = mode.startswith("w")
+        operation = "create" if writes else "open"
+        raw = storage.do(operation, place, lambda: _File(storage, place, mode[0]))
+        buffered = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
+        return pa.PythonFile(buffered, mode=mode[0])
 
     return replacement
 
