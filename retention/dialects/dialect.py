@@ -109,8 +109,8 @@ class Dialect(Protocol):
         ...
 
     @property
-    def written(self) -> Sequence[str]:
-        """The columns that `completed` needs."""
+    def written(self) -> pa.Schema:
+        """The columns that `completed` needs; those that a frame lacks are null, or times of the clock."""
         ...
 
     @property

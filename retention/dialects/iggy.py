@@ -28,6 +28,17 @@ from retention.layout.topic_segment_roll import Batch, accounted_sizes
 from schemas.messages import FILE_COLUMNS
 
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
+WRITTEN = pa.schema(
+    [
+        pa.field("address", pa.int64()),
+        pa.field("origin_ts_ns", pa.int64()),
+        pa.field("id", pa.string()),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary()),
+        pa.field("partition", pa.int64()),
+        pa.field("key", pa.binary()),
+    ]
+)
 
 _PARTITION_SHIFT = np.uint64(54)
 """Bits below the partition in a generated id: a time in microseconds takes fewer, and a topic has at most 1000
@@ -44,7 +55,7 @@ class Iggy:
     is_topic: bool = True
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("address", "origin_ts_ns", "id", "headers", "payload")
-    written: tuple[str, ...] = (*order, "partition", "key")
+    written: pa.Schema = WRITTEN
     timed_by: str = "origin_ts_ns"
     laid_by: str = "address"
 

@@ -25,6 +25,15 @@ FIRST_SEQ = 1
 """The sequence at which streams begin to count, unless their configuration has a `first_seq`."""
 COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
 
+WRITTEN = pa.schema(
+    [
+        pa.field("ts_ns", pa.int64()),
+        pa.field("subject", pa.string()),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+
 _BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
 
 
@@ -38,7 +47,7 @@ class JetStream:
     is_topic: bool = False
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("ts_ns", "subject", "headers", "payload")
-    written: tuple[str, ...] = order
+    written: pa.Schema = WRITTEN
     timed_by: str = "ts_ns"
     laid_by: str = "ts_ns"
 

@@ -60,7 +60,7 @@ _DECIDED = pa.schema([*list(DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
 _KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
 _STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
-_AT_ONCE = 65_536
+_AT_ONCE = 8_192
 Asked = TypeVar("Asked")
 
 _BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
@@ -151,10 +151,11 @@ def deal_rows(digests: pa.Table, buckets: int) -> Iterator[Part]:
         digests: a column `subject` (string), and others.
         buckets: the number of buckets.
     """
-    bucket = bucket_of(digests["subject"], buckets)
+    # NumPy sorts small numbers by their digits, which takes a tenth of the time.
+    bucket = bucket_of(digests["subject"], buckets).astype(np.min_scalar_type(buckets))
     # Rows stay in order of files within each bucket.
-    ordered = digests.take(pa.array(np.argsort(bucket, kind="stable")))
-    ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=buckets)).tolist()
+    ordered = digests.combine_chunks().take(pa.array(np.argsort(bucket, kind="stable")))
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if end > start:
             yield number, _packed(ordered.slice(start, end - start))

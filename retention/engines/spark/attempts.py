@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pyspark import TaskContext
@@ -43,12 +45,24 @@ def outcome_of(act: Callable[[], Any], attempts: int) -> Any:
         if may_pass(error) and not _is_last(attempts):
             raise
         return error
+    finally:
+        _spare_modules()
 
 
 def may_pass(error: Exception) -> bool:
     """Whether what ended a task may be gone on another try: the storage failed, and not for what it was asked."""
     is_usage = getattr(error, "exit_code", None) == UsageError.exit_code
     return isinstance(error, OSError) and not is_usage
+
+
+@cache
+def _spare_modules() -> None:
+    """Let collections of garbage pass over what this process has loaded by now, once.
+
+    Spark's Python collects behind every task, and would look through all modules each time.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()
 
 
 def _is_last(attempts: int) -> bool:

@@ -17,88 +17,110 @@ from retention.layout.partitioner import ROUND_ROBIN, partition_addresses
 
 _STREAM_TAKES = "an append takes subject and payload, and if there are headers and ts_ns or time"
 _TOPIC_TAKES = "an append to a topic takes payload, and if there are partition or key, id, headers and origin_ts_ns"
-_SENT = ("origin_ts_ns", "id", "headers", "payload", "partition", "key")
-_ADDRESSED = (
-    "address bigint, origin_ts_ns bigint, id string, headers binary, payload binary, "
-    "partition bigint, key binary"
-)
+_STORED_AS = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
+"""Type of a column that tasks receive → Spark's name for it."""
+_OPTIONAL: dict[str, tuple[type[T.DataType], ...]] = {
+    "partition": (T.LongType, T.IntegerType),
+    "key": (T.BinaryType, T.StringType),
+    "id": (T.StringType,),
+    "headers": (T.BinaryType,),
+    "origin_ts_ns": (T.LongType,),
+}
+"""Column of a topic's message that a frame may have → Spark's types that it may be of."""
 _NO_BLOCK = "X'00'"
 """Stands for headers that no block can hold; refused when the rows are written."""
 
 
 def arriving(frame: DataFrame, dialect: Dialect) -> DataFrame:
-    """The columns `dialect.written` of a frame; `dialect.timed_by` is null in rows that have no time.
+    """Those of the columns `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
 
     Raises:
         UsageError: a column is missing or of another type.
     """
     if isinstance(dialect, Iggy):
-        return _sent(frame, dialect.policy.partitions)
-    return _published(frame).select(*dialect.written)
+        return _sent(frame, dialect)
+    columns = _published(frame)
+    return frame.select(
+        *[columns[name].alias(name) for name in dialect.written.names if name in columns]
+    )
 
 
-def _published(frame: DataFrame) -> DataFrame:
-    """The columns of messages for a stream.
+def _published(frame: DataFrame) -> dict[str, Column]:
+    """The columns of messages for a stream, by name.
 
     Args:
         frame: `subject` (string) and `payload` (binary or string); if it has them, `headers` (a header block as
             binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp).
     """
+    payload = _column(frame, "payload", _STREAM_TAKES, T.BinaryType, T.StringType)
     columns = {
-        "ts_ns": _ts_ns(frame),
         "subject": _column(frame, "subject", _STREAM_TAKES, T.StringType),
-        "headers": _headers(frame),
-        "payload": _column(frame, "payload", _STREAM_TAKES, T.BinaryType, T.StringType).cast(
-            "binary"
-        ),
+        "payload": payload.cast("binary"),
     }
-    return frame.select(*[column.alias(name) for name, column in columns.items()])
+    if "headers" in frame.columns:
+        columns["headers"] = _headers(frame)
+    if "ts_ns" in frame.columns or "time" in frame.columns:
+        columns["ts_ns"] = _ts_ns(frame)
+    return columns
 
 
-def _sent(frame: DataFrame, partitions: int) -> DataFrame:
+def _sent(frame: DataFrame, dialect: Iggy) -> DataFrame:
     """The columns of messages for a topic; `address` is the partition that takes a row, or `ROUND_ROBIN`.
 
     Args:
         frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
             `id` (string, decimal), `headers` (user headers as they are stored, binary), `origin_ts_ns` (bigint).
-        partitions: how many the topic has; a row that names another is refused when it is written.
+        dialect: the topic's; a row that names a partition which it does not have is refused when it is written.
     """
     columns = {
         "payload": _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType).cast(
             "binary"
         ),
-        "partition": _optional(frame, "partition", "bigint", T.LongType, T.IntegerType),
-        "key": _optional(frame, "key", "binary", T.BinaryType, T.StringType),
-        "id": _optional(frame, "id", "string", T.StringType),
-        "headers": _optional(frame, "headers", "binary", T.BinaryType),
-        "origin_ts_ns": _optional(frame, "origin_ts_ns", "bigint", T.LongType),
     }
-    given = frame.select(*[columns[name].alias(name) for name in _SENT])
-    return given.mapInArrow(_addresser(partitions), _ADDRESSED)
+    for name, kinds in _OPTIONAL.items():
+        if name in frame.columns:
+            stored_as = _STORED_AS[dialect.written.field(name).type]
+            columns[name] = _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
+    given = frame.select(*[column.alias(name) for name, column in columns.items()])
+    if not {"partition", "key"} & columns.keys():
+        # Without an address every row takes its turn.
+        return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
+    addressed = ", ".join(
+        f"{field.name} {_STORED_AS[field.type]}"
+        for field in dialect.written
+        if field.name == "address" or field.name in columns
+    )
+    return given.mapInArrow(_addresser(dialect), addressed)
 
 
 def _addresser(
-    partitions: int,
+    dialect: Iggy,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The task that adds to rows their `address`."""
+    partitions = dialect.policy.partitions
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for given in batches:
+            batch = with_columns(given, dialect.written)
             partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
             addresses = partition_addresses(partition, key, partitions)
             is_there = (addresses >= 0) & (addresses < partitions)
             address = pa.array(np.where(is_there, addresses, ROUND_ROBIN), pa.int64())
+            names = [name for name in dialect.written.names if name in given.schema.names]
             yield pa.RecordBatch.from_arrays(
-                [address, *(batch[name] for name in _SENT)], names=["address", *_SENT]
+                [address, *(given[name] for name in names)], names=["address", *names]
             )
 
     return run
 
 
-def _optional(frame: DataFrame, name: str, stored_as: str, *kinds: type[T.DataType]) -> Column:
-    if name not in frame.columns:
-        return F.lit(None).cast(stored_as)
-    return _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
+def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with all columns of a schema; those that they lack are null."""
+    arrays = [
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
 def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
@@ -112,21 +134,15 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
 
 
 def _ts_ns(frame: DataFrame) -> Column:
-    if _type_of(frame, "ts_ns") is not None:
+    if "ts_ns" in frame.columns:
         given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
-    elif _type_of(frame, "time") is not None:
-        time = _column(frame, "time", _STREAM_TAKES, T.TimestampType)
-        given = F.unix_micros(time) * F.lit(1_000).cast("bigint")
-    else:
-        given = F.lit(None)
-    return given.cast("bigint")
+        return given.cast("bigint")
+    time = _column(frame, "time", _STREAM_TAKES, T.TimestampType)
+    return F.unix_micros(time) * F.lit(1_000).cast("bigint")
 
 
 def _headers(frame: DataFrame) -> Column:
-    column_type = _type_of(frame, "headers")
-    if column_type is None:
-        return F.lit(None).cast("binary")
-    match column_type:
+    match _type_of(frame, "headers"):
         case T.MapType():
             # The entries of a map have no order of their own.
             return _block(F.array_sort(F.map_entries("headers")), "key", "value")

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.columns import with_columns
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
 from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
@@ -53,8 +54,7 @@ def sorted_blocks(
     write = _writer(dialect, now_ns, directory, attempts_of(frame.sparkSession))
     entries = arranged([*chain.from_iterable(blocks for _, blocks in _left(frame, write))])
     if not is_bearable(entries):
-        time = F.coalesce(F.col(dialect.timed_by), F.lit(now_ns).cast("bigint"))
-        ordered = frame.withColumn(dialect.timed_by, time).sort(*dialect.order)
+        ordered = _sorted(frame, dialect, now_ns)
         return [block for _, blocks in sorted(_left(ordered, write)) for block in blocks]
     merges = [entry for entry in entries if isinstance(entry, Merge)]
     merge = partial(_merged, directory, dialect)
@@ -65,6 +65,14 @@ def sorted_blocks(
         for entry in entries
         for block in (next(merged) if isinstance(entry, Merge) else [entry])
     ]
+
+
+def _sorted(frame: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
+    """A frame in order; columns that it lacks are the same in all rows."""
+    if dialect.timed_by in frame.columns:
+        time = F.coalesce(F.col(dialect.timed_by), F.lit(now_ns).cast("bigint"))
+        frame = frame.withColumn(dialect.timed_by, time)
+    return frame.sort(*[name for name in dialect.order if name in frame.columns])
 
 
 def _left(frame: DataFrame, write: _Task) -> list[_Left]:
@@ -81,9 +89,10 @@ def _left(frame: DataFrame, write: _Task) -> list[_Left]:
 def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Task:
     """The task that leaves the rows of one partition, and answers with their blocks, or the error that ended it.
 
-    It fills in the clock: a time in the frame's expressions would have Spark compile them anew for every append.
+    It fills in what rows lack. A time of the clock in the frame's expressions would have Spark compile them anew for
+    every append.
     """
-    fill = partial(_with_times, dialect.timed_by, now_ns)
+    fill = partial(_filled, dialect, now_ns)
 
     def write(batches: Iterator[pa.RecordBatch]) -> _Left:
         task = TaskContext.get()
@@ -99,9 +108,11 @@ def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Ta
     return run
 
 
-def _with_times(column: str, now_ns: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    at = rows.schema.get_field_index(column)
-    return rows.set_column(at, column, pc.fill_null(rows[column], now_ns))
+def _filled(dialect: Dialect, now_ns: int, given: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with the columns `dialect.written`, each with a time."""
+    rows = with_columns(given, dialect.written)
+    at = rows.schema.get_field_index(dialect.timed_by)
+    return rows.set_column(at, dialect.timed_by, pc.fill_null(rows[dialect.timed_by], now_ns))
 
 
 def _merged(directory: str, dialect: Dialect, merge: Merge) -> list[StoredBlock]:
