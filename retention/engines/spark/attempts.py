@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,8 @@ from retention.errors import RetentionError, UsageError
 
 CARRIED = (RetentionError, OSError)
 """Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
+Act = Callable[[Iterable[tuple[int, Any]]], Iterator[pa.RecordBatch]]
+"""What a Spark task does with numbered tasks of the engine; rows that Spark passes on."""
 _LOCAL = re.compile(r"local(?:\[[^,\]]*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 _DEFAULT = "4"
 

@@ -10,20 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from retention.core.labels import current_label, labelled
 from retention.engine_port import Fold, Gathering, Part, Read, Result, Task, run_task
 from retention.engines.bin_packing import groups
-from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.attempts import CARRIED, Act, attempts_of, outcome_of
 from retention.engines.spark.connect import find_parallelism, is_connect
 from retention.engines.spark.failures import spark_failures
-from retention.engines.spark.grouping import grouped
+from retention.engines.spark.grouping import columns_of, folded, reading
 from retention.engines.spark.jobs import watched_jobs
-from retention.engines.spark.shuffle import RESULTS, shuffled
+from retention.engines.spark.shuffle import PARTS, RESULTS, dealing, shuffled
 
-SENT_BYTES = 64 << 20
-"""Pickled tasks that are sent to executors at a time."""
+SENT_BYTES = 16 << 20
+"""Pickled tasks that are sent to executors at a time; each Spark task is sent all of them."""
 
 
 class SparkEngine:
@@ -50,11 +49,8 @@ class SparkEngine:
         if not tasks:
             return []
         with self._work(function):
-            worker = _worker(function, attempts_of(self._session))
-            received = [
-                shares.mapInArrow(worker, RESULTS).toArrow()
-                for shares in self._shares(tasks, weights)
-            ]
+            act = _worker(function, attempts_of(self._session))
+            received = [frame.toArrow() for frame in self._mapped(act, RESULTS, tasks, weights)]
         return _in_order(pa.concat_tables(received))
 
     def shuffle(
@@ -75,8 +71,9 @@ class SparkEngine:
             return []
         with self._work(deal):
             attempts = attempts_of(self._session)
-            shares = reduce(DataFrame.union, self._shares(tasks, weights))
-            received = shuffled(shares, deal, deal_again, gather, attempts).toArrow()
+            frames = self._mapped(dealing(deal, attempts), PARTS, tasks, weights)
+            dealt = reduce(DataFrame.union, frames)
+            received = shuffled(dealt, deal_again, gather, attempts).toArrow()
         return _in_order(received)
 
     def grouped(
@@ -91,8 +88,11 @@ class SparkEngine:
         if not tasks:
             return [], {}
         with self._work(fold):
-            shares = reduce(DataFrame.union, self._shares(tasks, weights))
-            return grouped(shares, read, fold, schema)
+            attempts = attempts_of(self._session)
+            frames = self._mapped(
+                reading(read, schema, attempts), columns_of(schema), tasks, weights
+            )
+            return folded(reduce(DataFrame.union, frames), fold, schema, attempts)
 
     @contextmanager
     def _work(self, function: Callable[..., Any]) -> Iterator[None]:
@@ -101,34 +101,32 @@ class SparkEngine:
         with labelled(step=step), spark_failures(), watched_jobs(self._session):
             yield
 
-    def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[DataFrame]:
-        """Share tasks out in groups of about the same weight, each a row, `share`, in a partition of its own.
+    def _mapped(
+        self, act: Act, columns: str, tasks: Sequence[Any], weights: Sequence[int]
+    ) -> Iterator[DataFrame]:
+        """Frames of what an act of tasks gives; each group of tasks is a partition, in which one row stands for it.
 
-        No frame has more than `SENT_BYTES`, as far as single groups allow: every executor is sent all of it.
+        Args:
+            act: what a Spark task does with its group.
+            columns: of the rows that it gives, as Spark has them.
+            tasks: the tasks of all groups.
+            weights: bytes that each task reads.
         """
+        for shares in self._shares(tasks, weights):
+            slots = self._session.range(0, len(shares), 1, len(shares))
+            yield slots.mapInArrow(_acting(act, shares), columns)
+
+    def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[list[bytes]]:
+        """Share tasks out in groups of about the same weight, pickled, some of them at a time (`SENT_BYTES`)."""
         pending, size = list[bytes](), 0
         for group in groups(weights, self.parallelism()):
             share = pickle.dumps([(number, tasks[number]) for number in group])
             if pending and size + len(share) > SENT_BYTES:
-                yield self._placed(pending)
+                yield pending
                 pending, size = [], 0
             pending.append(share)
             size += len(share)
-        yield self._placed(pending)
-
-    def _placed(self, shares: Sequence[bytes]) -> DataFrame:
-        sent = pa.table(
-            {
-                "group": pa.array(range(len(shares)), pa.int64()),
-                "share": pa.array(shares, pa.binary()),
-            }
-        )
-        # A range has exactly one partition a group, and a broadcast join leaves its partitions alone.
-        slots = self._session.range(0, len(shares), 1, len(shares)).withColumnRenamed("id", "group")
-        placed = slots.join(
-            F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner"
-        )
-        return placed.select("share")
+        yield pending
 
     def parallelism(self) -> int:
         """The number of tasks that run at once; of a classic session at this moment, for a cluster may grow."""
@@ -147,22 +145,29 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(named, "__name__", "run")).strip("_").replace("_", " ")
 
 
-def _worker(
-    function: Callable[[Any], Any],
-    attempts: int,
+def _acting(
+    act: Act, shares: Sequence[bytes]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a Spark task runs over its share."""
+    """The function that Spark runs over the rows that stand for groups of tasks."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for share in batch.column("share").to_pylist():
-                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
-                    act = partial(run_task, function, task)
-                    outcome = pickle.dumps(outcome_of(act, attempts))
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())],
-                        names=["number", "outcome"],
-                    )
+            for slot in batch.column("id").to_pylist():
+                yield from act(pickle.loads(shares[slot]))  # noqa: S301  (our own pickles, from the driver)
+
+    return run
+
+
+def _worker(function: Callable[[Any], Any], attempts: int) -> Act:
+    """The act that applies a function to each task, for its result or the error that ended it."""
+
+    def run(tasks: Iterable[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
+        for number, task in tasks:
+            outcome = pickle.dumps(outcome_of(partial(run_task, function, task), attempts))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())],
+                names=["number", "outcome"],
+            )
 
     return run
 

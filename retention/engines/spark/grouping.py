@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -13,23 +13,29 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from retention.engine_port import Fold, GroupedRows, Read
-from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.attempts import CARRIED, Act, outcome_of
 
 _ASIDE = "aside"
 _RESULT = "key string, place bigint, aside binary"
 _TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.int8(): "tinyint"}
 
 
-def grouped(
-    shared: DataFrame, read: Read, fold: Fold, schema: pa.Schema
+def columns_of(schema: pa.Schema) -> str:
+    """The columns of the rows that `reading` gives, as Spark has them."""
+    names = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in schema)
+    return f"{names}, {_ASIDE} binary"
+
+
+def folded(
+    rows: DataFrame, fold: Fold, schema: pa.Schema, attempts: int
 ) -> tuple[list[Any], Mapping[str, Any]]:
-    """Let tasks read rows, and fold those of each key.
+    """Fold the rows of each key.
 
     Args:
-        shared: column `share`, a row for each Spark task: the pickled tasks, each with its number.
-        read: reads the rows of a task; what it says aside comes back.
+        rows: what tasks read, as `reading` gives it.
         fold: folds the rows of a key, which come as tables in the order of their places.
         schema: of the rows: `key` (string), `place` (int64), and others.
+        attempts: how often Spark tries a task.
 
     Returns:
         What was said aside, in order of the tasks, and key → what its fold gave.
@@ -37,9 +43,6 @@ def grouped(
     Raises:
         RetentionError, OSError: the first that a task answered with.
     """
-    attempts = attempts_of(shared.sparkSession)
-    ddl = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in schema)
-    rows = shared.mapInArrow(_reader(read, schema, attempts), f"{ddl}, {_ASIDE} binary")
     together = rows.repartition("key").sortWithinPartitions("key", "place")
     received = together.mapInArrow(_folder(fold, schema, attempts), _RESULT).toArrow()
     answers = received.sort_by([("key", "ascending"), ("place", "ascending")]).to_pylist()
@@ -52,23 +55,19 @@ def grouped(
     return asides, {key: outcome for key, outcome in outcomes if key is not None}
 
 
-def _reader(
-    read: Read, schema: pa.Schema, attempts: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The Spark task that reads: rows, and for each of its tasks a row without key that has what was said aside."""
+def reading(read: Read, schema: pa.Schema, attempts: int) -> Act:
+    """The act that reads: rows, and for each task a row without key that has what was said aside."""
     with_aside = schema.append(pa.field(_ASIDE, pa.binary()))
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch.column("share").to_pylist():
-                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
-                    done = outcome_of(partial(read, task), attempts)
-                    if isinstance(done, GroupedRows):
-                        nulls = pa.nulls(done.rows.num_rows, pa.binary())
-                        yield from done.rows.append_column(_ASIDE, nulls).to_batches()
-                        done = done.aside
-                    row = {"place": number, _ASIDE: pickle.dumps(done)}
-                    yield pa.RecordBatch.from_pylist([row], schema=with_aside)
+    def run(tasks: Iterable[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
+        for number, task in tasks:
+            done = outcome_of(partial(read, task), attempts)
+            if isinstance(done, GroupedRows):
+                nulls = pa.nulls(done.rows.num_rows, pa.binary())
+                yield from done.rows.append_column(_ASIDE, nulls).to_batches()
+                done = done.aside
+            row = {"place": number, _ASIDE: pickle.dumps(done)}
+            yield pa.RecordBatch.from_pylist([row], schema=with_aside)
 
     return run
 

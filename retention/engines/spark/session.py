@@ -34,6 +34,8 @@ TASK_ATTEMPTS = 4
 """Number of tries of a task, as on a cluster; in one process Spark would otherwise try it once."""
 _COLLECTOR = "-XX:+UseParallelGC"
 """Java's collector of garbage that costs least: rows pass through the JVM, none stay, and nobody waits for a pause."""
+_JAVA_READS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Variables in which people give Java flags of their own."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -194,7 +196,10 @@ def _forget_driver() -> None:
 def _settings(java_options: str) -> dict[str, str]:
     """Settings for one machine; Spark's defaults are for a cluster, and up to ten times slower here."""
     cores = str(os.cpu_count() or 1)
-    options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {_COLLECTOR} {java_options}".strip()
+    given = " ".join([java_options, *(os.environ.get(name, "") for name in _JAVA_READS)])
+    # Java does not start with two of them.
+    collector = "" if "GC" in given else _COLLECTOR
+    options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {collector} {java_options}".strip()
     from retention.engines.spark.s3a import s3a_settings
 
     s3a = s3a_jars()

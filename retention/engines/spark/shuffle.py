@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from retention.engine_port import Gathering, Part
-from retention.engines.spark.attempts import CARRIED, outcome_of
+from retention.engines.spark.attempts import CARRIED, Act, outcome_of
 
 PARTS = "key long, sender long, content binary"
 RESULTS = "number long, outcome binary"
@@ -24,8 +24,7 @@ _Row = tuple[int, int, bytes]
 
 
 def shuffled(
-    shares: DataFrame,
-    deal: Callable[[Any], Iterable[Part]],
+    dealt: DataFrame,
     deal_again: Gathering[Iterable[Part]],
     gather: Gathering[Any],
     attempts: int,
@@ -33,13 +32,11 @@ def shuffled(
     """The results of gathering what tasks deal out, or errors; columns `number` (the key) and `outcome`, pickled.
 
     Args:
-        shares: tasks, in one column of pickled lists of number and task.
-        deal: the parts of one task.
+        dealt: the parts of all tasks, as `dealing` gives them.
         deal_again: the parts that are made of those of one key.
         gather: the result of one key of these.
         attempts: how often Spark tries a task.
     """
-    dealt = shares.mapInArrow(_dealing(deal, attempts), PARTS)
     again = _by_key(dealt, deal_again.tasks).mapInArrow(
         _dealing_again(deal_again.function, attempts), PARTS
     )
@@ -50,12 +47,12 @@ def _by_key(parts: DataFrame, tasks: int) -> DataFrame:
     return parts.repartition(max(tasks, 1), "key").sortWithinPartitions("key", "sender")
 
 
-def _dealing(deal: Callable[[Any], Iterable[Part]], attempts: int) -> Callable[[Batches], Batches]:
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for share in batch.column("share").to_pylist():
-                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
-                    yield _parts(number, partial(deal, task), attempts)
+def dealing(deal: Callable[[Any], Iterable[Part]], attempts: int) -> Act:
+    """The act that deals out the parts of each task, or the error that ended it; columns `PARTS`."""
+
+    def run(tasks: Iterable[tuple[int, Any]]) -> Batches:
+        for number, task in tasks:
+            yield _parts(number, partial(deal, task), attempts)
 
     return run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from retention.engines.spark import session as session_module
 from retention.engines.spark.failures import GONE
 from retention.engines.spark.session import active_session, application_id, session
 
@@ -57,6 +58,17 @@ def test_starting_spark_says_nothing_and_leaves_the_environment_alone(spark: Spa
         "assert active_session() is None\n"
     )
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_a_collector_that_somebody_chose_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def options(given: str = "") -> str:
+        return session_module._settings(given)["spark.driver.extraJavaOptions"]
+
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    assert "-XX:+UseParallelGC" in options()
+    assert options("-XX:+UseSerialGC").count("GC") == 1
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert "GC" not in options()
 
 
 @pytest.mark.spark
