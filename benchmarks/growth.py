@@ -24,6 +24,8 @@ from retention.core import message_rows
 from retention.ingest.append import append_rows
 
 MILLION = 1_000_000
+FIRST = MILLION
+"""Messages of the stream with which contenders warm up: sessions start, JVMs compile, workers load their modules."""
 SEGMENT = 250_000
 STEP_NS = 10**6
 OFTEN = 5
@@ -74,13 +76,23 @@ def tasks_of(messages: int, total_bytes: int, names: tuple[str, ...]) -> Iterato
         yield Task(name, kind, "stream", bound, title)  # type: ignore[arg-type]
 
 
-def measured(directory: Path, task: Task, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """One run of each contender, in a process of its own."""
+def measured(
+    directory: Path, tasks: tuple[Task, Task], names: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    """One run of each contender, in a process of its own, that has done the same on a small stream before.
+
+    Args:
+        directory: where the streams lie: `small`, and `stream`.
+        tasks: the work on these two.
+        names: the contenders.
+    """
+    first, task = tasks
     for name in names:
         say(f"{task.name}: {name}")
         process = Process([name], directory)
         try:
             if process.takes(name, task):
+                process.run(name, directory / "small", first)
                 yield {"contender": name} | process.run(name, directory / "stream", task)
         except ContenderError as error:
             yield {"contender": name, "failed": str(error)}
@@ -126,9 +138,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="growth-", dir=options.directory) as directory:
             messages = millions * MILLION
             say(f"making a stream of {messages:,} messages")
+            first_bytes = make_stream(Path(directory, "small"), FIRST)
             total_bytes = make_stream(Path(directory, "stream"), messages)
-            for task in tasks_of(messages, total_bytes, options.only):
-                rows = list(measured(Path(directory), task, options.contenders))
+            first = tasks_of(FIRST, first_bytes, options.only)
+            for tasks in zip(first, tasks_of(messages, total_bytes, options.only), strict=True):
+                task = tasks[1]
+                rows = list(measured(Path(directory), tasks, options.contenders))
                 left = {(row["messages"], row["seq_sum"]) for row in rows if "failed" not in row}
                 results.append({"messages": messages, "task": task.name, "runs": rows})
                 print(f"### {messages:,} messages: {task.title}\n\n{table(rows)}\n", flush=True)
