@@ -17,7 +17,7 @@ from retention.datafile.segment_writer import Staged, Staging, verified_stats
 from retention.dialects.block_files import narrow_of, rows_of
 from retention.dialects.dialect import Block, Dialect, Layer, Share
 from retention.dialects.numbering import BlockRows, lay
-from retention.engines.spark.columns import arriving
+from retention.engines.spark.columns import given_columns
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.sorted_blocks import sorted_blocks
@@ -75,7 +75,9 @@ class SortedFrame:
         self._engine = engine
         self._dialect = dialect
         with spark_failures():
-            blocks = sorted_blocks(engine, arriving(frame, dialect), dialect, now_ns, directory)
+            blocks = sorted_blocks(
+                engine, given_columns(frame, dialect), dialect, now_ns, directory
+            )
             self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:

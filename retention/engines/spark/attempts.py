@@ -18,7 +18,7 @@ from retention.errors import RetentionError, UsageError
 CARRIED = (RetentionError, OSError)
 """Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
 Act = Callable[[Iterable[tuple[int, Any]]], Iterator[pa.RecordBatch]]
-"""What a Spark task does with numbered tasks of the engine; rows that Spark passes on."""
+"""A function of a Spark task, given numbered tasks of the engine; it gives rows that Spark passes on."""
 _LOCAL = re.compile(r"local(?:\[[^,\]]*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 _DEFAULT = "4"
 

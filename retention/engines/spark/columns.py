@@ -31,18 +31,35 @@ _NO_BLOCK = "X'00'"
 """Stands for headers that no block can hold; refused when the rows are written."""
 
 
-def arriving(frame: DataFrame, dialect: Dialect) -> DataFrame:
-    """Those of the columns `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
+def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
+    """The columns of `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
 
     Raises:
         UsageError: a column is missing or of another type.
     """
-    if isinstance(dialect, Iggy):
-        return _sent(frame, dialect)
-    columns = _published(frame)
+    columns = _sent(frame, dialect) if isinstance(dialect, Iggy) else _published(frame)
     return frame.select(
         *[columns[name].alias(name) for name in dialect.written.names if name in columns]
     )
+
+
+def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
+    """Given columns, and to which partition of a topic each row goes: its `address`, or `ROUND_ROBIN`.
+
+    Args:
+        given: as `given_columns` makes it.
+        dialect: the log's; a row that names a partition which it does not have is refused when it is written.
+    """
+    if not isinstance(dialect, Iggy):
+        return given
+    if not {"partition", "key"} & {*given.columns}:
+        return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
+    addressed = ", ".join(
+        f"{field.name} {_STORED_AS[field.type]}"
+        for field in dialect.written
+        if field.name == "address" or field.name in given.columns
+    )
+    return given.mapInArrow(_addresser(dialect), addressed)
 
 
 def _published(frame: DataFrame) -> dict[str, Column]:
@@ -64,33 +81,21 @@ def _published(frame: DataFrame) -> dict[str, Column]:
     return columns
 
 
-def _sent(frame: DataFrame, dialect: Iggy) -> DataFrame:
-    """The columns of messages for a topic; `address` is the partition that takes a row, or `ROUND_ROBIN`.
+def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
+    """The columns of messages for a topic, by name.
 
     Args:
         frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
             `id` (string, decimal), `headers` (user headers as they are stored, binary), `origin_ts_ns` (bigint).
-        dialect: the topic's; a row that names a partition which it does not have is refused when it is written.
+        dialect: the topic's.
     """
-    columns = {
-        "payload": _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType).cast(
-            "binary"
-        ),
-    }
+    payload = _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType)
+    columns = {"payload": payload.cast("binary")}
     for name, kinds in _OPTIONAL.items():
         if name in frame.columns:
             stored_as = _STORED_AS[dialect.written.field(name).type]
             columns[name] = _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
-    given = frame.select(*[column.alias(name) for name, column in columns.items()])
-    if not {"partition", "key"} & columns.keys():
-        # Without an address every row takes its turn.
-        return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
-    addressed = ", ".join(
-        f"{field.name} {_STORED_AS[field.type]}"
-        for field in dialect.written
-        if field.name == "address" or field.name in columns
-    )
-    return given.mapInArrow(_addresser(dialect), addressed)
+    return columns
 
 
 def _addresser(

@@ -200,6 +200,7 @@ def _settings(java_options: str) -> dict[str, str]:
     # Java does not start with two of them.
     collector = "" if "GC" in given else _COLLECTOR
     options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {collector} {java_options}".strip()
+    from retention.engines.spark.arrow_batches import BY_ROWS
     from retention.engines.spark.s3a import s3a_settings
 
     s3a = s3a_jars()
@@ -219,6 +220,7 @@ def _settings(java_options: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **BY_ROWS,
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.databricks.delta.snapshotPartitions": "2",
     }

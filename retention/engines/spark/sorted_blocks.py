@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,14 +16,16 @@ from pyspark.sql import functions as F
 
 from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
+from retention.engines.spark import arrow_batches
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
-from retention.engines.spark.columns import with_columns
+from retention.engines.spark.columns import arriving, with_columns
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
 from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
 from retention.storage import scratch_files
 
 _OUTCOME = "outcome binary"
+_Act = Callable[[Iterator[pa.RecordBatch]], Any]
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Left = tuple[int, list[StoredBlock]]
 """The number of a partition of a frame, and the blocks that its task left."""
@@ -38,7 +41,7 @@ def sorted_blocks(
 
     Args:
         engine: runs tasks in the frame's session.
-        frame: as `arriving` makes it.
+        frame: as `given_columns` makes it.
         dialect: the log's.
         now_ns: the time of rows without one, nanoseconds since the epoch.
         directory: takes the files of blocks; all tasks reach it.
@@ -52,10 +55,12 @@ def sorted_blocks(
         CancelledError: somebody cancelled the jobs.
     """
     write = _writer(dialect, now_ns, directory, attempts_of(frame.sparkSession))
-    entries = arranged([*chain.from_iterable(blocks for _, blocks in _left(frame, write))])
+    as_they_come = partial(arriving, dialect=dialect)
+    left = _left(frame, as_they_come, write)
+    entries = arranged([*chain.from_iterable(blocks for _, blocks in left)])
     if not is_bearable(entries):
-        ordered = _sorted(frame, dialect, now_ns)
-        return [block for _, blocks in sorted(_left(ordered, write)) for block in blocks]
+        left = _left(frame, partial(_sorted, dialect=dialect, now_ns=now_ns), write)
+        return [block for _, blocks in sorted(left) for block in blocks]
     merges = [entry for entry in entries if isinstance(entry, Merge)]
     merge = partial(_merged, directory, dialect)
     lengths = [task.length for task in merges]
@@ -67,16 +72,33 @@ def sorted_blocks(
     ]
 
 
-def _sorted(frame: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
-    """A frame in order; columns that it lacks are the same in all rows."""
+def _sorted(given: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
+    """The rows that arrive, in order; columns that they lack are the same in all rows."""
+    frame = arriving(given, dialect)
     if dialect.timed_by in frame.columns:
         time = F.coalesce(F.col(dialect.timed_by), F.lit(now_ns).cast("bigint"))
         frame = frame.withColumn(dialect.timed_by, time)
     return frame.sort(*[name for name in dialect.order if name in frame.columns])
 
 
-def _left(frame: DataFrame, write: _Task) -> list[_Left]:
-    """Let tasks leave the rows of a frame in blocks."""
+def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _Act) -> list[_Left]:
+    """Let tasks leave the rows of a frame in blocks; where a long row is found on the way, it is computed again."""
+    session = given.sparkSession
+    if arrow_batches.are_by_rows(session):
+        try:
+            frame = prepared(arrow_batches.shortened(given))
+            return _outcomes(frame, _task(lambda rows: write(arrow_batches.refuse_long(rows))))
+        except arrow_batches.LongRowError:
+            arrow_batches.bound_bytes(session)
+    return _outcomes(prepared(given), _task(write))
+
+
+def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
+    """The blocks that the task of each partition of a frame left.
+
+    Raises:
+        RetentionError, OSError: what a task raised.
+    """
     with watched_jobs(frame.sparkSession):
         received = frame.mapInArrow(write, _OUTCOME).toArrow()
     outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
@@ -86,8 +108,8 @@ def _left(frame: DataFrame, write: _Task) -> list[_Left]:
     return outcomes
 
 
-def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Task:
-    """The task that leaves the rows of one partition, and answers with their blocks, or the error that ended it.
+def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Act:
+    """The act that leaves the rows of one partition, for their blocks, or the error that ended it.
 
     It fills in what rows lack. A time of the clock in the frame's expressions would have Spark compile them anew for
     every append.
@@ -101,8 +123,14 @@ def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Ta
             place, map(fill, batches), dialect
         )
 
+    return lambda batches: outcome_of(partial(write, batches), attempts)
+
+
+def _task(act: _Act) -> _Task:
+    """The task that answers with the outcome of an act."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        outcome = pickle.dumps(outcome_of(partial(write, batches), attempts))
+        outcome = pickle.dumps(act(batches))
         yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
 
     return run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from retention.dialects.dialect import Dialect
-from retention.engines.spark.columns import arriving
+from retention.engines.spark.columns import given_columns
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import UsageError
 
@@ -66,7 +66,7 @@ def refuse_unfit(frame: DataFrame, location: str, dialect: Dialect) -> None:
         UsageError: a column is missing or of another type.
     """
     try:
-        arriving(frame, dialect)
+        given_columns(frame, dialect)
     except UsageError as error:
         raise UsageError(
             f"{location}: {error}, for example with --column NAME=SQL; nothing was read"
