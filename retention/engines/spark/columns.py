@@ -12,13 +12,12 @@ from pyspark.sql import types as T
 
 from retention.dialects.dialect import Dialect
 from retention.dialects.iggy import Iggy
+from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.errors import UsageError
 from retention.layout.partitioner import ROUND_ROBIN, partition_addresses
 
 _STREAM_TAKES = "an append takes subject and payload, and if there are headers and ts_ns or time"
 _TOPIC_TAKES = "an append to a topic takes payload, and if there are partition or key, id, headers and origin_ts_ns"
-_STORED_AS = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
-"""Type of a column that tasks receive → Spark's name for it."""
 _OPTIONAL: dict[str, tuple[type[T.DataType], ...]] = {
     "partition": (T.LongType, T.IntegerType),
     "key": (T.BinaryType, T.StringType),
@@ -54,12 +53,8 @@ def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
         return given
     if not {"partition", "key"} & {*given.columns}:
         return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
-    addressed = ", ".join(
-        f"{field.name} {_STORED_AS[field.type]}"
-        for field in dialect.written
-        if field.name == "address" or field.name in given.columns
-    )
-    return given.mapInArrow(_addresser(dialect), addressed)
+    addressed = [field for field in dialect.written if field.name in ("address", *given.columns)]
+    return given.mapInArrow(_addresser(dialect), ddl_of(addressed))
 
 
 def _published(frame: DataFrame) -> dict[str, Column]:
@@ -93,7 +88,7 @@ def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
     columns = {"payload": payload.cast("binary")}
     for name, kinds in _OPTIONAL.items():
         if name in frame.columns:
-            stored_as = _STORED_AS[dialect.written.field(name).type]
+            stored_as = SPARK_NAMES[dialect.written.field(name).type]
             columns[name] = _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
     return columns
 

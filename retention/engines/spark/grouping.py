@@ -14,16 +14,15 @@ from pyspark.sql import DataFrame
 
 from retention.engine_port import Fold, GroupedRows, Read
 from retention.engines.spark.attempts import CARRIED, Act, outcome_of
+from retention.engines.spark.ddl import ddl_of
 
 _ASIDE = "aside"
 _RESULT = "key string, place bigint, aside binary"
-_TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.int8(): "tinyint"}
 
 
 def columns_of(schema: pa.Schema) -> str:
     """The columns of the rows that `reading` gives, as Spark has them."""
-    names = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in schema)
-    return f"{names}, {_ASIDE} binary"
+    return ddl_of(_with_aside(schema))
 
 
 def folded(
@@ -57,7 +56,7 @@ def folded(
 
 def reading(read: Read, schema: pa.Schema, attempts: int) -> Act:
     """The act that reads: rows, and for each task a row without key that has what was said aside."""
-    with_aside = schema.append(pa.field(_ASIDE, pa.binary()))
+    with_aside = _with_aside(schema)
 
     def run(tasks: Iterable[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
         for number, task in tasks:
@@ -101,6 +100,10 @@ def _by_key(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str | None, pa.
         for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
             yield key, table.slice(begin, end - begin)
             begin = end
+
+
+def _with_aside(schema: pa.Schema) -> pa.Schema:
+    return schema.append(pa.field(_ASIDE, pa.binary()))
 
 
 def _without_aside(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

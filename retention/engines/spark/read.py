@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import ranges_in
+from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
@@ -18,21 +19,13 @@ from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SQL_TYPES = {
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.bool_(): "BOOLEAN",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
-}
 _FROM_PATH = "CAST(regexp_extract(_metadata.file_path, '/{0}=([0-9]+)/', 1) AS {1}) AS {0}"
 
 
 def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     """The live messages at this moment, columns of `MESSAGES`; the session is left as it is."""
     if not opened.store.exists():
-        return spark.createDataFrame([], _ddl(MESSAGES))
+        return spark.createDataFrame([], ddl_of(MESSAGES))
     if not opened.store.hides():
         return _read_delta(opened, spark) if _is_delta(opened) else _read_parquet(opened, spark)
     snapshot = opened.store.snapshot()
@@ -79,13 +72,10 @@ def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     """Exactly the files that the log lists: a directory may also hold some that a run has not moved yet."""
     live = opened.store.data_files(opened.store.snapshot().files)
     if not live:
-        return spark.createDataFrame([], _ddl(MESSAGES))
-    rows = spark.read.schema(_ddl(FILE_COLUMNS)).parquet(*(file.location for file in live))
+        return spark.createDataFrame([], ddl_of(MESSAGES))
+    rows = spark.read.schema(ddl_of(FILE_COLUMNS)).parquet(*(file.location for file in live))
     keys = [
-        _FROM_PATH.format(name, _SQL_TYPES[MESSAGES.field(name).type]) for name in PARTITION_COLUMNS
+        _FROM_PATH.format(name, SPARK_NAMES[MESSAGES.field(name).type])
+        for name in PARTITION_COLUMNS
     ]
     return rows.selectExpr(*keys, *FILE_COLUMNS.names)
-
-
-def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {_SQL_TYPES[field.type]}" for field in schema)

@@ -1,0 +1,23 @@
+"""The columns of an Arrow schema as Spark declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+SPARK_NAMES = {
+    pa.int8(): "tinyint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+"""Type of Arrow → Spark's name for it."""
+
+
+def ddl_of(columns: Iterable[pa.Field]) -> str:
+    """The declaration of some columns, as `DataFrame.mapInArrow` and a reader's `schema` take it."""
+    return ", ".join(f"{column.name} {SPARK_NAMES[column.type]}" for column in columns)
