@@ -29,12 +29,12 @@ def importing(*given, **named):
     if act is not None and not hasattr(rewrite, "is_held_back"):
         rewrite.is_held_back = True
         def copy(task):
-            (folder / "copying").mkdir(exist_ok=True)
-            name = folder / "copying" / str(os.getpid())
             done = act(task)
-            name.touch()
-            first = min(folder.glob("copying/*"), key=os.path.getmtime)
-            while first == name and not (folder / "go").exists():
+            try:
+                os.symlink(str(os.getpid()), folder / "first")
+            except FileExistsError:
+                return done
+            while not (folder / "go").exists():
                 time.sleep(0.05)
             return done
         rewrite.copy_remaining = copy
@@ -105,8 +105,9 @@ def held_back(folder: Path, brought: Brought) -> Brought:
 
 def first_copier(folder: Path) -> int:
     """The process that has copied a file and waits."""
-    [*copying] = until(lambda: sorted(folder.glob("copying/*"), key=os.path.getmtime))
-    return int(copying[0].name)
+    first = folder / "first"
+    until(first.is_symlink)
+    return int(first.readlink().name)
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, sentence: str) -> None:

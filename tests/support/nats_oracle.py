@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import nats
 import pyarrow as pa
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerInfo
 
 from retention.core.message_rows import complete_rows
 from retention.formats.nats.backup import RAW_ROWS, write_backup
@@ -52,6 +54,23 @@ class ServerError(RuntimeError):
         super().__init__(f"{subject}: {error}")
         self.code = error.get("err_code")
         self.reason = str(error.get("description"))
+
+
+class _Subscription(JetStreamContext.PushSubscription):
+    """A subscription of the client's whose state comes behind the messages that it counts.
+
+    Where a message is counted before it has come, the client's watch takes its key for one without a history.
+    """
+
+    async def consumer_info(self) -> ConsumerInfo:
+        info = await super().consumer_info()
+        counted = info.delivered.consumer_seq if info.delivered else 0
+        while self.delivered < counted:
+            await asyncio.sleep(0.001)
+        return info
+
+
+JetStreamContext.PushSubscription = _Subscription  # type: ignore[misc]
 
 
 class Nats:
