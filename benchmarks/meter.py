@@ -162,6 +162,11 @@ def tree(directory: Path) -> Iterator[Path]:
 
 
 def _children(directory: Path) -> Iterator[Path]:
-    for listed in directory.glob("task/*/children"):
+    try:
+        threads = list((directory / "task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for thread in threads:
         with suppress(FileNotFoundError, ProcessLookupError):
-            yield from (_PROC / child for child in listed.read_text(encoding="ascii").split())
+            listed = (thread / "children").read_text(encoding="ascii")
+            yield from (_PROC / child for child in listed.split())

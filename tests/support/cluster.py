@@ -239,9 +239,12 @@ def until(
 
 def children(process: int) -> list[int]:
     """The ids of a process's children; none if it has ended."""
+    try:
+        threads = list(Path(f"/proc/{process}/task").iterdir())
+    except OSError:
+        return []
     # A thread's children are listed with the thread that started them.
-    listed = Path(f"/proc/{process}/task").glob("*/children")
-    return sorted({int(child) for thread in listed for child in _words(thread)})
+    return sorted({int(child) for thread in threads for child in _words(thread / "children")})
 
 
 def parent(process: int) -> int:
