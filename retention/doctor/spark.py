@@ -95,6 +95,12 @@ def _pythons(workers: list[Worker]) -> Finding:
 
 def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
     """Compare the workers' packages with the driver's; one that came as a zip states no version."""
+    from retention.engines.spark.task_code import code_digest
+
+    strange = sorted({worker.host for worker in workers if worker.code != code_digest()})
+    if strange:
+        detail = f"the workers on {', '.join(strange)} have another version of this package than the driver"
+        return problem("spark packages", detail, _PACK)
     here = {module: _version(name) for module, name in wanted.items()}
     others = sorted(
         {

@@ -117,6 +117,19 @@ def names_internals(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and "_delta_log" in str(node.value)
 
 
+def test_functions_reach_spark_s_tasks_one_way() -> None:
+    """The way on which a worker with another version of this package is found out."""
+    by_hand = [
+        module.name
+        for module in (ROOT / "retention").rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr
+        in ("mapInArrow", "mapInPandas", "applyInArrow", "applyInPandas", "mapPartitions")
+    ]
+    assert by_hand == ["task_code.py"]
+
+
 def test_the_project_stands_alone() -> None:
     """No path outside of it, and no package registry's address: those are the machine's affair."""
     found = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +141,29 @@ def test_a_python_that_cannot_run_tasks_is_one_sentence(
     brought = replace(NOTHING, python=pythons.get(python, python))
     refused(cluster.submit(brought, "retain", *arguments), 2, sentence)
     assert left(folder, "delta") == list(range(1, 49))
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["changed module", "missing module"])
+def test_a_worker_with_another_version_is_one_sentence(
+    cluster: Cluster, folder: Path, by_zip: Brought, is_there: bool
+) -> None:
+    """Such as an environment of the workers that was made last month."""
+    arguments = two_segments(folder, "delta")
+    program = python_with(folder, "")
+    with zipfile.ZipFile(str(by_zip.options[1])) as packed:
+        packed.extractall(folder / "site")
+    module = folder / "site" / "retention" / "engines" / "spark" / "task_code.py"
+    changed = module.read_text(encoding="utf-8") + "# of last month\n"
+    module.unlink()
+    if is_there:
+        module.write_text(changed, encoding="utf-8")
+    brought = Brought((), program)
+    sentence = "have another version of this package than the driver"
+    refused(cluster.submit(brought, "retain", *arguments), 2, f"the workers {sentence} (")
+    assert left(folder, "delta") == list(range(1, 49))
+    found = cluster.submit(brought, "doctor", *arguments)
+    assert found.returncode == 4, found.stdout
+    assert sentence in found.stdout
 
 
 def test_a_debugged_job_shows_where_an_error_came_from(cluster: Cluster, folder: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from retention.dialects.dialect import Dialect
 from retention.dialects.iggy import Iggy
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
+from retention.engines.spark.task_code import in_tasks
 from retention.errors import UsageError
 from retention.layout.partitioner import ROUND_ROBIN, partition_addresses
 
@@ -54,7 +55,7 @@ def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
     if not {"partition", "key"} & {*given.columns}:
         return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
     addressed = [field for field in dialect.written if field.name in ("address", *given.columns)]
-    return given.mapInArrow(_addresser(dialect), ddl_of(addressed))
+    return in_tasks(given, _addresser(dialect), ddl_of(addressed))
 
 
 def _published(frame: DataFrame) -> dict[str, Column]:

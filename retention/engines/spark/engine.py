@@ -20,6 +20,7 @@ from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import columns_of, folded, reading
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.shuffle import PARTS, RESULTS, dealing, shuffled
+from retention.engines.spark.task_code import in_tasks
 
 SENT_BYTES = 16 << 20
 """Pickled tasks that are sent to executors at a time; each Spark task is sent all of them."""
@@ -114,7 +115,7 @@ class SparkEngine:
         """
         for shares in self._shares(tasks, weights):
             slots = self._session.range(0, len(shares), 1, len(shares))
-            yield slots.mapInArrow(_acting(act, shares), columns)
+            yield in_tasks(slots, _acting(act, shares), columns)
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[list[bytes]]:
         """Share tasks out in groups of about the same weight, pickled, some of them at a time (`SENT_BYTES`)."""

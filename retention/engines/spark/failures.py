@@ -14,8 +14,20 @@ _PACKING = (
     "bring it with what `retention package` packs (spark-submit --archives, or --py-files where the dependencies are "
     "installed), or install it on every worker"
 )
-_AGAIN = "no table was changed by what was under way; run it again"
+_UNCHANGED = "no table was changed by what was under way"
+_AGAIN = f"{_UNCHANGED}; run it again"
+_OTHER_VERSION = (
+    "the workers have another version of this package than the driver ({there}), which may have other rules; "
+    f"{_UNCHANGED}; {_PACKING}"
+)
 CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
+    (r"OtherCodeError: (?P<there>[^\n]+)", UsageError, _OTHER_VERSION),
+    (r"(?P<there>No module named '(?:retention|schemas)\.[\w.]+')", UsageError, _OTHER_VERSION),
+    (
+        r"(?P<there>Can't get attribute '\w+' on <module '(?:retention|schemas)\b[^>]*>)",
+        UsageError,
+        _OTHER_VERSION,
+    ),
     (
         r"No module named '(?P<module>retention|schemas|jobs)\b",
         UsageError,
@@ -42,9 +54,8 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     (
         r"\((?P<size>[\d.]+ \w+)\) is bigger than (?:local )?spark\.driver\.maxResultSize \((?P<limit>[^)]+)\)",
         UsageError,
-        "what tasks answered ({size}) is more than spark.driver.maxResultSize ({limit}) lets through to the driver; no "
-        "table was changed by what was under way; raise it, and spark.driver.memory with it, or run fewer streams at "
-        "once",
+        "what tasks answered ({size}) is more than spark.driver.maxResultSize ({limit}) lets through to the driver; "
+        f"{_UNCHANGED}; raise it, and spark.driver.memory with it, or run fewer streams at once",
     ),
     (
         r"Lost task [^\n]*OutOfMemoryError: (?P<what>[\w ]+)",
@@ -54,8 +65,8 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     (
         r"OutOfMemoryError: (?P<what>[\w ]+)",
         UsageError,
-        "Spark's driver ran out of memory ({what}); no table was changed by what was under way; give it more "
-        "(spark-submit --driver-memory)",
+        f"Spark's driver ran out of memory ({{what}}); {_UNCHANGED}; give it more (spark-submit "
+        "--driver-memory)",
     ),
     (
         r"ExecutorLostFailure \(executor \S+ (?P<how>[^)\n]*)\)(?: Reason(?P<reason>: [^\n]{1,120}))?",

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from retention.engine_port import Fold, GroupedRows, Read
 from retention.engines.spark.attempts import CARRIED, Act, outcome_of
 from retention.engines.spark.ddl import ddl_of
+from retention.engines.spark.task_code import in_tasks
 
 _ASIDE = "aside"
 _RESULT = "key string, place bigint, aside binary"
@@ -43,7 +44,7 @@ def folded(
         RetentionError, OSError: the first that a task answered with.
     """
     together = rows.repartition("key").sortWithinPartitions("key", "place")
-    received = together.mapInArrow(_folder(fold, schema, attempts), _RESULT).toArrow()
+    received = in_tasks(together, _folder(fold, schema, attempts), _RESULT).toArrow()
     answers = received.sort_by([("key", "ascending"), ("place", "ascending")]).to_pylist()
     outcomes = [(answer["key"], pickle.loads(answer[_ASIDE])) for answer in answers]  # noqa: S301  (our own)
     # What reading found wrong comes before what folding did.

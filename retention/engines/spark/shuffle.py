@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from retention.engine_port import Gathering, Part
 from retention.engines.spark.attempts import CARRIED, Act, outcome_of
+from retention.engines.spark.task_code import in_tasks
 
 PARTS = "key long, sender long, content binary"
 RESULTS = "number long, outcome binary"
@@ -37,10 +38,9 @@ def shuffled(
         gather: the result of one key of these.
         attempts: how often Spark tries a task.
     """
-    again = _by_key(dealt, deal_again.tasks).mapInArrow(
-        _dealing_again(deal_again.function, attempts), PARTS
-    )
-    return _by_key(again, gather.tasks).mapInArrow(_gathering(gather.function, attempts), RESULTS)
+    dealt_again = _dealing_again(deal_again.function, attempts)
+    again = in_tasks(_by_key(dealt, deal_again.tasks), dealt_again, PARTS)
+    return in_tasks(_by_key(again, gather.tasks), _gathering(gather.function, attempts), RESULTS)
 
 
 def _by_key(parts: DataFrame, tasks: int) -> DataFrame:

@@ -21,6 +21,7 @@ from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.columns import arriving, with_columns
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
+from retention.engines.spark.task_code import in_tasks
 from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
 from retention.storage import scratch_files
 
@@ -100,7 +101,7 @@ def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
         RetentionError, OSError: what a task raised.
     """
     with watched_jobs(frame.sparkSession):
-        received = frame.mapInArrow(write, _OUTCOME).toArrow()
+        received = in_tasks(frame, write, _OUTCOME).toArrow()
     outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in outcomes:
         if isinstance(outcome, CARRIED):

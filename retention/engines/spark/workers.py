@@ -29,6 +29,8 @@ class Worker:
     """Its version."""
     versions: Mapping[str, str | None]
     """Module that was asked for → version of what it belongs to, empty if it states none; None: there is none."""
+    code: str
+    """The digest of its copy of this package (`code_digest`); empty: it has none, or an older one."""
 
 
 def workers_of(session: SparkSession, modules: Mapping[str, str]) -> list[Worker]:
@@ -59,10 +61,16 @@ def workers_of(session: SparkSession, modules: Mapping[str, str]) -> list[Worker
                     versions[module] = importlib.metadata.version(distribution)
                 except importlib.metadata.PackageNotFoundError:
                     versions[module] = ""
+        try:
+            from retention.engines.spark.task_code import code_digest
+
+            code = code_digest()
+        except ImportError:
+            code = ""
         # Somebody who answers at once would answer for all.
         time.sleep(0.1)
         python = sys.version.split()[0]
-        return json.dumps([socket.gethostname(), sys.executable, python, versions])
+        return json.dumps([socket.gethostname(), sys.executable, python, versions, code])
 
     count = _tasks(session)
     # A worker without Arrow is to answer, too.

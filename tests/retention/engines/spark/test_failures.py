@@ -24,10 +24,25 @@ SAID = {
         UsageError,
         "does not have this package (retention); bring it with what `retention package` packs",
     ),
-    "part of it": (
-        f"{_PYTHON}No module named 'schemas.files'",
+    "half of it": (
+        f"{_PYTHON}No module named 'schemas'",
         UsageError,
         "this package (schemas)",
+    ),
+    "older package": (
+        f"{_PYTHON}ModuleNotFoundError: No module named 'retention.core.spans'",
+        UsageError,
+        "another version of this package than the driver (No module named 'retention.core.spans')",
+    ),
+    "older module": (
+        f"{_PYTHON}AttributeError: Can't get attribute 'act' on <module 'retention.core' from '/a/core.py'>",
+        UsageError,
+        "another version of this package than the driver (Can't get attribute 'act' on <module 'retention.core' from",
+    ),
+    "other code": (
+        f"{_PYTHON}retention.engines.spark.task_code.OtherCodeError: /a/package.zip/retention on worker-1",
+        UsageError,
+        "(/a/package.zip/retention on worker-1), which may have other rules; no table was changed",
     ),
     "dependency": (
         f"{_PYTHON}No module named 'xxhash'",
