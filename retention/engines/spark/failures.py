@@ -16,17 +16,14 @@ _PACKING = (
 )
 _UNCHANGED = "no table was changed by what was under way"
 _AGAIN = f"{_UNCHANGED}; run it again"
-_OTHER_VERSION = (
-    "the workers have another version of this package than the driver ({there}), which may have other rules; "
-    f"{_UNCHANGED}; {_PACKING}"
-)
 CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
-    (r"OtherCodeError: (?P<there>[^\n]+)", UsageError, _OTHER_VERSION),
-    (r"(?P<there>No module named '(?:retention|schemas)\.[\w.]+')", UsageError, _OTHER_VERSION),
     (
-        r"(?P<there>Can't get attribute '\w+' on <module '(?:retention|schemas)\b[^>]*>)",
+        r"OtherCodeError: (?P<where>[^\n]+)"
+        r"|(?P<lacks>No module named '(?:retention|schemas)\.[\w.]+'"
+        r"|Can't get attribute '\w+' on <module '(?:retention|schemas)\b[^>]*>)",
         UsageError,
-        _OTHER_VERSION,
+        "the workers have another version of this package than the driver ({where}{lacks}), which may have other "
+        f"rules; {_UNCHANGED}; {_PACKING}",
     ),
     (
         r"No module named '(?P<module>retention|schemas|jobs)\b",
