@@ -123,7 +123,10 @@ def refused(done: subprocess.CompletedProcess[str], code: int, sentence: str) ->
 @pytest.mark.parametrize(
     ("python", "sentence"),
     [
-        ("lacking", "workers' Python does not have this package (retention); bring it with"),
+        (
+            "lacking",
+            "workers' Python does not have this package (retention); set PYSPARK_PYTHON to",
+        ),
         ("other", "the workers run Python 3.10, the driver runs 3."),
         (
             "./environment/bin/python",

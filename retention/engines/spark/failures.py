@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ _PACKING = (
     "bring it with what `retention package` packs (spark-submit --archives, or --py-files where the dependencies are "
     "installed), or install it on every worker"
 )
+_ANOTHER = f"set PYSPARK_PYTHON to a Python of the workers that has it (the driver's is {{driver}}), or {_PACKING}"
 _UNCHANGED = "no table was changed by what was under way"
 _AGAIN = f"{_UNCHANGED}; run it again"
 CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
@@ -28,12 +30,12 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     (
         r"No module named '(?P<module>retention|schemas|jobs)\b",
         UsageError,
-        f"the workers' Python does not have this package ({{module}}); {_PACKING}",
+        f"the workers' Python does not have this package ({{module}}); {_ANOTHER}",
     ),
     (
         r"No module named '(?P<module>[\w.]+)'|PACKAGE_NOT_INSTALLED\] (?P<package>\w+)",
         UsageError,
-        f"the workers' Python lacks {{module}}{{package}}; {_PACKING}",
+        f"the workers' Python lacks {{module}}{{package}}; {_ANOTHER}",
     ),
     (
         r"different version: (?P<there>[\d.]+) than that in driver:? (?P<here>[\d.]+)",
@@ -125,7 +127,7 @@ def failure_of(error: Exception) -> RetentionError | None:
         match = re.search(pattern, text)
         if match is not None:
             named = {name: value or "" for name, value in match.groupdict().items()}
-            return kind(sentence.format(**named))
+            return kind(sentence.format(driver=sys.executable, **named))
     return BusyError(GONE) if is_gone(error) else None
 
 

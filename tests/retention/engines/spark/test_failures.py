@@ -22,7 +22,7 @@ SAID = {
     "package": (
         f"{_PYTHON}ModuleNotFoundError: No module named 'retention'",
         UsageError,
-        "does not have this package (retention); bring it with what `retention package` packs",
+        "does not have this package (retention); set PYSPARK_PYTHON to",
     ),
     "half of it": (
         f"{_PYTHON}No module named 'schemas'",
@@ -47,7 +47,7 @@ SAID = {
     "dependency": (
         f"{_PYTHON}No module named 'xxhash'",
         UsageError,
-        "workers' Python lacks xxhash;",
+        "workers' Python lacks xxhash; set PYSPARK_PYTHON to a Python of the workers that has it (the driver's is /",
     ),
     "arrow": (
         f"{_PYTHON}[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was not found.",
