@@ -80,6 +80,12 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
         "`retention package --venv`",
     ),
     (
+        r"\b(?:Arrow)?MemoryError\b",
+        BusyError,
+        f"the Python of a task ran out of memory; {_AGAIN} with more spark.executor.pyspark.memory, or without that "
+        "limit and with more spark.executor.memoryOverhead",
+    ),
+    (
         r"Python worker exited unexpectedly|Python worker (?:process )?\(?crashed",
         BusyError,
         f"the Python of a task died again and again; {_AGAIN}, with more spark.executor.memoryOverhead if the cluster "

@@ -93,6 +93,16 @@ SAID = {
         BusyError,
         "the Python of a task died again and again",
     ),
+    "python's memory": (
+        f'{_PYTHON}  File "/a/block_files.py", line 50, in write_blocks\nMemoryError\n SQLSTATE: 38000',
+        BusyError,
+        "the Python of a task ran out of memory; no table was changed",
+    ),
+    "arrow's memory": (
+        f"{_PYTHON}pyarrow.lib.ArrowMemoryError: malloc of size 67108864 failed",
+        BusyError,
+        "the Python of a task ran out of memory; no table was changed",
+    ),
     "executor's memory": (
         f"{_AWAITED}{_LOST}(h executor 6): java.lang.OutOfMemoryError: Java heap space\n\tat java.util",
         BusyError,
