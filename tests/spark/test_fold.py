@@ -114,6 +114,14 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ack_fold, "PIECE_ROWS", 70)
 
 
+@pytest.fixture
+def large_texts(spark: SparkSession) -> Iterator[Callable[[bool], None]]:
+    """Sets whether texts and binaries come to tasks as Arrow's large ones."""
+    name = "spark.sql.execution.arrow.useLargeVarTypes"
+    yield lambda on: spark.conf.set(name, on)
+    spark.conf.unset(name)
+
+
 def write_log(place: Path, lines: list[Line]) -> str:
     columns = {name: [line.get(name) for line in lines] for name in ("subject", "data", "reply")}
     parquet.write_table(pa.table(columns), place, row_group_size=30)
@@ -121,10 +129,13 @@ def write_log(place: Path, lines: list[Line]) -> str:
 
 
 @pytest.mark.usefixtures("pieces")
-def test_states_and_reports_are_those_of_this_process(spark: SparkSession, tmp_path: Path) -> None:
+def test_states_and_reports_are_those_of_this_process(
+    large_texts: Callable[[bool], None], tmp_path: Path
+) -> None:
     lines = log_of(7)
     streams = {engine: stream_for(tmp_path, engine) for engine in ENGINES}
-    for end in (len(lines) // 3, len(lines)):
+    for end, large in ((len(lines) // 3, False), (len(lines), True)):
+        large_texts(large)
         log = write_log(tmp_path / "acks.parquet", lines[:end])
         [ours], [theirs] = (streams[engine].consumers.fold(log, name="acks") for engine in ENGINES)
         assert told(ours) == told(theirs)

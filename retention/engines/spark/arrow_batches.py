@@ -33,6 +33,7 @@ BY_ROWS: Mapping[str, str] = {_ROWS: str(_MOST_ROWS), _BYTES: str(2**31 - 1)}
 _PAYLOAD = "payload"
 _LONG = b"retention: longer than rows of such a batch may be"
 """Stands for the payload of a longer row. A message that has it is taken for one, which costs time and nothing else."""
+_PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 class LongRowError(RetentionError):
@@ -81,3 +82,9 @@ def refuse_long(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if pc.any(pc.equal(batch[_PAYLOAD], pa.scalar(_LONG, pa.binary())), min_count=0).as_py():
             raise LongRowError(f"a row has more than {SHORT_BYTES:,} bytes")
         yield batch
+
+
+def of_plain_types(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch without large texts and binaries, as sessions with `spark.sql.execution.arrow.useLargeVarTypes` have."""
+    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields))

@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from retention.engines.spark.arrow_batches import of_plain_types
 from retention.errors import RetentionError
 
 _PACKAGES = ("retention", "schemas")
@@ -24,7 +25,7 @@ class OtherCodeError(RetentionError):
 
 
 def in_tasks(frame: DataFrame, function: Function, columns: str) -> DataFrame:
-    """The rows that tasks make of a frame's, as `DataFrame.mapInArrow`.
+    """The rows that tasks make of a frame's, as `DataFrame.mapInArrow`; texts and binaries are never large.
 
     A worker with other code than the driver's raises `OtherCodeError`, and Spark tries the task elsewhere, where it
     can; `spark_failures` has the sentence.
@@ -36,7 +37,7 @@ def _only_with(digest: str, function: Function) -> Function:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if code_digest() != digest:
             raise OtherCodeError(f"{files(_PACKAGES[0])} on {socket.gethostname()}")
-        yield from function(batches)
+        yield from function(map(of_plain_types, batches))
 
     return run
 
