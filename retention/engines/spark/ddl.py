@@ -13,9 +13,9 @@ SPARK_NAMES = {
     pa.string(): "string",
     pa.binary(): "binary",
     pa.bool_(): "boolean",
-    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.timestamp("us", tz="UTC"): "timestamp_ltz",
 }
-"""Type of Arrow → Spark's name for it."""
+"""Type of Arrow → Spark's name for it, which means the same in every session."""
 
 
 def ddl_of(columns: Iterable[pa.Field]) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture
+def naive_times(spark: SparkSession) -> Iterator[None]:
+    """A session in which `timestamp` alone means one without a time zone."""
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    yield
+    spark.conf.unset("spark.sql.timestampType")
+
+
+@pytest.mark.usefixtures("naive_times")
 @pytest.mark.parametrize("table_format", ["delta", "parquet"])
 def test_a_frame_has_the_live_messages(
     spark: SparkSession, tmp_path: Path, table_format: str
