@@ -44,14 +44,17 @@ def append_frame(
         identity: makes the append exactly once.
 
     Raises:
-        UsageError: a column is missing or of another type, or a row cannot be a message.
+        UsageError: a column is missing or of another type, a row cannot be a message, or the frame's session was
+            stopped.
         RefusedError: a topic's server would refuse a row.
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
     from retention.engines.spark.append import SortedFrame
     from retention.engines.spark.engine import SparkEngine
+    from retention.engines.spark.session import refuse_stopped
 
+    refuse_stopped(frame.sparkSession)
     dialect, engine = opened.dialect, SparkEngine(frame.sparkSession)
     with closing(new_scratch(opened, engine)) as scratch:
         rows = SortedFrame(engine, frame, dialect, opened.clock(), scratch.location)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 REMOTE = "SPARK_REMOTE"
 """The environment variable that names a Spark Connect server, for every program that uses Spark."""
@@ -25,6 +26,13 @@ _MANY = 1 << 20
 def is_connect(session: SparkSession) -> bool:
     """Whether a session is a client of a Spark Connect server; its module is not loaded to find that out."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether a session was stopped: a classic one has lost its way to the JVM, and does not tell it otherwise."""
+    if is_connect(session):
+        return bool(cast("ConnectSession", session).is_stopped)
+    return getattr(session.sparkContext, "_jsc", True) is None
 
 
 def reach(remote: str) -> None:

@@ -13,6 +13,7 @@ from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import ranges_in
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.s3a import for_spark, reaching
+from retention.engines.spark.session import refuse_stopped
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
@@ -23,7 +24,12 @@ _FROM_PATH = "CAST(regexp_extract(_metadata.file_path, '/{0}=([0-9]+)/', 1) AS {
 
 
 def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
-    """The live messages at this moment, columns of `MESSAGES`; the session is left as it is."""
+    """The live messages at this moment, columns of `MESSAGES`; the session is left as it is.
+
+    Raises:
+        UsageError: the session was stopped.
+    """
+    refuse_stopped(spark)
     if not opened.store.exists():
         return spark.createDataFrame([], ddl_of(MESSAGES))
     if not opened.store.hides():

@@ -15,11 +15,11 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, TypeVar
 
-from retention.engines.spark.connect import REMOTE, reach, setting_of
+from retention.engines.spark.connect import REMOTE, is_stopped, reach, setting_of
 from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import launch_environment
 from retention.engines.spark.versions import is_too_old, refuse_too_old, warn_of_untested
-from retention.errors import BusyError, RetentionError
+from retention.errors import BusyError, RetentionError, UsageError
 from retention.storage.signals import handlers_kept
 
 if TYPE_CHECKING:
@@ -75,6 +75,19 @@ def active_session() -> SparkSession | None:
         return _unless_gone(SparkSession.active)
     except PySparkRuntimeError:
         return None
+
+
+def refuse_stopped(given: SparkSession) -> None:
+    """Refuse a session that was stopped, and with it every DataFrame of its.
+
+    Raises:
+        UsageError: it was.
+    """
+    if is_stopped(given):
+        raise UsageError(
+            "this Spark session was stopped, and DataFrames that were made in it with it; nothing was done; make them "
+            "anew in a session that runs"
+        )
 
 
 def suits_work() -> bool:

@@ -122,6 +122,29 @@ def test_a_driver_that_is_killed_is_one_sentence_and_another_can_be_started() ->
 
 
 @pytest.mark.spark
+def test_a_session_that_was_stopped_is_refused(tmp_path: Path) -> None:
+    done = run(
+        "from retention.engines.spark.session import build_session\n"
+        "from retention.errors import UsageError\n"
+        "from tests.support.sandboxes import ORDERS, opened\n"
+        "from pathlib import Path\n"
+        f"stream = opened(Path({str(tmp_path)!r}), ORDERS).stream('ORDERS')\n"
+        "spark = build_session()\n"
+        "frame = spark.createDataFrame([('orders.a', b'')], ['subject', 'payload'])\n"
+        "spark.stop()\n"
+        "build_session()\n"
+        "for attempt in (lambda: stream.append(frame), lambda: stream.read(spark)):\n"
+        "    try:\n"
+        "        attempt()\n"
+        "    except UsageError as error:\n"
+        "        print(error)\n"
+    )
+    first, second = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith("this Spark session was stopped, ")
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "begin",
     [
