@@ -82,7 +82,13 @@ def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, in
 
 
 def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
-    """The identity that makes a micro-batch exactly once, asked for while the streaming query hands it over."""
-    from retention.engines.spark.connect import streaming_query
+    """The identity that makes a micro-batch exactly once, asked for while the streaming query hands it over.
 
+    Raises:
+        UsageError: the frame's session was stopped.
+    """
+    from retention.engines.spark.connect import streaming_query
+    from retention.engines.spark.session import refuse_stopped
+
+    refuse_stopped(frame.sparkSession)
     return MicroBatch(writer, batch, query=streaming_query(frame.sparkSession))

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.spark
 ALL = (
     *("a_pass", "an_append", "a_sink", "a_fold", "a_compaction", "a_read", "a_cancelled_run"),
     *("a_cancelled_append", "some_progress", "what_is_refused", "the_session_at_hand"),
+    "a_stopped_session",
 )
 PLAYED = ALL if os.environ.get("RETENTION_CONNECT") == "all" else ALL[:2]
 """A small share, unless `make connect` asks for all."""

@@ -234,6 +234,20 @@ def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyP
         assert engines.application() == spark.conf.get("spark.app.id")
 
 
+def a_stopped_session(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """What was made in a session is refused when that was stopped; no scenario comes behind this one."""
+    del patch
+    stream = opened(folder, ORDERS).stream("ORDERS")
+    frame = spark.createDataFrame([("orders.a", b"")], ["subject", "payload"])
+    spark.stop()
+    for use in (stream.append, lambda given: stream.sink("query")(given, 0)):
+        with pytest.raises(UsageError, match="session was stopped"):
+            use(frame)
+    with pytest.raises(UsageError, match="session was stopped"):
+        stream.read(spark)
+    assert not stream.opened.store.exists()
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
@@ -248,6 +262,7 @@ SCENARIOS: dict[str, Scenario] = {
         some_progress,
         what_is_refused,
         the_session_at_hand,
+        a_stopped_session,
     )
 }
 

@@ -133,14 +133,18 @@ def test_a_session_that_was_stopped_is_refused(tmp_path: Path) -> None:
         "frame = spark.createDataFrame([('orders.a', b'')], ['subject', 'payload'])\n"
         "spark.stop()\n"
         "build_session()\n"
-        "for attempt in (lambda: stream.append(frame), lambda: stream.read(spark)):\n"
+        "for use in (stream.append, lambda given: stream.sink('query')(given, 0)):\n"
         "    try:\n"
-        "        attempt()\n"
+        "        use(frame)\n"
         "    except UsageError as error:\n"
         "        print(error)\n"
+        "try:\n"
+        "    stream.read(spark)\n"
+        "except UsageError as error:\n"
+        "    print(error)\n"
     )
-    first, second = done.stdout.splitlines()
-    assert first == second
+    first, second, third = done.stdout.splitlines()
+    assert first == second == third
     assert first.startswith("this Spark session was stopped, ")
 
 
