@@ -68,6 +68,7 @@ WHOLE = (
     "jobs",
     "live",
     "safety",
+    "sessions",
     "spark",
 )
 """Folders whose tests go through stores, processes or servers."""

@@ -68,10 +68,14 @@ def uninterrupted() -> AbstractContextManager[None]:
 
 @contextmanager
 def handlers_kept() -> Iterator[None]:
-    """A block behind which the handlers of `end_between_commits` are in force again, whatever was put in their place.
+    """A block after which the handlers of `end_between_commits` are in force again, whatever replaced them.
 
-    Starting a session sets one for SIGINT that ends everything at once.
+    Starting a Spark session in the main thread sets a handler for SIGINT that ends everything at once. In another
+    thread nothing can set one, and Python refuses to try.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     ours = [number for number in _ENDS if signal.getsignal(number) == _commits.receive]
     try:
         yield

@@ -93,3 +93,19 @@ def test_without_handlers_those_of_others_stay() -> None:
     with handlers_kept():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+def test_outside_the_main_thread_no_handler_is_touched() -> None:
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with handlers_kept():
+                pass
+        except ValueError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failed
