@@ -34,7 +34,10 @@ ORDERS = {
     "archive": "./archive",
     "grace": "1s",
 }
-COLUMNS = ("--column", "subject='orders.c'", "--column", "payload=body")
+COLUMNS = (
+    *("--column", "subject='orders.c'", "--column", "payload=body"),
+    *("--column", "time=cast(time AS timestamp)"),
+)
 JOBS = {
     "plan": (),
     "retain": ("--compact",),
