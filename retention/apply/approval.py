@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from retention.config.keeping import KeepingSettings
+from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.plan.plan import Plan
 
@@ -58,7 +59,7 @@ def check_approval(
     if reason is not None:
         raise RefusedError(
             f"{plan.stream}: {reason}; nothing was removed; have the report of jobs/plan.py approved and give it to "
-            f"jobs/retain.py with --approved, or apply it yourself: `retention apply {plan.stream}`"
+            f"jobs/retain.py with --approved, or apply it yourself: {command('apply', plan.stream)}"
         )
 
 

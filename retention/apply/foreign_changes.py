@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
+from retention.core.spoken_commands import command
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, VerificationError
 from retention.ports import Snapshot
 from retention.storage import files
+from retention.storage.places import delta_name
 from retention.stores.checks import swap
 from retention.stores.delta import log as delta_history
 from retention.stores.layout import Layout, identities
@@ -287,13 +289,13 @@ def _remedies(undoing: UndoCheck) -> str:
     remedies: list[str] = []
     if undoing.opened.config.archive is not None or "archived" in undoing.outcome:
         remedies.append(
-            f"`retention restore {undoing.opened.name}` brings back from the archive what is missing"
+            f"{command('restore', undoing.opened.name)} brings back from the archive what is missing"
         )
     act = undoing.act() if undoing.rewritten and not undoing.lost else None
     if act is not None:
         remedies.append(
-            f"RESTORE TABLE delta.`{undoing.layout.messages}` TO VERSION AS OF {act[0] - 1} makes it possible to undo "
-            "the run, and takes back whatever came since, also what was published"
+            f"RESTORE TABLE {delta_name(undoing.layout.messages)} TO VERSION AS OF {act[0] - 1} makes it possible to "
+            "undo the run, and takes back whatever came since, also what was published"
         )
     remedies.append("a backup of before can be imported as another stream")
     return "; or ".join(remedies)

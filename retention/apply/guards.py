@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from retention.apply.approval import Approved
 from retention.context.context import OpenedStream
+from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.runs import History
@@ -55,8 +56,9 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
     if last > now:
         raise RefusedError(
             f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one, "
-            f"{format_instant(last)}, which is later than the clock; if a clock was wrong then, `retention repair "
-            f"clock {opened.name}` names the run and settles it; --allow-rewind lets this one pass through"
+            f"{format_instant(last)}, which is later than the clock; if a clock was wrong then, "
+            f"{command('repair clock', opened.name, options='--yes')} settles it, and names the run without --yes; "
+            "--allow-rewind lets this one pass through"
         )
     raise RefusedError(
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
@@ -148,8 +150,8 @@ def guarded(opened: OpenedStream, plan: Plan, guards: Guards) -> Plan:
     refusing = [finding.sentence for finding in findings if finding.refuses]
     if refusing:
         raise RefusedError(
-            f"{opened.name}: the pass {', and '.join(refusing)} (guards); nothing was changed; look at `retention plan "
-            f"{opened.name}`, then write another limit, or let it through once with --allow-large"
+            f"{opened.name}: the pass {', and '.join(refusing)} (guards); nothing was changed; look at "
+            f"{command('plan', opened.name)}, then write another limit, or let it through once with --allow-large"
         )
     return replace(plan, guards=findings)
 

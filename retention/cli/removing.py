@@ -13,6 +13,7 @@ from retention.cli.arguments import OnePartition, OneStream, OneTopic
 from retention.cli.output import finish, put_outcomes
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome, act_sequentially
+from retention.core.spoken_commands import command
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _meant_nothing(report: RunReport, request: Request) -> str:
     if isinstance(request, DeleteSegments):
         if not (report.held and report.held["segments"]):
             return "none is sealed"
-        return f"no sealed segment is free; `retention offset ls {report.stream}` tells who has not read on"
+        return f"no sealed segment is free; {command('offset ls', report.stream)} tells who has not read on"
     return "it means no message that is there"
 
 

@@ -6,6 +6,7 @@ from retention.config.discovery import CONFIG_NAME
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
+from retention.core.spoken_commands import command
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.ports import Snapshot
@@ -62,7 +63,7 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
     refuse_topic(
         config,
         "whose readers store offsets and are no consumers of a stream",
-        f"`retention offset ls {config.name}` lists them",
+        f"{command('offset ls', config.name)} lists them",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from retention.config.shared_directories import shared, shared_directories
+from retention.core.spoken_commands import command
 from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.errors import RetentionError
@@ -130,6 +131,6 @@ def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Find
     return problem(
         "clock",
         f"the clock is {(newest_ns - now_ns) / SECOND:,.0f} s behind the latest instant that was applied",
-        f"set the clock, or run `retention repair clock {stream}` if that instant lay in the future",
+        f"set the clock, or run {command('repair clock', stream, options='--yes')} if that instant lay in the future",
         stream,
     )

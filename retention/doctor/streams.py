@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
+from retention.core.spoken_commands import command
 from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
 from retention.storage import files
+from retention.stores.delta.commit import of_vectors
 from retention.stores.delta.foreign_writers import unconditional_commits
 from retention.stores.delta.log import versions
 from retention.stores.inspect import Inspection, inspect_table
@@ -79,7 +81,7 @@ def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:
         "foreign files",
         f"{len(unfit):,} files of other writers cannot be taken in, and while they are there nothing else is done: "
         f"{listed}{more}",
-        f"take them away, or run `retention repair foreign {name} --yes`, which moves them aside",
+        f"take them away, or run {command('repair foreign', name, options='--yes')}, which moves them aside",
         name,
     )
 
@@ -166,7 +168,7 @@ def _statistics(table: Inspection, name: str) -> Finding:
 def _vectors(opened: OpenedStream, count: int) -> Finding:
     detail = f"{count:,} files carry deletion vectors of another writer"
     if opened.config.engine == "local":
-        remedy = "run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)"
+        remedy = of_vectors(Layout(opened.root, opened.name))
         return problem("deletion vectors", detail, remedy, opened.name)
     remedy = (
         "nothing: the next `retention apply` has Spark write those files anew, if it touches them"

@@ -16,6 +16,7 @@ from retention.context.topic import refuse_topic
 from retention.core import kv
 from retention.core.payload_preview import preview
 from retention.core.spans import spans_of
+from retention.core.spoken_commands import command
 from retention.core.subjects import matching_mask
 from retention.core.units import format_instant
 from retention.datafile.row_groups import pick_rows
@@ -86,7 +87,7 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
     refuse_topic(
         opened.config,
         "whose messages have no subjects",
-        f"`retention messages {opened.name}` shows them",
+        f"{command('messages', opened.name)} shows them",
     )
     check_filter(subject)
     store = opened.store

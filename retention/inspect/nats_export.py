@@ -16,6 +16,7 @@ from retention.context.position import locate, next_seq_without_table
 from retention.context.topic import refuse_topic
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
+from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.account import Totals
@@ -73,7 +74,7 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
     refuse_topic(
         opened.config,
         "and only streams go into a NATS backup",
-        f"print its messages with `retention messages {opened.name} --format jsonl`",
+        f"print its messages with {command('messages', opened.name, options='--format jsonl')}",
     )
     archive, request = _places(place_of(str(target)))
     if files.length(archive) is not None:

@@ -18,6 +18,7 @@ from retention.core.inventory import DataFile
 from retention.core.policy import policy_from_json
 from retention.core.run_names import started_ns
 from retention.core.seq_ranges import in_ranges
+from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
@@ -189,7 +190,7 @@ class Recovery:
         copy = (
             ""
             if self.archive is None
-            else f"; copies are in the archive ({self.archive}): `retention restore {self.stream}`"
+            else f"; copies are in the archive ({self.archive}): {command('restore', self.stream)}"
         )
         return f"{self._fate()}{copy}"
 

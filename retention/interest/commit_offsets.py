@@ -9,6 +9,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_partition, topic_of
 from retention.core.inventory import Counters
+from retention.core.spoken_commands import command
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.interest.edit import count_edit
@@ -110,7 +111,7 @@ def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, C
     if stored is None:
         raise UsageError(
             f"{opened.name}: {reader.kind} {reader.name} has stored no offset in partition {reader.partition}; nothing "
-            f"was changed; `retention offset ls {opened.name}` lists who has"
+            f"was changed; {command('offset ls', opened.name)} lists who has"
         )
     return stored, counters
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.purge_deletes import PurgeDeletes
@@ -68,6 +69,7 @@ def _refuse_erasing(opened: OpenedStream) -> None:
 def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
     why = "only whole segments go" if isinstance(request, Delete) else "a purge takes everything"
     return RefusedError(
-        f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with `retention "
-        f"delete-segments {opened.name} PARTITION N`, or all that it holds with `retention purge {opened.name}`"
+        f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with "
+        f"{command('delete-segments', opened.name, 'PARTITION', 'N')}, or all that it holds with "
+        f"{command('purge', opened.name)}"
     )

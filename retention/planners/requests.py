@@ -14,6 +14,7 @@ from retention.core.inventory import Inventory
 from retention.core.labels import on_stream
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans, spans_of
+from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
@@ -206,5 +207,5 @@ def _not_there(
     more = f", nor {len(missing) - 1:,} more of those named" if len(missing) > 1 else ""
     return UsageError(
         f"{opened.name}: there is no message {seq}{more} ({answer}, error code {code}); nothing was changed; leave out "
-        f"what is not there: `retention messages {opened.name}` lists what is"
+        f"what is not there: {command('messages', opened.name)} lists what is"
     )

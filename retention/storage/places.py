@@ -60,3 +60,13 @@ def spellings(place: str) -> tuple[str, ...]:
     if place.startswith(S3):
         return place, _SPARKS_S3 + place.removeprefix(S3)
     return (place,)
+
+
+def delta_name(place: str) -> str:
+    """The name of a Delta table in a statement of Spark's SQL, by its place.
+
+    >>> delta_name("s3://bucket/lake/a"), delta_name("/srv/it`s")
+    ('delta.`s3a://bucket/lake/a`', 'delta.`/srv/it``s`')
+    """
+    quoted = spellings(place)[-1].replace("`", "``")
+    return f"delta.`{quoted}`"

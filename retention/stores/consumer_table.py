@@ -18,6 +18,7 @@ from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.consumers.state_codec import decode_state, encode_state
 from retention.core.documents import KeptConsumer, judge
 from retention.core.inventory import Counters
+from retention.core.spoken_commands import command
 from retention.core.subjects import name_of_path, path_name
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.storage import files
@@ -195,7 +196,7 @@ def no_consumer(stream: str, name: str) -> UsageError:
     """The error for the name of a consumer that a stream does not have."""
     return UsageError(
         f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
-        f"`retention consumer ls {stream}` lists those that are there"
+        f"{command('consumer ls', stream)} lists those that are there"
     )
 
 

@@ -143,7 +143,7 @@ def test_rows_that_the_table_has_are_taken_out_and_the_others_stay(orders: Comma
     taken_in(orders, [4, 6, HIGHEST - 1])
     refused = orders.run("apply", "--yes")
     assert refused.exit_code == 4
-    assert "`retention repair sequences ORDERS`" in refused.stderr
+    assert "`retention repair sequences ORDERS --yes`" in refused.stderr
     shown = orders.run(*REPAIR)
     assert "1 row with impossible numbers would go, 2 beside them stay" in shown.stdout
     assert "the next sequence is 7" in shown.stdout

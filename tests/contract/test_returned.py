@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,14 +178,56 @@ def test_what_stays_tells_what_came_back_once_the_removed_files_are_gone(tmp_pat
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
-def test_what_was_made_of_it_again_is_refused_by_name(tmp_path: Path) -> None:
+REWRITES: dict[str, Callable[[DeltaTable], Any]] = {
+    "update": lambda table: table.update({"msg_id": "'new'"}, predicate="seq = 12"),
+    "compact": lambda table: table.optimize.z_order(["seq"]),
+    "delete": lambda table: table.delete("seq = 12"),
+    "restore to a version that has it": lambda table: (
+        table.delete("seq = 12"),
+        table.restore(table.version() - 1),
+        table.update({"msg_id": "'new'"}, predicate="seq = 13"),
+    ),
+}
+"""What others make of what came back."""
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_what_was_made_of_it_again_is_settled_by_the_restore_that_the_refusal_names(
+    tmp_path: Path, name: str
+) -> None:
     warehouse = laid(tmp_path)
     under_way = opened_table(warehouse)
     passed(warehouse)
     under_way.optimize.compact()
-    opened_table(warehouse).update({"msg_id": "'new'"}, predicate="seq = 12")
-    with pytest.raises(RefusedError, match="rewritten since"):
-        warehouse.stream("ORDERS").repair_returned_messages()
+    REWRITES[name](opened_table(warehouse))
+    stream = warehouse.stream("ORDERS")
+    with pytest.raises(RefusedError, match="rewritten since") as refused:
+        stream.repair_returned_messages()
+    told = re.search(r"or DeltaTable\('(.+)'\)\.restore\((\d+)\) of deltalake", str(refused.value))
+    assert told is not None, refused.value
+    DeltaTable(told[1]).restore(int(told[2]))
+    assert stream.find_returned_messages().commits == ()
+    passed(warehouse)
+    stream.publish(['{"subject": "a", "data": "x"}'])
+    passed(warehouse)
+    expected = sorted((STILL_THERE | {21}) - {8})
+    assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == expected
+
+
+def test_what_came_back_counts_until_the_last_file_of_it_is_gone(tmp_path: Path) -> None:
+    warehouse = laid(tmp_path)
+    under_way = opened_table(warehouse)
+    passed(warehouse)
+    under_way.optimize.compact()
+    stream = warehouse.stream("ORDERS")
+    [before] = stream.find_returned_messages().commits
+    assert len(before.made) == 4
+    opened_table(warehouse).delete("partition = 0 and segment = 1")
+    [after] = stream.find_returned_messages().commits
+    assert len(after.made) == 3
+    repaired = stream.repair_returned_messages()
+    assert repaired.messages == 3, "a file that was rewritten without two"
+    assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
 def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(

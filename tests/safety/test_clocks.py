@@ -117,7 +117,7 @@ def test_a_pass_with_a_wrong_clock_is_settled_for_good(tmp_path: Path, format_: 
     for _ in range(2):
         refused = shop.run("apply", "--yes")
         assert refused.exit_code == 4
-        assert "`retention repair clock ORDERS`" in refused.stderr
+        assert "`retention repair clock ORDERS --yes`" in refused.stderr
     dry = shop.run("repair", "clock", "ORDERS")
     assert "removed 3 messages" in dry.stdout
     assert shop.run("apply", "--yes").exit_code == 4

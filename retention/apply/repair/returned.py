@@ -32,6 +32,7 @@ from retention.history.runs import REPAIR, History, history_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
+from retention.storage.places import delta_name
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout
 from schemas.files import LOGGED_FILES
@@ -140,11 +141,7 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
     """The messages that one commit brought back, by file."""
     made = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(commit.made)))
     if made.num_rows != len(commit.made):
-        raise RefusedError(
-            f"{opened.name}: what version {commit.version}, by {commit.program}, made of removed files was rewritten "
-            f"since, {commit.made[0]} among it; nothing was changed; RESTORE the table to version {commit.version - 1} "
-            "with Spark or deltalake, and bring what came since again"
-        )
+        raise _rewritten_since(opened, commit)
     back = []
     came_back = _returned_test(opened, commit)
     for file in opened.store.data_files(made):
@@ -156,6 +153,16 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
             count = int(came.sum())
             back.append(ReturnedMessages(file, _ranges(seqs[came]), count, size, len(seqs) - count))
     return back
+
+
+def _rewritten_since(opened: OpenedStream, commit: Returned) -> RefusedError:
+    before, table = commit.version - 1, Layout(opened.root, opened.name).messages
+    return RefusedError(
+        f"{opened.name}: what version {commit.version}, by {commit.program}, made of removed files was rewritten "
+        f"since, {commit.made[0]} among it; nothing was changed; run RESTORE TABLE {delta_name(table)} TO VERSION "
+        f"AS OF {before} in Spark, or DeltaTable({table!r}).restore({before}) of deltalake; both take back what others "
+        "wrote since"
+    )
 
 
 def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarray], np.ndarray]:

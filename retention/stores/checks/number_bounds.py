@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Counters
+from retention.core.spoken_commands import command
 from retention.errors import ForeignRowsError
 from retention.stores.layout import Layout
 from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
@@ -97,7 +98,8 @@ def impossible_counters(counters: Counters) -> dict[str, dict[int, int]]:
 
 def remedy(stream: str) -> str:
     """The remedy for impossible numbers in a stream, in words."""
-    return f"`retention repair sequences {stream}` takes such rows out and begins a new epoch of sequences"
+    repair = command("repair sequences", stream, options="--yes")
+    return f"{repair} takes such rows out and begins a new epoch of sequences"
 
 
 def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:

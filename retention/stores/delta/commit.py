@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
 from retention.core.inventory import RUN, Counters
+from retention.core.spoken_commands import command
 from retention.errors import (
     CommitUnknownError,
     HiddenRowsError,
@@ -28,6 +29,7 @@ from retention.ports import Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
+from retention.storage.places import delta_name
 from retention.stores.checks import swap as swaps
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.counters import app_id
@@ -144,7 +146,7 @@ class Attempt:
                 f"stream {stream}: the table has constraints or computed columns, which the engine does not "
                 "evaluate, so no new rows can be written; nothing was changed; drop them first"
             )
-        refuse_vectors(stream, self.handle, swap.remove)
+        refuse_vectors(self.layout, self.handle, swap.remove)
 
     def _actions(self, at_ms: int) -> list[FileAction]:
         """The swap's files; only messages that are new are new data, lest streaming readers get others twice.
@@ -234,7 +236,7 @@ class Attempt:
         ) from error
 
 
-def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
+def refuse_vectors(layout: Layout, handle: DeltaHandle, touched: pa.Table) -> None:
     """Refuse to touch files of which a deletion vector hides rows: removing those does nothing.
 
     Raises:
@@ -246,10 +248,16 @@ def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
     bad = touched.filter(pc.is_in(touched["path"], value_set=paths))
     if bad.num_rows:
         raise HiddenRowsError(
-            f"stream {stream}: {bad.num_rows} files carry deletion vectors of another writer, which only Spark can "
-            "resolve; nothing was changed; run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)",
+            f"stream {layout.stream}: {bad.num_rows} files carry deletion vectors of another writer, which only Spark "
+            f"can resolve; nothing was changed; {of_vectors(layout)}",
             list(zip(bad["partition"].to_pylist(), bad["segment"].to_pylist(), strict=True)),
         )
+
+
+def of_vectors(layout: Layout) -> str:
+    """The remedy for deletion vectors of another writer, in words."""
+    apply = command("apply", layout.stream, options="--engine spark")
+    return f"run {apply}, or REORG TABLE {delta_name(layout.messages)} APPLY (PURGE) in Spark"
 
 
 def _paths(table: pa.Table) -> list[str]:

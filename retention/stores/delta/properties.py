@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.places import delta_name
 from retention.stores.delta.compatibility import lists_features
 from retention.stores.layout import Layout
 
@@ -126,7 +127,7 @@ def _listed(changed: Mapping[str, str]) -> str:
 
 def _statement(layout: Layout, changed: Mapping[str, str]) -> str:
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in changed.items())
-    return f"ALTER TABLE delta.`{layout.messages}` SET TBLPROPERTIES ({properties})"
+    return f"ALTER TABLE {delta_name(layout.messages)} SET TBLPROPERTIES ({properties})"
 
 
 def _seconds(interval: str | None) -> int:

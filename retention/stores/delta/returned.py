@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import unquote
 
+from retention.core.spoken_commands import command
 from retention.errors import ForeignRowsError
 from retention.ports import Returned, VersionToken
 from retention.storage.crash_points import Step
@@ -35,19 +36,21 @@ def refuse_returned(layout: Layout, version: int) -> None:
     """
     commits = find_returned(layout, version)
     if commits:
-        first = commits[0]
+        first, repair = commits[0], command("repair returned", layout.stream, options="--yes")
         raise ForeignRowsError(
             f"stream {layout.stream}: version {first.version}, by {first.program}, made {first.made[0]} of "
             f"{first.removed[0]}, which had been removed before, so that removed messages may be back; nothing was "
-            f"changed; `retention repair returned {layout.stream}` names them, and removes them with --yes; keep "
-            "other programs from compacting, updating or deleting in this table"
+            f"changed; {repair} removes them, and names them without --yes; keep other programs from compacting, "
+            "updating or deleting in this table"
         )
 
 
 def find_returned(layout: Layout, version: int) -> list[Returned]:
     """The commits of others that brought files back since our own last commit, oldest first.
 
-    Every commit of ours is made on a version that was looked through, so that nothing before it has to be.
+    Every commit of ours is made on a version that was looked through, so that nothing before it has to be. A commit
+    counts while a file that it made, or one that was rewritten of such a file, is in the table: a RESTORE to the
+    version before it settles it.
     """
     commits, number = [], version
     looked = _remembered(layout)
@@ -55,8 +58,9 @@ def find_returned(layout: Layout, version: int) -> list[Returned]:
         if TOKEN in commit_info(entry):
             break
         returned = _returned(layout, number, entry)
-        if returned is not None:
-            commits.append(returned)
+        remaining = returned and _remaining(layout, returned, version)
+        if remaining:
+            commits.append(remaining)
         number -= 1
     if not commits and version - number > LOOKED:
         _remember(layout, version)
@@ -77,6 +81,38 @@ def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
     program = str(info.get("engineInfo") or "a program that does not say its name")
     there = tuple(path for path, vector in removed if (path, vector) not in left)
     return Returned(version, program, tuple(gone), there, made)
+
+
+def _remaining(layout: Layout, commit: Returned, version: int) -> Returned | None:
+    """A commit with those of its files that a later version still has; None: no row that it wrote is left there.
+
+    Where files were rewritten since, all that it made stays named: a repair cannot tell their rows apart.
+    """
+    entry = delta_history.read_entry(layout, commit.version) or b""
+    made = {_key(fields) for kind, fields in file_actions(entry) if kind == "add"}
+    ever, live = set(made), set(made)
+    for later in delta_history.read_entries(layout, range(commit.version + 1, version + 1)):
+        removed, added = _changed(later or b"")
+        is_rewrite = removed & live and not _is_restore(later or b"")
+        of_it = added if is_rewrite else added & ever
+        live, ever = (live - removed) | of_it, ever | of_it
+    if live and live <= made:
+        return replace(commit, made=tuple(path for path, _ in sorted(live)))
+    return commit if live else None
+
+
+def _changed(entry: bytes) -> tuple[set[_Key], set[_Key]]:
+    """The files that an entry removes, and those that it adds."""
+    actions = [(kind, _key(fields)) for kind, fields in file_actions(entry)]
+    removed, added = (
+        {key for kind, key in actions if kind == which} for which in ("remove", "add")
+    )
+    return removed, added
+
+
+def _is_restore(entry: bytes) -> bool:
+    """Whether an entry puts files of an earlier version back, and makes none."""
+    return commit_info(entry).get("operation") == "RESTORE"
 
 
 def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:

@@ -112,7 +112,7 @@ class DeltaStore(FileStore):
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Complete the snapshot's files to full statistics, from the cache first."""
-        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         number_bounds.refuse_impossible(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files)
@@ -131,7 +131,7 @@ class DeltaStore(FileStore):
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with numbers that messages can have, and the files with others."""
-        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         bad = number_bounds.impossible(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files.filter(pc.invert(bad)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.spoken_commands import command
 from retention.datafile.parquet import further_columns
 from retention.errors import DamagedError, ForeignRowsError
 from retention.storage import files
@@ -96,9 +97,10 @@ def refuse_unfit(layout: Layout) -> None:
 
 def _remedy(layout: Layout, unfit: Sequence[Unfit]) -> str:
     more = f" and {len(unfit) - 1:,} more files" if len(unfit) > 1 else ""
+    repair = command("repair foreign", layout.stream, options="--yes")
     return (
         f"{layout.live(unfit[0].path)}{more} cannot be taken in; nothing was changed; take away what another writer "
-        f"put there, or run `retention repair foreign {layout.stream}`, which names it, and with --yes moves it aside"
+        f"put there, or run {repair}, which moves it aside"
     )
 
 

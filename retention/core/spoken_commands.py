@@ -1,0 +1,28 @@
+"""Commands as sentences name them: a reader copies one into a shell, and it does what the sentence says."""
+
+from __future__ import annotations
+
+import shlex
+
+
+def command(verb: str, *names: str, options: str = "") -> str:
+    """A command of this program between backticks, its names quoted for a shell.
+
+    Args:
+        verb: the command and its subcommand.
+        names: what it is about: streams, runs, places.
+        options: as they are typed.
+
+    >>> command("repair returned", "ORDERS", options="--yes"), command("purge", "the clicks")
+    ('`retention repair returned ORDERS --yes`', "`retention purge 'the clicks'`")
+    >>> command("repair returned", "-X", options="--yes")
+    '`retention repair returned --yes -- -X`'
+    """
+    quoted = list(map(shlex.quote, names))
+    given = [options] if options else []
+    words = (
+        [*given, "--", *quoted]
+        if any(name.startswith("-") for name in names)
+        else [*quoted, *given]
+    )
+    return f"`{' '.join(['retention', verb, *words])}`"
