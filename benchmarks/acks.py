@@ -41,7 +41,7 @@ def replies(messages: int, consumer: str) -> pa.Array:
     """The subjects that its acks are published to: first deliveries, in the order of messages."""
     seqs = pa.array(acknowledged(messages, consumer)).cast(pa.string())
     ahead = f"$JS.ACK.{STREAM}.{consumer}.1."
-    return pc.binary_join_element_wise(ahead, seqs, ".", seqs, ".0.0", "")
+    return pc.binary_join_element_wise(ahead, seqs, ".", seqs, ".1700000000000000000.0", "")
 
 
 def write_log(path: Path, messages: int) -> int:

@@ -140,7 +140,9 @@ def by_prefix(source: Path, directory: Path, runs: int) -> list[float]:
     per_file = last // SEGMENTS
     floor = int(SEGMENTS * PREFIX) * per_file
     log = directory / "prefix.jsonl"
-    subjects = [f"$JS.ACK.{STREAM}.{name}.1.{floor}.{floor}.0.0" for name in CONSUMERS]
+    subjects = [
+        f"$JS.ACK.{STREAM}.{name}.1.{floor}.{floor}.1700000000000000000.0" for name in CONSUMERS
+    ]
     log.write_text("".join(json.dumps({"subject": one, "data": "+ACK"}) + "\n" for one in subjects))
     seconds = []
     for number in range(runs + 1):

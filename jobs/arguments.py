@@ -73,6 +73,15 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_any_time(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of jobs that take messages or acks in."""
+    parser.add_argument(
+        "--any-time",
+        action="store_true",
+        help="take times before 1990, too: by default they are refused as times in another unit",
+    )
+
+
 def _seconds(text: str) -> float:
     try:
         return parse_duration(text) / SECOND

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_any_time, job_parser
 from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.errors import UsageError
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument(
         "--name", help="what the log is called wherever it lies; its path, if not given"
     )
+    add_any_time(parser)
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -45,7 +46,8 @@ def run(arguments: argparse.Namespace) -> Sequence[FoldedLog]:
         )
     place = arguments.warehouse or arguments.config
     warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
-    return warehouse.stream(arguments.stream[0]).consumers.fold(*arguments.log, name=arguments.name)
+    consumers = warehouse.stream(arguments.stream[0]).consumers
+    return consumers.fold(*arguments.log, name=arguments.name, any_time=arguments.any_time)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-from jobs.arguments import job_parser
+from jobs.arguments import add_any_time, job_parser
 from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.config.discovery import unlisted_stream
+from retention.core.accepted_times import accepted_times
 from retention.engines.spark.session import session
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
     parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
+    add_any_time(parser)
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -51,7 +53,9 @@ def run(arguments: argparse.Namespace) -> Ingested:
     check_names(columns, opened.dialect)
     is_new = not warehouse.has(opened.name)
     with session("ingest") as spark:
-        done = ingest(opened, Source(arguments.source, arguments.source_format, columns), spark)
+        times = accepted_times(any_time=arguments.any_time)
+        source = Source(arguments.source, arguments.source_format, columns, times)
+        done = ingest(opened, source, spark)
     if is_new and warehouse.has(opened.name):
         print(f"ingest: {unlisted_stream(opened.name, warehouse.streams())}", file=sys.stderr)
     return done

@@ -85,7 +85,11 @@ class AckLogs:
                 acked = near[near % WAITING_EVERY > 0] if name == CONSUMERS[-1] else near
                 digits = pa.array(acked).cast(pa.string())
                 ahead = f"$JS.ACK.{STREAM}.{name}.1."
-                of_each.append(pc.binary_join_element_wise(ahead, digits, ".", digits, ".0.0", ""))
+                of_each.append(
+                    pc.binary_join_element_wise(
+                        ahead, digits, ".", digits, ".1700000000000000000.0", ""
+                    )
+                )
             subjects = pa.concat_arrays(of_each)
             yield pa.table({"subject": subjects, "data": pa.repeat("+ACK", len(subjects))})
 

@@ -13,6 +13,7 @@ from retention.apply.compact import CompactionLimits, compact_now, show_compacti
 from retention.apply.guards import Guards
 from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream, has_table
+from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
@@ -167,7 +168,12 @@ class Log(Public, Repairs):
         return read_frame(self.opened, spark)
 
     def append(
-        self, frame: DataFrame | Given, writer: str | None = None, batch_id: int | None = None
+        self,
+        frame: DataFrame | Given,
+        writer: str | None = None,
+        batch_id: int | None = None,
+        *,
+        any_time: bool = False,
     ) -> Appended:
         """Append a Spark DataFrame as one commit; or whatever `publish` takes, in this process.
 
@@ -178,29 +184,32 @@ class Log(Public, Repairs):
                 headers and payload.
             writer: who writes; `append`, if only a batch is given.
             batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
+            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+                milliseconds in `ts_ns`.
 
         Raises:
-            UsageError: a column is missing, or a row cannot be a message.
+            UsageError: a column is missing, a row cannot be a message, or its time is refused.
             RefusedError: a topic's server would refuse a row.
         """
-        identity = append_identity(writer, batch_id)
+        identity, times = append_identity(writer, batch_id), accepted_times(any_time=any_time)
         if is_spark_frame(frame):
-            return append_frame(self.opened, frame, identity)
+            return append_frame(self.opened, frame, identity, times)
         with open_lines(frame) as records:
-            return append_records(self.opened, records, identity)
+            return append_records(self.opened, records, identity, times)
 
     def last_batches(self) -> dict[str, int]:
         """Writer → the number of its last batch, which and below which nothing is written again."""
         store = self.opened.store
         return last_batches(store.snapshot().counters) if store.exists() else {}
 
-    def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
+    def sink(self, writer: str, *, any_time: bool = False) -> Callable[[DataFrame, int], None]:
         """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
 
         Args:
             writer: one name for one checkpoint.
+            any_time: take times before 1990, too, as `append` does.
         """
-        return streaming_sink(self.opened, writer)
+        return streaming_sink(self.opened, writer, accepted_times(any_time=any_time))
 
     def restore(
         self,

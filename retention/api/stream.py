@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from retention.api.log import BoundPlan, Log
 from retention.api.stream_consumers import StreamConsumers
+from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.delivery.consumer import BatchConsumer
 from retention.formats.jsonl import Given, LeaveOut, open_lines
@@ -34,6 +35,8 @@ class Stream(Log):
         writer: str | None = None,
         batch: int | None = None,
         leave_out: LeaveOut | None = None,
+        *,
+        any_time: bool = False,
     ) -> Published:
         """Publish messages as one commit: all of them, or none with the reason.
 
@@ -46,14 +49,18 @@ class Stream(Log):
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
             leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
                 committed; without it the first one refuses the batch.
+            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+                milliseconds in `ts_ns`.
 
         Raises:
-            UsageError: a line, or row, is no message; it is named by its number.
+            UsageError: a line, or row, is no message, or its time is refused; it is named by its number.
             RefusedError: the broker would refuse a message.
         """
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
-            return publish(self.opened, source, identity, leave_out)
+            return publish(
+                self.opened, source, identity, leave_out, accepted_times(any_time=any_time)
+            )
 
     def delete(self, *seqs: int | Iterable[int], erase: bool = False) -> BoundPlan:
         """Plan the removal of single messages; `apply` of the plan carries it out.

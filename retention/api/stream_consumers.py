@@ -14,6 +14,7 @@ from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
+from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.engines.select import EngineName, Engines
 from retention.errors import RefusedError, UsageError
@@ -97,16 +98,19 @@ class StreamConsumers(Public):
         """
         delete_consumer(self.opened, name)
 
-    def fold(self, *logs: str, name: str | None = None) -> Sequence[FoldedLog]:
+    def fold(
+        self, *logs: str, name: str | None = None, any_time: bool = False
+    ) -> Sequence[FoldedLog]:
         """Fold logs of acks into their states, each line once.
 
         Args:
             logs: JSON lines, Parquet files, directories of them, or Delta tables; local or `s3://`.
             name: what a single log is called wherever it lies: a log is the same if its name is; its location, if not
                 given.
+            any_time: take acks of messages from before 1990, too, whose times are plainly in another unit.
 
         Raises:
-            UsageError: a log cannot be read.
+            UsageError: a log cannot be read, or a time in it is refused.
             RefusedError: a log does not begin as it did, or is ahead of the stream.
             BusyError: a consumer was changed meanwhile.
         """
@@ -114,8 +118,10 @@ class StreamConsumers(Public):
             raise UsageError(
                 f"{self.opened.name}: {name} names one log, and {len(logs)} are given; fold them one by one"
             )
+        times = accepted_times(any_time=any_time)
         with Engines(self.engine) as engines:
-            return fold_logs(self.opened, [open_log(log, name) for log in logs], engines)
+            opened = [open_log(log, name, times) for log in logs]
+            return fold_logs(self.opened, opened, engines)
 
     def _put(self, wanted: ConsumerConfig) -> ConsumerInfo:
         put_consumers(self.opened, [wanted])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from retention.api.log import BoundPlan, Log
 from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
+from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
@@ -34,6 +35,8 @@ class Topic(Log):
         writer: str | None = None,
         batch: int | None = None,
         leave_out: LeaveOut | None = None,
+        *,
+        any_time: bool = False,
     ) -> TopicPublished:
         """Publish messages as one commit: all of them, or none with the reason.
 
@@ -45,14 +48,18 @@ class Topic(Log):
             batch: a number that rises with every batch of the writer; one not above the last writes nothing.
             leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
                 committed; without it the first one refuses the batch.
+            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+                milliseconds in `ts_ns`.
 
         Raises:
-            UsageError: a line, or row, is no message; it is named by its number.
+            UsageError: a line, or row, is no message, or its time is refused; it is named by its number.
             RefusedError: a server would refuse a message.
         """
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
-            return publish_to_topic(self.opened, source, identity, leave_out)
+            return publish_to_topic(
+                self.opened, source, identity, leave_out, accepted_times(any_time=any_time)
+            )
 
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False

@@ -70,6 +70,13 @@ AsOf = Annotated[
         help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given.",
     ),
 ]
+AnyTime = Annotated[
+    bool,
+    typer.Option(
+        "--any-time",
+        help="Take times before 1990, too: by default they are refused as times in another unit.",
+    ),
+]
 Partition = Annotated[
     int | None, typer.Option(metavar="P", min=0, help="Streams have partition 0.")
 ]

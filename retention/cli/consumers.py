@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retention.cli.applying import can_ask
-from retention.cli.arguments import OneStream
+from retention.cli.arguments import AnyTime, OneStream
 from retention.cli.output import put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError
@@ -168,10 +168,11 @@ def fold(
             metavar="N", help="What the log is called wherever it lies; its path, if not given."
         ),
     ] = None,
+    any_time: AnyTime = False,
 ) -> None:
     """Fold logs of acks into the consumers' states, each line once."""
     settings = settings_of(ctx)
-    folded = _of(settings, stream).fold(*logs, name=name)
+    folded = _of(settings, stream).fold(*logs, name=name, any_time=any_time)
     from retention.views.ack_fold import folded_entry, folded_lines
 
     if settings.format == "table":

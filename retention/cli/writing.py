@@ -1,5 +1,7 @@
 """Commands that write: publish, import."""
 
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
+
 from __future__ import annotations
 
 import json
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from retention.cli.arguments import OneStream
+from retention.cli.arguments import AnyTime, OneStream
 from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
@@ -53,6 +55,7 @@ def publish(
         str | None,
         typer.Option(metavar="FILE", help="Write refused lines there, and publish the others."),
     ] = None,
+    any_time: AnyTime = False,
 ) -> None:
     """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}.
 
@@ -65,7 +68,9 @@ def publish(
     is_new = not warehouse.has(stream)
     with open_lines(sys.stdin.buffer if file == "-" else Path(file)) as source:
         lines, leave_out = (source, None) if rejects is None else _kept(source, Path(rejects))
-        published = warehouse.new_stream(stream).publish(lines, writer, batch, leave_out)
+        published = warehouse.new_stream(stream).publish(
+            lines, writer, batch, leave_out, any_time=any_time
+        )
     if is_new:
         say(unlisted_stream(stream, warehouse.streams()))
     if settings.format == "table":
@@ -109,7 +114,7 @@ def nats_backup(
     stream: Annotated[
         str | None, typer.Option(metavar="S", help="The stream; the file's stem, if not given.")
     ] = None,
-    strict: Annotated[  # noqa: FBT002  (typer makes an option of it)
+    strict: Annotated[
         bool,
         typer.Option("--strict", help="Refuse one from which messages went while it was made."),
     ] = False,
@@ -158,7 +163,7 @@ def iggy_log(
     ],
     topic: Annotated[str, typer.Option(metavar="T", help="One that retention.yaml lists.")],
     era: Annotated[Era | None, typer.Option(help="Of the server; found out, if not given.")] = None,
-    allow_damaged: Annotated[  # noqa: FBT002  (typer makes an option of it)
+    allow_damaged: Annotated[
         bool, typer.Option("--allow-damaged", help="Leave out what is damaged.")
     ] = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
@@ -62,6 +62,7 @@ _INSTANT = re.compile(
 _KIB = 1024
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CALENDAR_CYCLE_S = 146_097 * 86_400
 
 
 def _size_units() -> dict[str, Fraction]:
@@ -202,15 +203,21 @@ def parse_instant(value: str | int | datetime) -> int:
     Raises:
         UsageError: the value is no instant, has no time zone, or lies outside the 64-bit range (1677 to 2262).
     """
-    if isinstance(value, datetime):
-        ns = _of_datetime(value)
-    elif _is_whole(value):
-        ns = int(value)
-    else:
-        ns = _parse_rfc3339(value)
+    ns = parse_any_instant(value)
     if not -INT64_MAX - 1 <= ns <= INT64_MAX:
         raise UsageError(f"{value!r} is out of range: instants lie between 1677 and 2262")
     return ns
+
+
+def parse_any_instant(value: str | int | datetime) -> int:
+    """Read an instant as `parse_instant`, also one that lies outside the 64-bit range.
+
+    Raises:
+        UsageError: the value is no instant, or has no time zone.
+    """
+    if isinstance(value, datetime):
+        return _of_datetime(value)
+    return int(value) if _is_whole(value) else _parse_rfc3339(value)
 
 
 def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
@@ -279,11 +286,18 @@ def _parse_rfc3339(value: object) -> int:
 
 
 def format_instant(ns: int) -> str:
-    """Write nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as it takes."""
+    """Write nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as it takes.
+
+    A year beyond 9999 or before 0 has a sign, and more digits where it needs them (ISO 8601).
+    """
     seconds, rest = divmod(ns, SECOND)
+    # The calendar repeats after 400 years, and Python's knows no year beyond 9999.
+    cycles, seconds = divmod(seconds, _CALENDAR_CYCLE_S)
     moment = _EPOCH + timedelta(seconds=seconds)
+    year = moment.year + 400 * cycles
+    sign = "" if 0 <= year <= MAXYEAR else "+" if year > 0 else "-"
     decimals = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{decimals}Z"
+    return f"{sign}{abs(year):04d}-{moment:%m-%dT%H:%M:%S}{decimals}Z"
 
 
 def go_duration(ns: int) -> str:

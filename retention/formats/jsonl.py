@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from retention.core import headers, kv
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.errors import UsageError
-from retention.formats.records import ArrowStream, plain, records_of
+from retention.formats.records import ArrowStream, Instant, plain, records_of
 
 Line: TypeAlias = bytes | str | Mapping[str, Any]
 """JSON text, or the object itself: a record, which may have `payload` for `data`, and bytes where text may stand."""
@@ -58,14 +59,18 @@ class Unread:
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
 _NAMES = {"payload": "data", "time": "ts_ns"}
-_INT64 = range(-(2**63), 2**63)
 _PRINTED = [
     *("partition", "segment", "seq", "subject", "ts_ns", "headers", "payload"),
     *("size", "msg_id", "origin_ts_ns"),
 ]
 
 
-def parse_messages(lines: Iterable[Line], now_ns: int, unread: Unread | None = None) -> pa.Table:
+def parse_messages(
+    lines: Iterable[Line],
+    now_ns: int,
+    unread: Unread | None = None,
+    times: AcceptedTimes = ALL_TIMES,
+) -> pa.Table:
     """Parse JSON lines, or records, into messages to publish, shape `PUBLISHED`, in their order.
 
     A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
@@ -77,19 +82,20 @@ def parse_messages(lines: Iterable[Line], now_ns: int, unread: Unread | None = N
         lines: text, or bytes in UTF-8; or records.
         now_ns: the time of messages without one, nanoseconds since the epoch.
         unread: takes lines that are no such objects; without it the first one is an error.
+        times: the instants that a line may give.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
     """
-    read = partial(_message, now_ns)
-    return table_of_lines(lines, read, PUBLISHED, _NAMES, unread)
+    read = partial(_message, now_ns, times)
+    return table_of_lines(lines, read, PUBLISHED, partial(plain, names=_NAMES, times=times), unread)
 
 
 def table_of_lines(
     lines: Iterable[Line],
     read: Callable[[dict[str, Any]], tuple[Any, ...]],
     schema: pa.Schema,
-    names: Mapping[str, str],
+    as_object: Callable[[Mapping[Any, Any]], dict[str, Any]],
     unread: Unread | None = None,
 ) -> pa.Table:
     """Read the objects of JSON lines, or records, into a table, one a row; empty lines are passed over.
@@ -98,7 +104,7 @@ def table_of_lines(
         lines: text, or bytes in UTF-8; or records.
         read: makes a row of an object, all its columns but the last; raises a ValueError for a wrong object.
         schema: the schema of the table; the last column is the line's number.
-        names: the key that a record may have → the key of a line.
+        as_object: makes of a record the object that a line has; raises a ValueError for a wrong one.
         unread: takes lines that are no such objects; without it the first one is an error.
 
     Raises:
@@ -109,7 +115,7 @@ def table_of_lines(
     for number, line in enumerate(lines, start=1):
         try:
             if isinstance(line, Mapping):
-                rows.append((*read(plain(line, names)), number))
+                rows.append((*read(as_object(line)), number))
             elif text := _text(line):
                 rows.append((*read(_checked(decode(text))), number))
         except (ValueError, RecursionError) as error:
@@ -178,16 +184,32 @@ def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
         raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(known))}")
 
 
-def _message(now_ns: int, message: dict[str, Any]) -> tuple[bytes, bytes | None, bytes, int]:
+def _message(
+    now_ns: int, times: AcceptedTimes, message: dict[str, Any]
+) -> tuple[bytes, bytes | None, bytes, int]:
     refuse_unknown(message, _KEYS)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:
         raise ValueError("subject must be there and be a text")
-    ts_ns = message.get("ts_ns", now_ns)
-    if type(ts_ns) is not int or ts_ns not in _INT64:
-        raise ValueError("ts_ns must be an integer, nanoseconds since the epoch")
+    ts_ns = time_given(message, "ts_ns", now_ns, times)
     block = _block(message["headers"]) if "headers" in message else None
     return subject.encode(), block, payload_of(message), ts_ns
+
+
+def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedTimes) -> int:
+    """The time that an object gives, or the clock's, which is always taken; nanoseconds since the epoch.
+
+    Raises:
+        ValueError: it is no whole number, or one that is refused.
+    """
+    if name not in message:
+        return now_ns
+    given = message[name]
+    if type(given) not in (int, Instant):
+        raise ValueError(f"{name} must be an integer, nanoseconds since the epoch")
+    if refusal := times.refusal(name, given, as_number=type(given) is int):
+        raise ValueError(refusal)
+    return int(given)
 
 
 def payload_of(message: dict[str, Any]) -> bytes:

@@ -10,15 +10,21 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from retention.core.units import parse_instant
+from retention.core.accepted_times import AcceptedTimes
+from retention.core.units import MICROSECOND, MILLISECOND, SECOND, parse_any_instant
 from retention.errors import RetentionError, UsageError
 
 _INDEX_LEVEL = "__index_level_"
 """Under this, and a number, pandas hands out an index without a name."""
 _ROWS = 10_000
 """Rows that are Python values at a time."""
+_UNITS = {"s": SECOND, "ms": MILLISECOND, "us": MICROSECOND, "ns": 1}
 _EASY = frozenset((str, bytes, int))
 """Types of which every value is there, and is what a line has: most values, and quickly told."""
+
+
+class Instant(int):
+    """Nanoseconds since the epoch that were given as a time, not as a number."""
 
 
 @runtime_checkable
@@ -51,7 +57,9 @@ def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
                     yield dict(zip(names, row, strict=True))
 
 
-def plain(record: Mapping[Any, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def plain(
+    record: Mapping[Any, Any], names: Mapping[str, str], times: AcceptedTimes
+) -> dict[str, Any]:
     """A record with the keys and values that the object of a line has.
 
     What is missing (None, NaN, NaT) is left out; whole numbers of numpy become Python's; a `time` becomes nanoseconds
@@ -60,6 +68,7 @@ def plain(record: Mapping[Any, Any], names: Mapping[str, str]) -> dict[str, Any]
     Args:
         record: one message; bytes may stay bytes.
         names: the key of a record → the key that it has in a line. `ts_ns`, which is exact, goes before `time`.
+        times: the instants that `time` may give.
 
     Raises:
         ValueError: a value cannot be one of a message.
@@ -74,16 +83,20 @@ def plain(record: Mapping[Any, Any], names: Mapping[str, str]) -> dict[str, Any]
     if "payload" in values and values.keys() & {"data", "data_b64"}:
         raise ValueError("payload, data and data_b64 exclude each other")
     if "time" in names and "time" in values:
-        values["time"] = _instant(values["time"])
+        values["time"] = _instant(values["time"], times)
     renamed = {names[name]: value for name, value in values.items() if name in names}
     return renamed | {name: value for name, value in values.items() if name not in names}
 
 
-def _instant(value: Any) -> int:
+def _instant(value: Any, times: AcceptedTimes) -> int:
+    is_number = isinstance(value, Integral) and not isinstance(value, Instant)
     try:
-        return parse_instant(value)
+        ns = parse_any_instant(value)
     except UsageError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(f"time {error}") from error
+    if refusal := times.refusal("time", ns, as_number=is_number):
+        raise ValueError(refusal)
+    return Instant(ns)
 
 
 @contextmanager
@@ -114,11 +127,13 @@ def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """The values of a column, with times that keep their nanoseconds."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
-    values: list[Any] = column.to_pylist()
-    return values
+    """The values of a column, with times that keep their nanoseconds, also those that 64 bits do not hold."""
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    unit = _UNITS[column.type.unit]
+    counts = column.cast(pa.int64()).to_pylist()
+    return [None if count is None else Instant(count * unit) for count in counts]
 
 
 def _is_missing(value: Any) -> bool:
@@ -133,7 +148,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _value(value: Any) -> Any:
-    if type(value) in _EASY:
+    if type(value) in _EASY or isinstance(value, Instant):
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)

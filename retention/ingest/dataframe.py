@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeGuard
 
 from retention.context.context import OpenedStream
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
@@ -27,6 +28,7 @@ def append_frame(
     opened: OpenedStream,
     frame: DataFrame,
     identity: BatchIdentity | None = None,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> Appended:
     """Append the rows of a DataFrame as one commit; Spark tasks write the files, this process commits them.
 
@@ -42,14 +44,16 @@ def append_frame(
             (string), `headers` (as they are stored, binary) and `origin_ts_ns` (bigint). Its session is used, and left
             as it is.
         identity: makes the append exactly once.
+        times: the instants that a row may give.
 
     Raises:
-        UsageError: a column is missing or of another type, a row cannot be a message, or the frame's session was
-            stopped.
+        UsageError: a column is missing or of another type, a row cannot be a message, its time is refused, or the
+            frame's session was stopped.
         RefusedError: a topic's server would refuse a row.
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
+    from retention.dialects.arriving_rows import ArrivingRows
     from retention.engines.spark.append import SortedFrame
     from retention.engines.spark.engine import SparkEngine
     from retention.engines.spark.session import refuse_stopped
@@ -57,7 +61,8 @@ def append_frame(
     refuse_stopped(frame.sparkSession)
     dialect, engine = opened.dialect, SparkEngine(frame.sparkSession)
     with closing(new_scratch(opened, engine)) as scratch:
-        rows = SortedFrame(engine, frame, dialect, opened.clock(), scratch.location)
+        arriving = ArrivingRows(dialect, opened.clock(), times)
+        rows = SortedFrame(engine, frame, arriving, scratch.location)
         with appending(opened, identity) as append:
             for attempt in append.attempts():
                 position = attempt.position
@@ -66,17 +71,20 @@ def append_frame(
     return append.done
 
 
-def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, int], None]:
+def streaming_sink(
+    opened: OpenedStream, writer: str, times: AcceptedTimes = ALL_TIMES
+) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` of a Structured Streaming query: each micro-batch is appended exactly once.
 
     Args:
         opened: the stream or topic.
         writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count: a
             batch that is not the query's next or last one fails the query.
+        times: the instants that a row may give.
     """
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append_frame(opened, frame, micro_batch(frame, writer, batch))
+        append_frame(opened, frame, micro_batch(frame, writer, batch), times)
 
     return append_batch
 

@@ -17,6 +17,7 @@ from retention.config.checks.consumer_filters import filters_of, has_wildcard_lo
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.subjects import matching_mask
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
@@ -99,6 +100,7 @@ def publish(
     lines: Iterable[Line],
     identity: BatchIdentity | None = None,
     leave_out: LeaveOut | None = None,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses.
 
@@ -117,6 +119,7 @@ def publish(
         identity: makes the batch exactly once.
         leave_out: told of the messages that are refused, before the others are committed; without it the first one
             refuses the batch.
+        times: the instants that a line may give.
 
     Raises:
         UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
@@ -126,7 +129,7 @@ def publish(
     refuse_topic_of(opened.config)
     now = opened.clock()
     unread = Unread() if leave_out else None
-    batch = _batch(parse_messages(lines, now, unread), opened.config)
+    batch = _batch(parse_messages(lines, now, unread, times), opened.config)
     answers = Answers.plain(0, 0)
     asks = asks_to_roll_up(batch.given["headers"])
     with _rolling_up(opened, now, asks=asks) as run, appending(opened, identity) as append:

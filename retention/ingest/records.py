@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
 from retention.core.message_rows import complete_rows
 from retention.core.row_order import in_order
@@ -25,7 +26,10 @@ from retention.ingest.topics.publish import publish_sent
 @on_stream
 @labelled(step="append rows")
 def append_records(
-    opened: OpenedStream, records: Iterable[Line], identity: BatchIdentity | None = None
+    opened: OpenedStream,
+    records: Iterable[Line],
+    identity: BatchIdentity | None = None,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> Appended:
     """Append records, or lines, as one commit, in the order that `ingest.dataframe.append_frame` gives rows.
 
@@ -35,6 +39,7 @@ def append_records(
         opened: the stream or topic; it is created if it does not exist.
         records: see `formats.jsonl`, of a topic `formats.iggy.lines`; read to their end before it is touched.
         identity: makes the append exactly once.
+        times: the instants that a record may give.
 
     Raises:
         UsageError: a record is no message; it is named by its number.
@@ -43,9 +48,9 @@ def append_records(
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
     if opened.config.topic is not None:
-        sent = parse_sent(records, topic_of(opened).name, opened.clock())
+        sent = parse_sent(records, topic_of(opened).name, opened.clock(), times=times)
         return publish_sent(opened, _sent_in_order(sent), identity).appended
-    rows = in_order(parse_messages(records, opened.clock()), opened.dialect.order)
+    rows = in_order(parse_messages(records, opened.clock(), times=times), opened.dialect.order)
     refuse_malformed(rows)
     return append_rows(opened, [complete_rows(rows, opened.config.storage)], identity)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.subjects import path_name
 from retention.dialects import iggy, jetstream
 from retention.dialects.dialect import Dialect
@@ -33,6 +34,8 @@ class Source:
     columns: Mapping[str, str] = field(default_factory=dict)
     """A column of the stream's or topic's dialect → the SQL expression for it; by default the source's column
     of that name."""
+    times: AcceptedTimes = ALL_TIMES
+    """The instants that its rows may give."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,9 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
 
     def append_batch(frame: DataFrame, batch: int) -> None:
         try:
-            done.append(append_frame(opened, frame, micro_batch(frame, writer, batch)))
+            done.append(
+                append_frame(opened, frame, micro_batch(frame, writer, batch), source.times)
+            )
         except Exception as error:
             failed.append(error)
             raise

@@ -168,8 +168,18 @@ def log_in(folder: Path, *lines: str) -> Path:
 
 def test_acks_are_folded_and_what_they_settle_goes(orders: Commands) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
-    said = ["ORDERS.all.1.1.1.10.0", "ORDERS.all.1.2.2.10.0", "ORDERS.all.1.5.4.10.0"]
-    log = log_in(orders.folder, *said, "OTHER.all.1.1.1.10.0", "ORDERS.gone.1.1.1.10.0", "ORDERS.x")
+    said = [
+        "ORDERS.all.1.1.1.1790000000000000000.0",
+        "ORDERS.all.1.2.2.1790000000000000000.0",
+        "ORDERS.all.1.5.4.1790000000000000000.0",
+    ]
+    log = log_in(
+        orders.folder,
+        *said,
+        "OTHER.all.1.1.1.1790000000000000000.0",
+        "ORDERS.gone.1.1.1.1790000000000000000.0",
+        "ORDERS.x",
+    )
     [done] = orders.json("consumer", "fold", "ORDERS", log)
     assert done == {
         "stream": "ORDERS",
@@ -206,8 +216,14 @@ def test_acks_are_folded_and_what_they_settle_goes(orders: Commands) -> None:
 
 def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
-    said = ["ORDERS.all.1.1.1.10.0", "ORDERS.all.1.5.4.10.0"]
-    log = log_in(orders.folder, *said, "OTHER.all.1.1.1.10.0", "ORDERS.gone.1.1.1.10.0", "ORDERS.x")
+    said = ["ORDERS.all.1.1.1.1790000000000000000.0", "ORDERS.all.1.5.4.1790000000000000000.0"]
+    log = log_in(
+        orders.folder,
+        *said,
+        "OTHER.all.1.1.1.1790000000000000000.0",
+        "ORDERS.gone.1.1.1.1790000000000000000.0",
+        "ORDERS.x",
+    )
     assert orders.run("consumer", "fold", "ORDERS", log).stdout.splitlines() == [
         f"ORDERS: 5 lines of {log} folded, 0 were before",
         "  all: 2 lines, of which 2 settle",
@@ -223,7 +239,7 @@ def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
     ("line", "code", "text"),
     [
         (
-            "ORDERS.all.1.9.1.10.0",
+            "ORDERS.all.1.9.1.1790000000000000000.0",
             4,
             "about message 9, of consumer all, and the last one here is 8",
         ),
@@ -235,7 +251,11 @@ def test_a_log_that_does_not_fit_changes_nothing(
 ) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
     before = listed(orders)
-    log = "nowhere" if line is None else log_in(orders.folder, "ORDERS.all.1.1.1.10.0", line)
+    log = (
+        "nowhere"
+        if line is None
+        else log_in(orders.folder, "ORDERS.all.1.1.1.1790000000000000000.0", line)
+    )
     done = orders.run("consumer", "fold", "ORDERS", log)
     assert done.exit_code == code
     assert text in done.output

@@ -147,7 +147,8 @@ def test_logs_of_acks_are_folded_by_workers(
     stream.publish(lines(30, "delta.a"))
     stream.consumers.add({"durable_name": "all", "ack_policy": "explicit"})
     acks = [
-        {"subject": f"$JS.ACK.DELTA.all.1.{seq}.{seq}.10.0", "data": "+ACK"} for seq in range(1, 21)
+        {"subject": f"$JS.ACK.DELTA.all.1.{seq}.{seq}.1790000000000000000.0", "data": "+ACK"}
+        for seq in range(1, 21)
     ]
     (folder / "acks.jsonl").write_text("\n".join(map(json.dumps, acks)), encoding="utf-8")
     where = ("--config", folder / "w" / "retention.yaml", "--stream", "DELTA")

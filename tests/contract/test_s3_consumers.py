@@ -107,7 +107,9 @@ def test_logs_on_an_object_store_are_folded(bucket: str, tmp_path: Path, kind: s
     orders = open_warehouse(path, engine="local", clock=lambda: NOW).new_stream("ORDERS")
     orders.publish(lines(5, "ORDERS"))
     orders.consumers.add({"durable_name": "all", "ack_policy": "explicit"})
-    replies = [{"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0"} for seq in (1, 2, 3)]
+    replies = [
+        {"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.1790000000000000000.0"} for seq in (1, 2, 3)
+    ]
     location = f"{bucket}/{kind}"
     if kind == "table":
         write_deltalake(

@@ -141,7 +141,9 @@ def test_a_log_of_acks_with_a_deletion_vector_is_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = tmp_path / "log"
-    said = [{"reply": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0"} for seq in (1, 2, 3)]
+    said = [
+        {"reply": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.1790000000000000000.0"} for seq in (1, 2, 3)
+    ]
     vectors = {"delta.enableDeletionVectors": "true"}
     write_deltalake(log, pa.Table.from_pylist(said), configuration=vectors)
     assert open_log(str(log)).rows == len(said)

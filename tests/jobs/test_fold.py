@@ -32,7 +32,10 @@ def folder(tmp_path: Path) -> Path:
     stream.publish(lines(3))
     stream.consumers.add({"durable_name": "all", "ack_policy": "explicit"})
     for seq in (1, 2):
-        said = {"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0", "data": "+ACK"}
+        said = {
+            "subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.1790000000000000000.0",
+            "data": "+ACK",
+        }
         (tmp_path / f"{seq}.jsonl").write_text(json.dumps(said) + "\n")
     return tmp_path
 

@@ -113,7 +113,8 @@ def a_fold(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None
     stream.publish(lines(9))
     stream.consumers.add({"durable_name": "all", "ack_policy": "explicit"})
     said = [
-        {"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0", "data": "+ACK"} for seq in range(1, 8)
+        {"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.1790000000000000000.0", "data": "+ACK"}
+        for seq in range(1, 8)
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
     on_spark = Warehouse(opened(folder, ORDERS).config, lambda: NOW, "spark").stream("ORDERS")

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from retention.core.inventory import DataFile
 from retention.datafile.deadline_writer import write_by_deadline
 from retention.datafile.segment_writer import Staged, Staging, verified_stats
+from retention.dialects.arriving_rows import ArrivingRows
 from retention.dialects.block_files import narrow_of, rows_of
 from retention.dialects.dialect import Block, Dialect, Layer, Share
 from retention.dialects.numbering import BlockRows, lay
@@ -60,24 +61,22 @@ class SortedFrame:
     Args:
         engine: runs tasks in the frame's session.
         frame: the caller's.
-        dialect: the log's.
-        now_ns: the time of rows without one.
+        arriving_rows: completes the rows in tasks.
         directory: takes files of blocks; all tasks reach it.
 
     Raises:
-        UsageError: a column is missing or of another type.
+        UsageError: a column is missing or of another type, or the time of a row is refused.
         RetentionError, OSError: as `sorted_blocks`.
     """
 
     def __init__(
-        self, engine: SparkEngine, frame: DataFrame, dialect: Dialect, now_ns: int, directory: str
+        self, engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
     ) -> None:
         self._engine = engine
-        self._dialect = dialect
+        self._dialect = arriving_rows.dialect
         with spark_failures():
-            blocks = sorted_blocks(
-                engine, given_columns(frame, dialect), dialect, now_ns, directory
-            )
+            given = given_columns(frame, self._dialect)
+            blocks = sorted_blocks(engine, given, arriving_rows, directory)
             self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from retention.dialects.arriving_rows import TIME_US, with_columns
 from retention.dialects.dialect import Dialect
 from retention.dialects.iggy import Iggy
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
@@ -34,12 +35,18 @@ _NO_BLOCK = "X'00'"
 def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
     """The columns of `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
 
+    Times that are given as times come as `TIME_US`.
+
     Raises:
         UsageError: a column is missing or of another type.
     """
     columns = _sent(frame, dialect) if isinstance(dialect, Iggy) else _published(frame)
     return frame.select(
-        *[columns[name].alias(name) for name in dialect.written.names if name in columns]
+        *[
+            columns[name].alias(name)
+            for name in (*dialect.written.names, TIME_US)
+            if name in columns
+        ]
     )
 
 
@@ -72,8 +79,12 @@ def _published(frame: DataFrame) -> dict[str, Column]:
     }
     if "headers" in frame.columns:
         columns["headers"] = _headers(frame)
-    if "ts_ns" in frame.columns or "time" in frame.columns:
-        columns["ts_ns"] = _ts_ns(frame)
+    if "ts_ns" in frame.columns:
+        given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
+        columns["ts_ns"] = given.cast("bigint")
+    elif "time" in frame.columns:
+        # Tasks multiply: Spark would wrap what 64 bits do not hold, or fail and name no row, as the session has it.
+        columns[TIME_US] = F.unix_micros(_column(frame, "time", _STREAM_TAKES, T.TimestampType))
     return columns
 
 
@@ -115,15 +126,6 @@ def _addresser(
     return run
 
 
-def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with all columns of a schema; those that they lack are null."""
-    arrays = [
-        rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
-
-
 def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
     """A column of a frame; `takes` says for the error what an append takes."""
     column_type = _type_of(frame, name)
@@ -132,14 +134,6 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
         given = "missing" if column_type is None else f"a {column_type.simpleString()}"
         raise UsageError(f"the column {name} is {given}; {takes}; give {name} as {wanted}")
     return F.col(f"`{name}`")
-
-
-def _ts_ns(frame: DataFrame) -> Column:
-    if "ts_ns" in frame.columns:
-        given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
-        return given.cast("bigint")
-    time = _column(frame, "time", _STREAM_TAKES, T.TimestampType)
-    return F.unix_micros(time) * F.lit(1_000).cast("bigint")
 
 
 def _headers(frame: DataFrame) -> Column:

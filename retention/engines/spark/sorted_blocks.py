@@ -9,16 +9,17 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from retention.core.units import MICROSECOND
+from retention.dialects.arriving_rows import TIME_US, ArrivingRows
 from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
 from retention.engines.spark import arrow_batches
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
-from retention.engines.spark.columns import arriving, with_columns
+from retention.engines.spark.columns import arriving
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.task_code import in_tasks
@@ -33,7 +34,7 @@ _Left = tuple[int, list[StoredBlock]]
 
 
 def sorted_blocks(
-    engine: SparkEngine, frame: DataFrame, dialect: Dialect, now_ns: int, directory: str
+    engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
 ) -> list[StoredBlock]:
     """Bring rows into the order of `dialect.order`; however the frame is partitioned, it is the same.
 
@@ -43,8 +44,7 @@ def sorted_blocks(
     Args:
         engine: runs tasks in the frame's session.
         frame: as `given_columns` makes it.
-        dialect: the log's.
-        now_ns: the time of rows without one, nanoseconds since the epoch.
+        arriving_rows: completes the rows in tasks.
         directory: takes the files of blocks; all tasks reach it.
 
     Returns:
@@ -55,12 +55,13 @@ def sorted_blocks(
         PySparkException, Py4JError: what Spark could not do.
         CancelledError: somebody cancelled the jobs.
     """
-    write = _writer(dialect, now_ns, directory, attempts_of(frame.sparkSession))
+    dialect = arriving_rows.dialect
+    write = _writer(arriving_rows, directory, attempts_of(frame.sparkSession))
     as_they_come = partial(arriving, dialect=dialect)
     left = _left(frame, as_they_come, write)
     entries = arranged([*chain.from_iterable(blocks for _, blocks in left)])
     if not is_bearable(entries):
-        left = _left(frame, partial(_sorted, dialect=dialect, now_ns=now_ns), write)
+        left = _left(frame, partial(_sorted, arriving_rows=arriving_rows), write)
         return [block for _, blocks in sorted(left) for block in blocks]
     merges = [entry for entry in entries if isinstance(entry, Merge)]
     merge = partial(_merged, directory, dialect)
@@ -73,13 +74,17 @@ def sorted_blocks(
     ]
 
 
-def _sorted(given: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
+def _sorted(given: DataFrame, arriving_rows: ArrivingRows) -> DataFrame:
     """The rows that arrive, in order; columns that they lack are the same in all rows."""
+    dialect = arriving_rows.dialect
     frame = arriving(given, dialect)
-    if dialect.timed_by in frame.columns:
-        time = F.coalesce(F.col(dialect.timed_by), F.lit(now_ns).cast("bigint"))
-        frame = frame.withColumn(dialect.timed_by, time)
-    return frame.sort(*[name for name in dialect.order if name in frame.columns])
+    keys = {name: F.col(name) for name in dialect.order if name in frame.columns}
+    time = keys.get(dialect.timed_by)
+    if TIME_US in frame.columns:
+        time = F.col(TIME_US).cast("decimal(22, 0)") * MICROSECOND
+    if time is not None:
+        keys[dialect.timed_by] = F.coalesce(time, F.lit(arriving_rows.now_ns).cast("bigint"))
+    return frame.sort(*[keys[name] for name in dialect.order if name in keys])
 
 
 def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _Act) -> list[_Left]:
@@ -109,19 +114,18 @@ def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
     return outcomes
 
 
-def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Act:
+def _writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> _Act:
     """The act that leaves the rows of one partition, for their blocks, or the error that ended it.
 
     It fills in what rows lack. A time of the clock in the frame's expressions would have Spark compile them anew for
     every append.
     """
-    fill = partial(_filled, dialect, now_ns)
 
     def write(batches: Iterator[pa.RecordBatch]) -> _Left:
         task = TaskContext.get()
         place = scratch_files.new_place(directory, "rows")
         return 0 if task is None else task.partitionId(), write_blocks(
-            place, map(fill, batches), dialect
+            place, map(arriving_rows.filled, batches), arriving_rows.dialect
         )
 
     return lambda batches: outcome_of(partial(write, batches), attempts)
@@ -135,13 +139,6 @@ def _task(act: _Act) -> _Task:
         yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
 
     return run
-
-
-def _filled(dialect: Dialect, now_ns: int, given: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with the columns `dialect.written`, each with a time."""
-    rows = with_columns(given, dialect.written)
-    at = rows.schema.get_field_index(dialect.timed_by)
-    return rows.set_column(at, dialect.timed_by, pc.fill_null(rows[dialect.timed_by], now_ns))
 
 
 def _merged(directory: str, dialect: Dialect, merge: Merge) -> list[StoredBlock]:

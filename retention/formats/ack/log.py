@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import json, parquet
 
 from retention.consumers.ack_subject import Malformed, parse
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.errors import UsageError
 from retention.storage import files
 
@@ -42,6 +43,8 @@ class AckLog:
 
     name: str
     parts: tuple[LogPart, ...]
+    times: AcceptedTimes = ALL_TIMES
+    """The times of messages that it may name."""
 
     @property
     def rows(self) -> int:
@@ -54,7 +57,7 @@ class AckLog:
         for part in self.parts:
             low, high = max(first, begin), min(end, begin + part.rows)
             if low < high:
-                slices.append(LogSlice(part, low - begin, high - low, low))
+                slices.append(LogSlice(part, low - begin, high - low, low, self.times))
             begin += part.rows
         return slices
 
@@ -69,6 +72,7 @@ class LogSlice:
     rows: int
     row: int
     """Index of the first line in the log."""
+    times: AcceptedTimes = ALL_TIMES
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,12 @@ def parse_slice(wanted: LogSlice) -> ParsedAcks:
     """Parse lines of a log into acks.
 
     Raises:
-        UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery.
+        UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery, or names a time that is
+            refused.
     """
     replies, bodies = replies_and_bodies(read_slice(wanted), wanted.part.location, wanted.row)
     acks, malformed = parse(replies, bodies)
+    _refuse_times(acks, wanted)
     place = acks.schema.get_field_index("row")
     acks = acks.set_column(place, "row", pc.add(acks["row"], wanted.row))
     return ParsedAcks(acks, tuple(malformed))
@@ -136,6 +142,17 @@ def replies_and_bodies(
         )
     bodies = pc.if_else(is_ack, pc.fill_null(log["data"], b""), None)
     return pc.coalesce(log["subject"], log["reply"]), bodies
+
+
+def _refuse_times(acks: pa.Table, wanted: LogSlice) -> None:
+    refused = wanted.times.first_refused(acks["ts_ns"].to_numpy())
+    if refused >= 0:
+        [ack] = acks.slice(refused, 1).to_pylist()
+        refusal = wanted.times.refusal("the time of its message,", ack["ts_ns"], as_number=True)
+        raise UsageError(
+            f"line {wanted.row + ack['row'] + 1} of {wanted.part.location}, an ack of message {ack['seq']} of "
+            f"{ack['stream']}: {refusal}; nothing was folded; correct the log"
+        )
 
 
 def tail_digest(log: AckLog, end: int) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import parquet
 
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.errors import UsageError
 from retention.formats.ack.log import AckLog, LogPart, unreadable
 from retention.storage import files
@@ -22,7 +23,7 @@ _PARQUET = ".parquet"
 _KINDS = (_PARQUET, ".json", ".jsonl")
 
 
-def open_log(location: str, name: str | None = None) -> AckLog:
+def open_log(location: str, name: str | None = None, times: AcceptedTimes = ALL_TIMES) -> AckLog:
     """Find a log's parts; no line is parsed.
 
     The lines of a directory come in the order of its files' names, those of a Delta table in that in which its files
@@ -32,6 +33,7 @@ def open_log(location: str, name: str | None = None) -> AckLog:
         location: a file (Parquet if its name ends so, else JSON lines), a directory of them, or a Delta table; local or
             `s3://`.
         name: the log's name wherever it lies; its location, if not given.
+        times: the times of messages that it may name.
 
     Raises:
         UsageError: there is no log, or a file of it cannot be read.
@@ -39,7 +41,7 @@ def open_log(location: str, name: str | None = None) -> AckLog:
     place = place_of(location)
     place = place if files.is_remote(place) else str(Path(place).absolute())
     parts = [part for file in _files(place) for part in _parts(file)]
-    return AckLog(name or place, tuple(parts))
+    return AckLog(name or place, tuple(parts), times)
 
 
 def _files(place: str) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.formats.iggy.user_headers import Typed, build, parse, typed_of
 from retention.formats.jsonl import (
     Line,
@@ -17,7 +19,9 @@ from retention.formats.jsonl import (
     payload_of,
     refuse_unknown,
     table_of_lines,
+    time_given,
 )
+from retention.formats.records import plain
 
 SENT = pa.schema(
     [
@@ -51,7 +55,11 @@ _LOW = 2**64 - 1
 
 
 def parse_sent(
-    lines: Iterable[Line], topic: str, now_ns: int, unread: Unread | None = None
+    lines: Iterable[Line],
+    topic: str,
+    now_ns: int,
+    unread: Unread | None = None,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> pa.Table:
     """Parse JSON lines into messages to publish, shape `SENT`, in their order (docs/semantics/topics.md).
 
@@ -60,13 +68,13 @@ def parse_sent(
         topic: the topic's name, the only subject that a line may have.
         now_ns: the producer's time of messages without one, nanoseconds since the epoch.
         unread: takes lines that are no messages; without it the first one is an error.
+        times: the producer's times that a line may give.
 
     Raises:
         UsageError: a line is no message; it is named by its number.
     """
-    return table_of_lines(
-        lines, lambda message: _sent(message, topic, now_ns), SENT, _NAMES, unread
-    )
+    read = partial(_sent, topic=topic, now_ns=now_ns, times=times)
+    return table_of_lines(lines, read, SENT, partial(plain, names=_NAMES, times=times), unread)
 
 
 def user_headers_of(given: Any) -> bytes:
@@ -93,7 +101,9 @@ def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
     return np.where((given == 0).all(axis=1)[:, None], generated, given)
 
 
-def _sent(message: dict[str, Any], topic: str, now_ns: int) -> tuple[Any, ...]:
+def _sent(
+    message: dict[str, Any], topic: str, now_ns: int, times: AcceptedTimes
+) -> tuple[Any, ...]:
     refuse_unknown(message, _KEYS)
     if message.get("subject", topic) != topic:
         raise ValueError(f"subject can only be the topic's name, {topic!r}; leave it out")
@@ -102,9 +112,9 @@ def _sent(message: dict[str, Any], topic: str, now_ns: int) -> tuple[Any, ...]:
         raise ValueError("partition must be a whole number of 32 bits")
     if partition is not None and key is not None:
         raise ValueError("partition and key exclude each other")
-    origin_ts_ns = message.get("origin_ts_ns", now_ns)
-    if type(origin_ts_ns) is not int or not 0 <= origin_ts_ns < 2**63:
-        raise ValueError("origin_ts_ns must be a whole number, nanoseconds since the epoch")
+    if isinstance(given := message.get("origin_ts_ns"), int) and given < 0:
+        raise ValueError("origin_ts_ns must not be before 1970")
+    origin_ts_ns = time_given(message, "origin_ts_ns", now_ns, times)
     id_ = halves(_id(message.get("id", 0)))
     return partition, key, *id_, _headers(message), payload_of(message), origin_ts_ns
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.spans import Array
 from retention.datafile.segment_writer import Staged, write_segments
 from retention.dialects.iggy import Iggy
@@ -65,6 +66,7 @@ def publish_to_topic(
     lines: Iterable[Line],
     identity: BatchIdentity | None = None,
     leave_out: LeaveOut | None = None,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> TopicPublished:
     """Publish JSON lines as one commit, refusing what Iggy refuses (docs/semantics/topics.md).
 
@@ -74,6 +76,7 @@ def publish_to_topic(
         identity: makes the batch exactly once.
         leave_out: told of the messages that are refused, before the others are committed; without it the first one
             refuses the batch.
+        times: the producer's times that a line may give.
 
     Raises:
         UsageError: a line is no message, and is named by its number; or this is no topic.
@@ -82,9 +85,9 @@ def publish_to_topic(
     """
     name, now_ns = topic_of(opened).name, opened.clock()
     if leave_out is None:
-        return publish_sent(opened, parse_sent(lines, name, now_ns), identity)
+        return publish_sent(opened, parse_sent(lines, name, now_ns, times=times), identity)
     unread = Unread()
-    sent = parse_sent(lines, name, now_ns, unread)
+    sent = parse_sent(lines, name, now_ns, unread, times)
     refusals = list(refusals_of(sent, topic_of(opened).policy()))
     stays = np.ones(sent.num_rows, dtype=bool)
     stays[[refusal.row for refusal in refusals]] = False

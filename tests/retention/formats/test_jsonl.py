@@ -80,7 +80,7 @@ def test_empty_headers_are_none(given: Any) -> None:
         ('{"subject": "a", "data_b64": 1}', "data_b64 must be a text"),
         ('{"subject": "a", "ts_ns": 1.5}', "ts_ns must be an integer"),
         ('{"subject": "a", "ts_ns": true}', "ts_ns must be an integer"),
-        ('{"subject": "a", "ts_ns": 9223372036854775808}', "ts_ns must be an integer"),
+        ('{"subject": "a", "ts_ns": 9223372036854775808}', "is outside 1677-09-21 to"),
         ('{"subject": "a", "headers": "A: b"}', "headers must be pairs"),
         ('{"subject": "a", "headers": [["A"]]}', "headers must be pairs"),
         ('{"subject": "a", "headers": {"A": 1}}', "headers must be pairs"),

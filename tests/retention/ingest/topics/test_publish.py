@@ -242,7 +242,7 @@ def test_a_payload_of_more_than_the_server_takes_is_refused(
         (line(partition=True), "partition must be a whole number"),
         (line(id=2**128), "id must be a whole number of 128 bits at most"),
         (line(id="x"), "id must be a whole number"),
-        (line(origin_ts_ns=-1), "origin_ts_ns must be a whole number"),
+        (line(origin_ts_ns=-1), "origin_ts_ns must not be before 1970"),
         (line(key="k", key_b64="aw=="), "key and key_b64 exclude each other"),
         (line(key_b64="?"), "key_b64 is not base64"),
         (line(headers="x"), "headers must be pairs, or an object"),

@@ -1,0 +1,76 @@
+"""Rows of a DataFrame as tasks receive them: checked, each with a time, in the columns that a log's dialect writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.accepted_times import AcceptedTimes
+from retention.core.units import MICROSECOND
+from retention.dialects.dialect import Dialect
+from retention.errors import UsageError
+
+TIME_US = "time_us"
+"""The column, int64, of times that were given as times: microseconds since the epoch, which need not fit into 64 bits
+as nanoseconds. It takes the place of `Dialect.timed_by`."""
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class ArrivingRows:
+    """The completion of rows on their way into a log; a value that tasks carry along."""
+
+    dialect: Dialect
+    now_ns: int
+    """The time of rows without one, nanoseconds since the epoch."""
+    times: AcceptedTimes
+    """The instants that rows may give."""
+
+    def filled(self, given: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows with the columns `Dialect.written`, each with a time.
+
+        Raises:
+            UsageError: the time of a row is refused.
+        """
+        rows = with_columns(given, self.dialect.written)
+        at = rows.schema.get_field_index(self.dialect.timed_by)
+        instants = self._instants(given, rows)
+        return rows.set_column(
+            at, self.dialect.written.field(at), pc.fill_null(instants, self.now_ns)
+        )
+
+    def _instants(self, given: pa.RecordBatch, rows: pa.RecordBatch) -> pa.Array:
+        """The times that rows give, nanoseconds since the epoch; null where a row gives none."""
+        if TIME_US not in given.schema.names:
+            column, unit, counts = self.dialect.timed_by, 1, rows[self.dialect.timed_by]
+        else:
+            column, unit, counts = "time", MICROSECOND, given[TIME_US]
+        there = counts.drop_null()
+        refused = self.times.first_refused(there.to_numpy(), unit)
+        if refused >= 0:
+            ns = there[refused].as_py() * unit
+            row = pc.indices_nonzero(counts.is_valid())[refused].as_py()
+            refusal = self.times.refusal(column, ns, as_number=unit == 1)
+            raise UsageError(
+                f"{row_name(rows, row)}: {refusal}; nothing was appended; correct or leave out such rows"
+            )
+        return counts if unit == 1 else pc.multiply(counts, unit)
+
+
+def row_name(rows: pa.RecordBatch, row: int) -> str:
+    """A row as a sentence names it: by its subject; in a topic, which has none, by the beginning of its payload."""
+    name = "subject" if "subject" in rows.schema.names else "payload"
+    value = rows[name][row].as_py()
+    begin = value if value is None or len(value) <= _SHOWN else value[:_SHOWN]
+    return f"the row with {name} {begin!r}{'' if begin is value else '…'}"
+
+
+def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with all columns of a schema; those that they lack are null."""
+    arrays = [
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
