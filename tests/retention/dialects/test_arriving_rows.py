@@ -23,7 +23,7 @@ def rows(**columns: Any) -> pa.RecordBatch:
 
 def arriving(times: AcceptedTimes = PLAUSIBLE_TIMES) -> ArrivingRows:
     return ArrivingRows(
-        JetStream.of(StreamConfig(name="ORDERS", subjects=["orders.>"])), NOW, times
+        JetStream.of(StreamConfig(name="ORDERS", subjects=("orders.>",))), NOW, times
     )
 
 
