@@ -267,24 +267,32 @@ class Warehouse(Public, Maintenance):
         return RunRecords(record for _, record in newest_first)
 
     def undo(self, run: str) -> dict[str, Any]:
-        """Bring back what a run removed; the record of the run that did so.
+        """Bring back what a run removed; the record of the run that did so, and `removed_again` beside it.
+
+        `removed_again` has `rules` and `sentence`: what the next pass takes again, and what keeps it; None: nothing
+        that is certain.
 
         Raises:
             UsageError: there is no such run.
             RefusedError: some of the messages are there again.
             VerificationError: a removed file is gone: its grace is over.
         """
+        from retention.inspect.run_details import removed_again_of
+
         opened = self._of_run(run)
         with Engines(self.engine) as engines:
-            return undo_run(opened, run, engines)
+            return undo_run(opened, run, engines) | {"removed_again": removed_again_of(opened, run)}
 
     def show_undo(self, run: str) -> dict[str, Any]:
-        """Show what `undo` would do, as `apply.undo.show_undo` has it; nothing is changed.
+        """Show what `undo` would do, as `apply.undo.show_undo` and `undo` have it; nothing is changed.
 
         Raises:
             UsageError, RefusedError, VerificationError: as `undo`.
         """
-        return show_undo(self._of_run(run), run)
+        from retention.inspect.run_details import removed_again_of
+
+        opened = self._of_run(run)
+        return show_undo(opened, run) | {"removed_again": removed_again_of(opened, run)}
 
     def run(self, run: str) -> RunDetails:
         """One run in detail: what it took by segment and rule, who ran it, and whether it can come back.

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -139,7 +139,9 @@ def undo(
         back = count(record["restored_messages"], "message") + (
             " is" if record["restored_messages"] == 1 else " are"
         )
-        put_lines([f"{record['stream']}: {back} back (run {record['run']})"])
+        put_lines(
+            [f"{record['stream']}: {back} back (run {record['run']})", *_removed_again(record)]
+        )
     else:
         put_json(settings, record, [record])
 
@@ -153,7 +155,13 @@ def _show_undo(settings: Settings, run: str) -> None:
         return
     how = "written anew from" if shown["rewritten"] else "put back with"
     messages, files = count(shown["restored_messages"], "message"), count(shown["files"], "file")
-    put_lines([f"{shown['stream']}: {messages} would be {how} {files}"])
+    put_lines([f"{shown['stream']}: {messages} would be {how} {files}", *_removed_again(shown)])
+
+
+def _removed_again(undone: Mapping[str, Any]) -> list[str]:
+    """What the next pass takes of an undone run again, a line."""
+    again = undone["removed_again"]
+    return [] if again is None else [f"  {again['sentence']}"]
 
 
 def can_ask() -> bool:

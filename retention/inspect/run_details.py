@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow.compute as pc
 from retention.apply.record_files import RecordFile
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
+from retention.core.policy import policy_from_json
+from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
 from retention.errors import RetentionError, UsageError
 from retention.history.runs import history_of
@@ -45,6 +48,8 @@ class RunDetails:
     removal: Removal
     now_ns: int
     """The clock, which decides whether grace is over."""
+    removed_again: RemovedAgain | None = None
+    """Of an undo with no pass after it: what the next one takes again of its messages; None: nothing certain."""
 
     @property
     def outcome(self) -> Mapping[str, Any]:
@@ -95,6 +100,8 @@ class RunDetails:
         lines += [removal.reason(rule) for rule in outcome.get("by_rule") or {}]
         if "undoes" in outcome:
             lines.append(f"undid run {outcome['undoes']}")
+        if self.removed_again is not None:
+            lines.append(self.removed_again.sentence)
         if self.has_removed:
             lines.append(removal.recovery(self.now_ns).sentence)
             if self.ranges is None:
@@ -113,6 +120,7 @@ class RunDetails:
             "began_ns": self.removal.removed_ns,
             "recorded_ranges": self.ranges is not None,
             "recovery": recovery,
+            "removed_again": self.removed_again and vars(self.removed_again),
             "by_segment": [vars(loss) for loss in self.segments()],
         }
 
@@ -137,7 +145,26 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
             "stream settles it"
         )
     undone_by = next((later["run"] for later in history.since(run) if is_undoing(later, run)), None)
-    return RunDetails(Removal(opened, outcome, undone_by), now_ns)
+    again = None
+    if "undoes" in outcome and not any(
+        record.get("kind") == "apply" for record in history.since(run)
+    ):
+        again = _removed_again(opened, outcome["undoes"])
+    return RunDetails(Removal(opened, outcome, undone_by), now_ns, again)
+
+
+def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:
+    """What the next pass takes again of a run that is undone: `rules` and `sentence`; None: nothing that is certain."""
+    again = _removed_again(opened, run)
+    return None if again is None else vars(again)
+
+
+def _removed_again(opened: OpenedStream, run: str) -> RemovedAgain | None:
+    outcome = history_of(opened.warehouse, opened.name).done(run) or {}
+    then = now = opened.config.policy()
+    with suppress(KeyError, TypeError):  # an earlier version of this program had other settings
+        then = policy_from_json(outcome["policy"])
+    return removed_again(outcome.get("by_rule") or {}, then, now)
 
 
 def _of_ranges(tables: Iterable[pa.Table]) -> list[SegmentLoss]:

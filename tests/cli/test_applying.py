@@ -194,6 +194,31 @@ def test_undo_brings_messages_back(orders: Commands) -> None:
     assert orders.run("undo", "nonsense").exit_code == 2
 
 
+def test_undo_says_that_the_next_pass_removes_them_again_and_what_stops_it(
+    orders: Commands,
+) -> None:
+    passed = ("apply", "ORDERS", "--yes", "--as-of", AS_OF, "--allow-future")
+    run = orders.json(*passed)["streams"][0]["run"]
+    said = (
+        "  the next pass removes them again, by max_age (7d); to keep them, first raise max_age in the configuration, "
+        "or set `guards: {max_removed_share: 0%}`, which refuses the pass\n"
+    )
+    dry = orders.run("undo", run, "--dry-run")
+    assert dry.stdout.endswith(said), dry.output
+    assert orders.json("undo", run, "--dry-run")["removed_again"]["rules"] == ["max_age"]
+    done = orders.run("undo", run)
+    assert done.stdout.endswith(said), done.output
+    undo = orders.json("history", "ORDERS")[0]["run"]
+    assert said in orders.run("history", "show", undo).stdout
+    assert orders.json("history", "show", undo)["removed_again"]["sentence"] == said.strip()
+    defaults = json.loads((orders.folder / "retention.yaml").read_text())["defaults"]
+    guarded = {**ORDERS, "guards": {"max_removed_share": "0%"}}
+    assert commands(orders.folder, guarded, OTHER, **defaults).run(*passed).exit_code == 4
+    raised = commands(orders.folder, {**ORDERS, "max_age": "12d"}, OTHER, **defaults)
+    assert raised.json(*passed)["streams"][0]["removed_messages"] == 0
+    assert raised.json("history", "show", undo)["removed_again"] is None
+
+
 def test_a_guard_refuses_warns_or_is_lifted(tmp_path: Path) -> None:
     guards = {"max_removed_share": "10%", "min_kept_messages": {"limit": 239, "then": "warn"}}
     command = commands(tmp_path, ORDERS, OTHER, guards=guards)
