@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -12,7 +13,12 @@ from airflow_dags.steps import ASKED, Counts
 
 
 class ApproveOperator(ApprovalOperator):  # type: ignore[misc]
-    """Ask a person whether a plan's messages may go, where the configuration says so; skipped where it does not."""
+    """Ask a person whether a plan's messages may go, where the configuration says so; skipped where it does not.
+
+    No field is a template: the question names the stream, and a name is a text, whatever stands in it.
+    """
+
+    template_fields: Sequence[str] = ()
 
     def __init__(self, *, stream: str, **options: Any) -> None:
         super().__init__(

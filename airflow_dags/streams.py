@@ -17,13 +17,44 @@ import yaml
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,150}")
 _MOST_CHARACTERS = 140
+# The engine's own bounds of a configuration.
+_MOST_BYTES = 16 << 20
+_DEEPEST = 64
+_MOST_MERGED = 20_000
+_MOST_TIMES = 20
 
 
 class _Texts(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML of which every scalar stays the text that it is (`NO`, `010`, `30d`), while `<<` still merges."""
 
+    most_merged = _MOST_MERGED
+    """The entries that merge keys may stand for."""
+    _merged = 0
+    _depth = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Merge what a mapping's `<<` names, and refuse a text that grows beyond all bounds by it."""
+        self._depth += 1
+        super().flatten_mapping(node)
+        self._depth -= 1
+        if self._depth:
+            self._merged += len(node.value)
+        if self._merged > self.most_merged:
+            raise _BoundError(
+                f"merge keys stand for more than {self.most_merged:,} entries; write fewer of them",
+                node.start_mark,
+            )
+
 
 _Texts.yaml_implicit_resolvers = {"<": [(_MERGE, re.compile("<<"))]}
+
+
+class _BoundError(Exception):
+    """A text that asks for more than a configuration ever does, with the line where it does."""
+
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(problem)
+        self.line = mark.line + 1 if mark else 1
 
 
 def stream_names(config: str | Path) -> list[str]:
@@ -33,10 +64,13 @@ def stream_names(config: str | Path) -> list[str]:
         config: `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
 
     Raises:
-        ValueError: there is no such file, it is no YAML, or it lists no stream.
+        ValueError: there is no such file, it is no YAML, it is too long, nests too deep or merges too much, or it
+            lists no stream.
     """
     try:
-        values = yaml.load(Path(config).read_bytes(), _Texts)  # noqa: S506  (a safe loader)
+        values = _values(Path(config))
+    except _BoundError as error:
+        raise ValueError(f"{config}:{error.line}: {error}") from None
     except (OSError, yaml.YAMLError) as error:
         first = " ".join(str(error).split())
         raise ValueError(f"{config}: the streams cannot be read from it: {first}") from error
@@ -46,6 +80,26 @@ def stream_names(config: str | Path) -> list[str]:
             f"{config}: lists no stream, so that there is nothing to schedule; list them under `streams:` or `topics:`"
         )
     return names
+
+
+def _values(config: Path) -> Any:
+    """The content of a file, after a look at its length and depth, which costs less than reading it."""
+    with config.open("rb") as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise _BoundError(f"is longer than {_MOST_BYTES >> 20} MiB; write less", None)
+    depth = written = 0
+    for event in yaml.parse(text, _Texts):
+        written += 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _BoundError(
+                f"nests more than {_DEEPEST} deep; write the values out", event.start_mark
+            )
+    loader = _Texts(text)
+    loader.most_merged = _MOST_MERGED + _MOST_TIMES * written
+    return loader.get_single_data()
 
 
 def group_id(stream: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,16 @@ from airflow_dags.tasks import BARE, StepTask
 
 
 class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
-    """A step by `spark-submit jobs/….py`, with the driver on Airflow's worker."""
+    """A step by `spark-submit jobs/….py`, with the driver on Airflow's worker.
 
+    The fields that name the stream are no templates: a name is a text, whatever stands in it.
+    """
+
+    template_fields: Sequence[str] = tuple(
+        name
+        for name in SparkSubmitOperator.template_fields
+        if name not in ("name", "application_args")
+    )
     env_vars: dict[str, str]
 
     def __init__(

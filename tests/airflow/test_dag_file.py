@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from airflow_dags.approve import question
+from airflow_dags.engine import Cluster, Engine
+from airflow_dags.factory import retention_dag
 from tests.airflow.world import BLOCKS, World
 
 STEPS = ["plan", "approve", "apply", "compact", "reclaim"]
@@ -68,6 +72,44 @@ def test_names_that_airflow_does_not_take_are_shown_all_the_same(
     shown = {group.group_display_name: name for name, group in groups.items()}
     assert shown["clicks.eu"].startswith("clicks_eu-")
     assert "two words, ü" in shown
+
+
+@pytest.mark.parametrize("name", ["{{ var.value.a_secret }}", "A{{B", "{% for %}", "{#"])
+def test_a_name_is_never_a_template(
+    home: Path, dags: Path, world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_A_SECRET", "s3cr3t")
+    world.config.write_text(f"topics:\n  - name: {json.dumps(name)}\n", encoding="utf-8")
+    plan = {
+        "needs_approval": f"{name}: asks always",
+        "messages": 3,
+        "bytes": 9,
+        "by_rule": {},
+        "as_of_ns": 1,
+        "report": "/r",
+    }
+    for dag in (loaded(dags).dags["retention"], _on_a_cluster(world)):
+        for task in dag.tasks:
+            if task.task_id.endswith("approve"):
+                task.body = question(name, plan)
+            before = {
+                field: str(getattr(task, field))
+                for field in ("subject", "body", "name")
+                if hasattr(task, field)
+            }
+            task.render_template_fields({"params": {}}, dag.get_template_env())
+            assert {field: str(getattr(task, field)) for field in before} == before
+            assert "s3cr3t" not in str(vars(task))
+
+
+def _on_a_cluster(world: World) -> Any:
+    engine = Engine(
+        config=str(world.config),
+        environment="/opt/retention",
+        reports=str(world.reports),
+        cluster=Cluster(jobs="/srv/jobs"),
+    )
+    return retention_dag("on_a_cluster", engine)
 
 
 @pytest.mark.parametrize(

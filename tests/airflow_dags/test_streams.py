@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,47 @@ def test_a_file_without_streams_is_one_sentence(
         stream_names(file)
     assert str(file) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+BOMB = "a: &a {k: 1}\n" + "".join(
+    f"{name}: &{name}\n  <<: [{','.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+WIDE = f"a: &a {{{', '.join(f'k{n}: 1' for n in range(1000))}}}\nb: {{<<: [{'*a, ' * 1000}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (BOMB, ":[5-8]: merge keys stand for more than 22,[0-9]{3} entries; write fewer of them$"),
+        (WIDE, ":1: merge keys stand for more than [0-9,]+ entries"),
+        (
+            f"a: {'[' * 20_000}{']' * 20_000}\n",
+            ":1: nests more than 64 deep; write the values out$",
+        ),
+        ("".join(f"{' ' * depth}a:\n" for depth in range(2_000)), ":65: nests more than 64 deep"),
+        (f"#{'x' * (16 << 20)}\n", ":1: is longer than 16 MiB; write less$"),
+    ],
+    ids=["merge bomb", "wide merge", "brackets", "blocks", "long"],
+)
+def test_a_text_that_asks_for_too_much_is_refused_in_milliseconds(
+    tmp_path: Path, head: str, reason: str
+) -> None:
+    file = tmp_path / "retention.yaml"
+    file.write_text(f"{head}streams: [{{name: A}}]\n", encoding="utf-8")
+    begun = time.process_time()
+    with pytest.raises(ValueError, match=reason) as raised:
+        stream_names(file)
+    assert time.process_time() - begun < 0.5
+    assert str(raised.value).startswith(f"{file}:")
+
+
+def test_thousands_of_streams_that_share_their_settings_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "retention.yaml"
+    shared = ", ".join(f"k{n}: 1" for n in range(20))
+    streams = "".join(f"  - {{<<: *all, name: S{n}}}\n" for n in range(3000))
+    file.write_text(f"x: &all {{{shared}}}\nstreams:\n{streams}", encoding="utf-8")
+    assert len(stream_names(file)) == 3000
 
 
 def test_ids_of_groups_are_what_airflow_takes_and_differ() -> None:
