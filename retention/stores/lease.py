@@ -75,8 +75,9 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
     """
     files.make_directory(str(Path(place).parent))
     with as_storage_errors(place):
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
     try:
+        _share_as_directory(descriptor, place)
         with as_storage_errors(place):
             _lock(descriptor, place, wait_s)
             if owner is not None:
@@ -88,6 +89,17 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
         # Closing lets the lock go, whatever it answers; the operating system does the same for a killed process.
         with suppress(OSError):
             os.close(descriptor)
+
+
+def _share_as_directory(descriptor: int, place: str) -> None:
+    """Let those hold a lock who may write in its directory; files of earlier versions were their owner's alone."""
+    writers = os.stat(Path(place).parent).st_mode & 0o022  # noqa: PTH116
+    wanted = writers | writers << 1
+    mode = os.fstat(descriptor).st_mode & 0o777
+    if wanted & ~mode:
+        # Only the owner may; to others the file was open already.
+        with suppress(OSError):
+            os.fchmod(descriptor, mode | wanted)
 
 
 def holder(root: str, kind: str) -> str | None:

@@ -204,7 +204,7 @@ def _commit(table: DeltaTable, number: int) -> None:
 
 @contextmanager
 def _descriptor(place: str) -> Iterator[int]:
-    descriptor = os.open(files.join(place, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(files.join(place, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         yield descriptor
     finally:
