@@ -19,11 +19,11 @@ from retention.config.discovery import find_config, no_streams
 from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
-from retention.errors import RetentionError
+from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible_lines
-from retention.history.report import FORMAT_VERSION
+from retention.history.report import FORMAT_VERSION, KIND, REPORT_FILE
 from retention.startup import spare_pandas
-from retention.storage.places import place_of
+from retention.storage.outputs import check_output, write_output
 from retention.storage.signals import end_between_commits
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
     started, result = time.time_ns(), None
     try:
         end_with(arguments.end_with)
+        _check_outputs(arguments)
         with _lineage(name, arguments):
             result = work(started)
         _write_report(arguments.report_file, result.report)
@@ -174,14 +175,30 @@ def _report_failure(path: str | None, error: BaseException) -> None:
     failure = {"exit_code": exit_code_of(error), "message": sentence_of(error)}
     # A report that cannot be written is what the job has failed with, and has said.
     with suppress(RetentionError, OSError):
-        _write_report(path, {"format_version": FORMAT_VERSION, "error": failure})
+        _write_report(path, {"error": failure})
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    """Refuse files for the report and the metrics in place of which something else would be lost.
+
+    Raises:
+        UsageError: there is something else; or both are one file.
+    """
+    from retention.views.metrics import METRICS_FILE
+
+    named = {"report": arguments.report_file, "metrics": arguments.metrics_file}
+    for kind, path in zip((REPORT_FILE, METRICS_FILE), named.values(), strict=True):
+        if path is not None:
+            check_output(path, kind)
+    if arguments.report_file is not None and arguments.report_file == arguments.metrics_file:
+        raise UsageError(
+            f"{arguments.report_file}: is named for the report and for the metrics; nothing was done; name two files"
+        )
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:
     """Write the report whole or not at all; do nothing without a path."""
-    from retention.storage import files
-
     if path is not None:
-        files.replace(
-            place_of(path), (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
-        )
+        document = {"format_version": FORMAT_VERSION, "kind": KIND} | report
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        write_output(path, REPORT_FILE, f"{text}\n".encode())

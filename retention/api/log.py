@@ -277,7 +277,11 @@ class BoundPlan(Public):
         return ShownReport(**vars(report))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to a file that `retention apply` takes."""
+        """Write the plan to a file that `retention apply` takes.
+
+        Raises:
+            UsageError: the file holds something else than a saved plan, or one beside it does.
+        """
         save_plans(str(path), [self.plan])
 
     def to_pandas(self) -> pd.DataFrame:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome, ask_concurrently
 from retention.storage import files
+from retention.storage.outputs import check_output, is_stream, write_output
 from retention.storage.places import place_of
-from retention.views.metrics import CommandRun, metrics_text
+from retention.views.metrics import METRICS_FILE, CommandRun, metrics_text
 
 if TYPE_CHECKING:
     from retention.inspect.measures import Measures
@@ -28,9 +29,10 @@ def write_metrics(
         say: gets a sentence for each stream that could not be measured, though the run was done with it.
 
     Raises:
+        UsageError: something else than metrics is there.
         StorageError: the file cannot be written.
     """
-    place = place_of(path)
+    check_output(path, METRICS_FILE)
     if warehouse is not None:
         measured = _measured(warehouse, run.outcomes, run.ended_ns)
         failed = {outcome.stream for outcome in run.outcomes if outcome.error is not None}
@@ -39,8 +41,9 @@ def write_metrics(
                 say(f"{path} lacks measures of {outcome.sentence}")
         values = {outcome.stream: outcome.value for outcome in measured if outcome.value}
         run = replace(run, measures=values)
-    before = (files.read_bytes(place) or b"").decode("utf-8", "replace")
-    files.replace(place, metrics_text(run, before).encode())
+    before = b"" if is_stream(path) else files.read_bytes(place_of(path)) or b""
+    text = metrics_text(run, before.decode("utf-8", "replace"))
+    write_output(path, METRICS_FILE, text.encode())
 
 
 def _measured(

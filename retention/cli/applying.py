@@ -83,6 +83,7 @@ def apply(
             "apply changes streams, and nobody can be asked here: repeat it with --yes"
         )
     settings, started = settings_of(ctx), time.time_ns()
+    _check_metrics(metrics_file)
     warehouse = settings.open()
     from retention.api.budgeted import apply_within
     from retention.apply.budget import Budget
@@ -226,6 +227,15 @@ def _put_reports(settings: Settings, outcomes: Sequence[Outcome[RunReport]], ins
     put_outcomes(settings, outcomes, instant, report_text, report_entry)
     for text in filter(None, [*passed_guards(outcomes), left_text(outcomes)]):
         say(text)
+
+
+def _check_metrics(path: str | None) -> None:
+    """Refuse a file for metrics in place of which something else would be lost."""
+    if path is not None:
+        from retention.storage.outputs import check_output
+        from retention.views.metrics import METRICS_FILE
+
+        check_output(path, METRICS_FILE)
 
 
 def _put_metrics(

@@ -50,6 +50,10 @@ def plan(
     settings = settings_of(ctx)
     if estimate and (output is not None or code):
         raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
+    if output is not None:
+        from retention.plan.planfile import check_plan_file
+
+        check_plan_file(output)
     warehouse = settings.open()
     instant = warehouse.instant(as_of)
     names = chosen_streams(warehouse, streams, tags)

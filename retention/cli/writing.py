@@ -19,6 +19,7 @@ from retention.cli.settings import settings_of
 from retention.config.discovery import unlisted_stream
 from retention.core.outcomes import act_sequentially, failure_entry
 from retention.errors import UsageError
+from retention.storage.outputs import OutputKind, begins, check_output, write_output
 
 if TYPE_CHECKING:
     from retention.formats.jsonl import LeaveOut, LeftOut, Line
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from retention.ingest.topics.import_log import TopicImported
 
 
+REJECTS_FILE = OutputKind("refused lines", begins(r'\{"line": \d+, "error": '))
+"""The file of `publish --rejects`."""
 Era = Literal["0.8", "0.9"]
 """The versions of Iggy's servers that a log can come from."""
 
@@ -84,15 +87,13 @@ def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
     """Lines, and a function that writes into a file those that are left out, with the reasons."""
 
     def leave_out(refused: list[LeftOut]) -> None:
-        from retention.storage import files
-
         entries = (_rejected(line, kept[line.line - 1]) for line in refused)
-        files.replace(str(rejects.absolute()), "".join(f"{entry}\n" for entry in entries).encode())
+        content = "".join(f"{entry}\n" for entry in entries).encode()
+        write_output(str(rejects), REJECTS_FILE, content)
         if refused:
             say(f"{len(refused):,} of {len(kept):,} lines are refused, and left out: {rejects}")
 
-    if rejects.is_dir():
-        raise UsageError(f"--rejects {rejects} is a directory; nothing was published; name a file")
+    check_output(str(rejects), REJECTS_FILE)
     kept = list(lines)
     return kept, leave_out
 

@@ -7,7 +7,19 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+from retention.storage.outputs import OutputKind, begins
+
 FORMAT_VERSION = 1
+KIND = "retention report"
+REPORT_FILE = OutputKind(
+    "a job's report",
+    # Earlier versions wrote no kind, and for the jobs `doctor`, `fold` and `ingest` no version.
+    begins(
+        rf'\s*\{{\s*(?:"format_version":\s*\d+,\s*"(?:kind":\s*"{KIND}"|as_of_ns"|error")'
+        r'|"findings":|"logs":|"stream":\s*"[^"]*",\s*"source":)'
+    ),
+)
+"""The file of `--report-file`."""
 
 
 @dataclass(frozen=True)

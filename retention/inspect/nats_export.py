@@ -18,7 +18,7 @@ from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.spoken_commands import command
 from retention.core.units import format_instant
-from retention.errors import DamagedError, RefusedError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats.account import Totals
 from retention.formats.nats.backup import (
     DIRECTORY_ARCHIVE,
@@ -30,10 +30,13 @@ from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
 from retention.inspect.state import Contents, contents_of
 from retention.storage import files
+from retention.storage.outputs import OutputKind, begins, check_output, is_stream
 from retention.storage.places import place_of
 from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS
 
+_ARCHIVE = OutputKind("a NATS backup", begins(r"\xff\x06\x00\x00(?:sNaPpY|S2sTwO)"))
+_REQUEST = OutputKind("what a NATS backup is restored with", begins(r'\{\s*"config":'))
 _NO_TIME = "0001-01-01T00:00:00Z"
 """The time that a server writes for a message that is not there."""
 
@@ -67,8 +70,8 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
             or a directory (it exists, or `/` stands at the end), which becomes one that `nats stream restore` takes.
 
     Raises:
-        UsageError: it is a topic.
-        RefusedError: something is there already.
+        UsageError: it is a topic, or something else than a backup is at the target or beside it.
+        RefusedError: a backup is there already.
         DamagedError: a file of the stream cannot be read, or holds another number of messages than it must.
     """
     refuse_topic(
@@ -77,7 +80,11 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
         f"print its messages with {command('messages', opened.name, options='--format jsonl')}",
     )
     archive, request = _places(place_of(str(target)))
-    if files.length(archive) is not None:
+    if is_stream(archive):
+        raise UsageError(f"{archive}: a backup is two files; name a file on a disk")
+    check_output(archive, _ARCHIVE)
+    check_output(request, _REQUEST)
+    if files.length(archive):
         raise _in_the_way(archive)
     written = _written(opened, archive, request)
     numbers = {name: written[name] for name in ("messages", "bytes", "first_seq", "last_seq")}

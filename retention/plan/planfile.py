@@ -36,10 +36,11 @@ from retention.plan.rule_rows import (
     rule_counts,
     rule_numbers,
 )
-from retention.plan.saved_tables import VerifiedTable, verified_table, write_table
+from retention.plan.saved_tables import VerifiedTable, is_table, verified_table, write_table
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parse_json
+from retention.storage.outputs import OutputKind, begins, check_output, is_stream, write_output
 from retention.storage.places import place_of
 from schemas.plan import (
     PLANNED_FILES,
@@ -59,14 +60,39 @@ _TABLES = {
     "markers": PLANNED_MARKERS,
     "cause": SAVED_CAUSE,
 }
+KIND = "retention plan"
+PLAN_FILE = OutputKind(
+    "a saved plan", begins(rf'\s*\{{\s*"format_version":\s*\d+,\s*"kind":\s*"{KIND}"')
+)
+_TABLE_FILES = {
+    part: OutputKind("a table of a saved plan", partial(is_table, {*schema.names, _PLAN.name}))
+    for part, schema in _TABLES.items()
+}
 Gathered = TypeVar("Gathered")
+
+
+def check_plan_file(location: str) -> None:
+    """Refuse places for saved plans in place of which something else would be lost.
+
+    Raises:
+        UsageError: there is something else at `location`, or beside it where a table of the plans goes.
+    """
+    if is_stream(location):
+        raise UsageError(f"{location}: a saved plan is several files; name a file on a disk")
+    check_output(location, PLAN_FILE)
+    for part, kind in _TABLE_FILES.items():
+        check_output(_beside(place_of(location), part), kind)
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
     """Write plans to `location` (JSON), and a Parquet file beside it for each of their tables.
 
     The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
+
+    Raises:
+        UsageError: as `check_plan_file`.
     """
+    check_plan_file(location)
     location = place_of(location)
     digests = {}
     for part, schema in _TABLES.items():
@@ -75,11 +101,12 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
         )
     document = {
         "format_version": FORMAT_VERSION,
-        "kind": "retention plan",
+        "kind": KIND,
         "sha256": digests,
         "plans": [_header(plan) for plan in plans],
     }
-    files.replace(location, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    text = json.dumps(document, indent=1, sort_keys=True)
+    write_output(location, PLAN_FILE, f"{text}\n".encode())
 
 
 def _numbered_tables(plans: Sequence[Plan], part: str) -> Iterator[pa.Table]:
@@ -320,7 +347,7 @@ def _document(location: str) -> dict[str, Any]:
         raise UsageError(
             f"{location}: not a plan file; `retention plan -o FILE` writes one"
         ) from error
-    if kind != "retention plan" or type(version) is not int:
+    if kind != KIND or type(version) is not int:
         raise UsageError(f"{location}: not a plan file; `retention plan -o FILE` writes one")
     if not plans:
         raise UsageError(f"{location}: holds no plan; nothing was changed; plan again")

@@ -24,6 +24,15 @@ _SPOOLED_BYTES = 8 << 20
 _NUMBERS = (pa.int32(), pa.int64())
 
 
+def is_table(columns: set[str], source: Any) -> bool:
+    """Whether an open file is a Parquet table of these columns.
+
+    Raises:
+        ValueError, OSError: it is no Parquet file.
+    """
+    return set(pq.ParquetFile(source).schema_arrow.names) == columns
+
+
 def write_table(location: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
     """Write a table that comes in pieces; the SHA-256 of the file, which does not depend on how it was cut.
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome
 from retention.core.units import SECOND
+from retention.storage.outputs import OutputKind, begins
 
 if TYPE_CHECKING:
     from retention.inspect.measures import Measures
 
+METRICS_FILE = OutputKind("metrics of a run", begins(r"# HELP retention_"))
+"""The file of `--metrics-file`."""
 _SUCCESS = "retention_stream_last_success_timestamp_seconds"
 HELP: Mapping[str, str] = {
     "retention_run_end_timestamp_seconds": "When the last run ended, Unix time.",

@@ -36,7 +36,7 @@ def test_json_names_what_was_written(tmp_path: Path) -> None:
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     command = commands(tmp_path, ORDERS)
-    (tmp_path / "a").write_text("mine")
+    assert command.run("export", "nats-backup", "ORDERS", tmp_path / "a").exit_code == 0
     done = command.run("export", "nats-backup", "ORDERS", tmp_path / "a")
     assert (done.exit_code, done.stdout) == (4, "")
     assert "is there already" in done.stderr

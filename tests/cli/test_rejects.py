@@ -59,7 +59,9 @@ def test_refused_lines_are_left_out_with_the_reason_and_the_others_published(
 
 
 def test_a_batch_without_refusals_leaves_an_empty_file(one: Commands) -> None:
-    (one.folder / "rejects.jsonl").write_text("of an earlier batch", encoding="utf-8")
+    (one.folder / "rejects.jsonl").write_text(
+        '{"line": 1, "error": {}, "text": "of an earlier batch"}\n', encoding="utf-8"
+    )
     done = one.run("publish", "ORDERS", "--rejects", one.folder / "rejects.jsonl", stdin=LINES[0])
     assert done.exit_code == 0, done.output
     assert rejected(one.folder) == []

@@ -17,11 +17,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from retention.engines.spark.package_zip import check_target, package_files
 from retention.errors import RetentionError, UsageError
-from retention.storage.local import put
+from retention.storage.outputs import OutputKind, open_output
 
 DISTRIBUTION = "lake-retention"
 FOR_SPARK = (DISTRIBUTION, "spark")
@@ -33,6 +35,7 @@ _NOT_PACKED = {
     *("idlelib", "tkinter", "turtledemo", "lib2to3"),
 }
 """Directories of no use to a job."""
+_FIRST_MEMBERS = 64
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
 _FRONT = """\
@@ -76,7 +79,7 @@ def pack_environment(target: Path) -> int:
         UsageError: the name does not end in `.tar.gz` or `.tgz`, there is no such directory, or a package is missing.
         RetentionError: this Python does not run from another place.
     """
-    check_target(target, (".tar.gz", ".tgz"))
+    check_target(target, (".tar.gz", ".tgz"), ENVIRONMENT)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".environment-") as scratch:
         # Whoever unpacks it keeps the mode of its root.
         Path(scratch).chmod(0o755)
@@ -84,11 +87,24 @@ def pack_environment(target: Path) -> int:
         _copy_packages(Path(scratch, _packages_folder()))
         _try(Path(scratch))
         with (
-            put(str(target)) as sink,
+            open_output(str(target), ENVIRONMENT) as sink,
             tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1) as archive,
         ):
             archive.add(scratch, arcname=".", filter=_of_nobody)
     return target.stat().st_size
+
+
+def _is_environment(source: Any) -> bool:
+    """Whether a file is a packed environment, by its first members."""
+    try:
+        with tarfile.open(fileobj=source, mode="r:gz") as archive:
+            first = [member.name for member in islice(archive, _FIRST_MEMBERS)]
+    except tarfile.TarError:
+        return False
+    return any(name.removeprefix("./") == "bin/python" for name in first)
+
+
+ENVIRONMENT = OutputKind("a packed environment", _is_environment)
 
 
 def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:

@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from retention.errors import UsageError
-from retention.storage.local import put
+from retention.storage.outputs import OutputKind, check_output, open_output
 
 PACKAGES = ("retention", "schemas", "jobs")
 """Packages of this project that a job imports."""
@@ -27,8 +28,11 @@ def pack_zip(target: Path) -> int:
     Raises:
         UsageError: the name does not end in `.zip`, or there is no such directory.
     """
-    check_target(target, (".zip",))
-    with put(str(target)) as sink, zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+    check_target(target, (".zip",), ZIP)
+    with (
+        open_output(str(target), ZIP) as sink,
+        zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name, file in package_files():
             # The time of a file says nothing that its content does not.
             entry = zipfile.ZipInfo(name, _EARLIEST)
@@ -55,11 +59,11 @@ def package_files() -> Iterator[tuple[str, Path]]:
                 yield f"{package}/{file.relative_to(folder).as_posix()}", file
 
 
-def check_target(target: Path, ends: tuple[str, ...]) -> None:
-    """Refuse a file that cannot be written, or that Spark would take for something else.
+def check_target(target: Path, ends: tuple[str, ...], kind: OutputKind) -> None:
+    """Refuse a file that cannot be written, that Spark would take for something else, or that holds something else.
 
     Raises:
-        UsageError: its name does not end in one of `ends`, or it is not in a directory.
+        UsageError: its name does not end in one of `ends`, it is not in a directory, or there is another kind of file.
     """
     if not target.name.endswith(ends):
         raise UsageError(
@@ -67,3 +71,16 @@ def check_target(target: Path, ends: tuple[str, ...]) -> None:
         )
     if not target.parent.is_dir():
         raise UsageError(f"{target}: there is no directory {target.parent}; make it first")
+    check_output(str(target), kind)
+
+
+def _is_zip(source: Any) -> bool:
+    """Whether a file is an archive of this package, by the names in it."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return f"{PACKAGES[0]}/__init__.py" in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
+ZIP = OutputKind("an archive of this package", _is_zip)

@@ -111,10 +111,19 @@ def test_a_directory_is_one_of_the_nats_command(stream: Stream, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["out.arc", "out.arc.json"])
 def test_nothing_is_overwritten(stream: Stream, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(RefusedError, match=rf"{name}: is there already"):
+    with pytest.raises(UsageError, match=rf"{name}: holds something other than"):
         stream.export_nats_backup(tmp_path / "out.arc")
     assert (tmp_path / name).read_text() == "mine"
     assert len(list(tmp_path.glob("out*"))) == 1
+
+
+def test_a_backup_is_not_overwritten_by_another(stream: Stream, tmp_path: Path) -> None:
+    (tmp_path / "out.arc").touch()
+    stream.export_nats_backup(tmp_path / "out.arc")
+    before = (tmp_path / "out.arc").read_bytes()
+    with pytest.raises(RefusedError, match=r"out.arc: is there already"):
+        stream.export_nats_backup(tmp_path / "out.arc")
+    assert (tmp_path / "out.arc").read_bytes() == before
 
 
 def test_a_place_that_is_none_is_refused(stream: Stream) -> None:
