@@ -23,7 +23,7 @@ class OutputKind:
     """A kind of file that a command writes."""
 
     name: str
-    """What it is, with its article: `a saved plan`."""
+    """Its name with the article: `a saved plan`."""
     recognizes: Callable[[Any], bool]
     """Whether an open file, of which at least a byte is there, is one; may raise what decoders raise."""
 
@@ -120,8 +120,8 @@ def _is_one(place: str, kind: OutputKind) -> bool:
 
 def _opened(place: str) -> Any:
     """A device or pipe for writing; one of this process's own files goes on where it stands."""
-    own = _DESCRIPTOR.fullmatch(place)
-    if own is None:
+    inherited = _DESCRIPTOR.fullmatch(place)
+    if inherited is None:
         return open(place, "wb")  # noqa: PTH123
-    number = int(own[1]) if own[1] else {"stdout": 1, "stderr": 2}[own[2]]
+    number = int(inherited[1]) if inherited[1] else {"stdout": 1, "stderr": 2}[inherited[2]]
     return os.fdopen(os.dup(number), "wb")
