@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from retention.errors import (
 )
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import first_line, storage_error
+from retention.storage.errors import first_line, is_of_storage, storage_error
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
@@ -40,7 +39,6 @@ REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
 _NAMED = {"seq": "the sequence", "size": "a size of"}
-_OF_OBJECT_STORE = "AWS Error"
 
 
 @dataclass(frozen=True)
@@ -303,14 +301,9 @@ def unreadable_error(file: DataFile, error: Exception) -> RetentionError:
     """The error for a data file that cannot be read: the storage's, if the storage failed."""
     if isinstance(error, StorageError):
         return error
-    if isinstance(error, OSError) and _is_of_storage(error):
+    if isinstance(error, OSError) and is_of_storage(error):
         return storage_error(file.location, error)
     return DamagedError(
         f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
         "changed; restore that file from a copy, or remove it from the table"
     )
-
-
-def _is_of_storage(error: OSError) -> bool:
-    """Whether a disk or an object store failed; Arrow raises an `OSError` for unreadable content too."""
-    return error.errno not in (None, errno.ENOENT) or _OF_OBJECT_STORE in str(error)

@@ -13,6 +13,7 @@ from retention.errors.printable import sentence
 _NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"
 _OF_RIGHTS = "make it readable and writable for this user"
+_OF_OBJECT_STORE = "AWS Error"
 _OF_DISKS = "free space or mend what the system objects to"
 
 
@@ -32,6 +33,11 @@ def storage_error(location: str, error: Exception) -> StorageError:
     if number in _NOT_PERMITTED:
         wrapped.exit_code = UsageError.exit_code
     return wrapped
+
+
+def is_of_storage(error: OSError) -> bool:
+    """Whether a disk or an object store failed; Arrow raises an `OSError` for unreadable content too."""
+    return error.errno not in (None, errno.ENOENT) or _OF_OBJECT_STORE in str(error)
 
 
 def reason_of(error: OSError) -> str:

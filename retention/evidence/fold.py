@@ -1,0 +1,121 @@
+"""Folding runs into the evidence of their months: the new file is written whole before the old ones are deleted.
+
+A month's evidence is the union of its files, and a run lies whole in each file that has it. So a fold that is killed
+between its two steps leaves a run in two places, which is read once; the next fold of that month makes one file of
+them. A rival that stood still while its lease ran out deletes only files whose rows are in the file that it wrote.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, pairwise
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from retention.errors import BusyError
+from retention.evidence.month_file import MonthFile, write_month_file
+from retention.evidence.months import evidence_directory, month_files, month_of
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+
+Tables = Callable[[], Iterable[pa.Table]]
+"""Gives the rows of a run, shape `EVIDENCE`, some at a time."""
+
+_MOST_REWRITTEN = 256 << 20
+"""The length of a file up to which a fold of its month writes its rows again; a longer one stays, beside newer ones."""
+
+
+def fold(root: str, runs: Mapping[str, Tables]) -> None:
+    """Add runs to the evidence of a stream; durable when this returns. A run that is there already stays as it is.
+
+    Args:
+        root: the stream's directory, whose maintenance lease is held.
+        runs: run → its rows; a run without any adds nothing.
+
+    Raises:
+        BusyError: another reclaim folds the same month; what it and this one were given stays.
+        DamagedError: a file of evidence that is to be written anew is not what was written; it stays as it is.
+    """
+    directory = evidence_directory(root)
+    listed = month_files(directory)
+    for month in sorted({month_of(run) for run in runs}):
+        new = _some(runs[run]() for run in sorted(runs) if month_of(run) == month)
+        if new is not None:
+            names = listed.get(month, [])
+            places = [files.join(directory, name) for name in names]
+            lengths = files.lengths(places)
+            small = [
+                place
+                for place, length in zip(places, lengths, strict=True)
+                if length is not None and length <= _MOST_REWRITTEN
+            ]
+            _rewrite(directory, month, small, new)
+
+
+def forget(root: str, runs: Collection[str]) -> None:
+    """Delete the rows of runs from the evidence of a stream, because the run history forgets them.
+
+    Raises:
+        BusyError, DamagedError: as `fold`.
+    """
+    directory = evidence_directory(root)
+    listed, leaving = month_files(directory), frozenset(runs)
+    for month in sorted({month_of(run) for run in runs}.intersection(listed)):
+        for name in listed[month]:
+            place = files.join(directory, name)
+            if any(rows.num_rows for run in runs for rows in MonthFile(place).of_run(run)):
+                _rewrite(directory, month, [place], iter(()), leaving)
+
+
+def _rewrite(
+    directory: str,
+    month: str,
+    places: list[str],
+    new: Iterator[pa.Table],
+    leaving: Collection[str] = (),
+) -> None:
+    """Put one file with the rows of several and with new ones in their place, without the runs that leave."""
+    tables = _merged([*(MonthFile(place).tables() for place in places), new], leaving)
+    try:
+        write_month_file(directory, month, tables)
+    except FileNotFoundError as error:
+        raise BusyError(
+            f"{directory}: another reclaim has folded the evidence of {month} meanwhile; nothing is lost; try again"
+        ) from error
+    files.delete(places)
+    reached(Step.EVIDENCE_REPLACED)
+
+
+def _some(runs: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table] | None:
+    """The rows of runs, one after the other; None: there are none."""
+    tables = (table for run in runs for table in run if table.num_rows)
+    first = next(tables, None)
+    return None if first is None else chain([first], tables)
+
+
+def _merged(sources: list[Iterator[pa.Table]], leaving: Collection[str]) -> Iterator[pa.Table]:
+    """Rows of several sources, each in order of runs, in order of runs; the first source that has a run gives it."""
+    pieces = (_pieces(tables, source) for source, tables in enumerate(sources))
+    latest, giver = "", -1
+    for run, source, piece in heapq.merge(*pieces, key=itemgetter(0, 1)):
+        if run != latest:
+            latest, giver = run, source
+        if source == giver and run not in leaving:
+            yield piece
+
+
+def _pieces(tables: Iterable[pa.Table], source: int) -> Iterator[tuple[str, int, pa.Table]]:
+    """The rows of a source, cut where another run begins."""
+    for table in tables:
+        runs = table["run"].combine_chunks().dictionary_encode()
+        codes = runs.indices.to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+        for start, end in pairwise(bounds):
+            yield (
+                runs.dictionary[int(codes[start])].as_py(),
+                source,
+                table.slice(start, end - start),
+            )

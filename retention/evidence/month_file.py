@@ -1,0 +1,225 @@
+"""One file of evidence: Parquet in order of runs, whose name says which footer it must have."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention.errors import DamagedError, StorageError
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line, is_of_storage, storage_error
+from schemas.evidence import EVIDENCE
+
+SUFFIX = ".parquet"
+MOST_ROWS = 1 << 16
+"""Rows of a row group, which is read and written at once."""
+_MOST_EXCEPTED = 1 << 18
+"""Exceptions of the rows of a row group; those of one row may be more."""
+_SPOOLED_BYTES = 8 << 20
+_TAIL_BYTES = 8
+"""The length of a Parquet footer, and the magic bytes, which stand after it."""
+_DIGITS = 32
+_NUMBERS = ("segment", "first_seq", "last_seq", "messages", "bytes")
+_LISTS = ("counts", "except_firsts", "except_lasts")
+_ENCODINGS = {
+    # Neighbours differ by little: measured, these take a third less than plain values under the same compression.
+    "path": "DELTA_BYTE_ARRAY",
+    **dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
+    **{f"{name}.list.element": "DELTA_BINARY_PACKED" for name in _LISTS},
+}
+_FOUND_BY = ("run", "partition", "first_seq", "last_seq")
+"""The columns whose statistics tell which row groups may answer a question."""
+
+
+def write_month_file(directory: str, month: str, tables: Iterable[pa.Table]) -> str | None:
+    """Write evidence of a month under a new name, durable when this returns; its location, None if there are no rows.
+
+    Args:
+        directory: the stream's directory of evidence.
+        month: as in `2026-11`.
+        tables: shape `EVIDENCE`, in order of runs, some rows at a time.
+    """
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
+        rows = _write(spool, tables)
+        if not rows:
+            return None
+        spool.seek(0)
+        length = spool.seek(0, 2)
+        spool.seek(max(length - _TAIL_BYTES, 0))
+        spool.seek(length - _TAIL_BYTES - _footer_length(spool.read(_TAIL_BYTES)))
+        name = f"{month}.{_digest(spool.read()[:-_TAIL_BYTES])}{SUFFIX}"
+        files.replace_all(directory, {name: _pieces(spool)})
+        reached(Step.EVIDENCE_FOLDED)
+    return files.join(directory, name)
+
+
+def _write(spool: IO[bytes], tables: Iterable[pa.Table]) -> int:
+    """Write tables as Parquet; the number of their rows."""
+    rows = 0
+    with pq.ParquetWriter(
+        spool,
+        EVIDENCE,
+        compression="zstd",
+        use_dictionary=["run", "reclaim_run", "reclaimed_ns", "partition", "rules.list.element"],
+        column_encoding=_ENCODINGS,
+        write_statistics=list(_FOUND_BY),
+        write_page_checksum=True,
+    ) as writer:
+        # No two files have one footer, and so none has the name of another.
+        writer.add_key_value_metadata({"retention.fold": uuid.uuid4().hex})
+        for group in _groups(tables):
+            writer.write_table(group, row_group_size=MOST_ROWS)
+            rows += group.num_rows
+    return rows
+
+
+def _pieces(spool: IO[bytes]) -> Iterator[bytes]:
+    spool.seek(0)
+    while piece := spool.read(_SPOOLED_BYTES):
+        yield piece
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, some at a time: few tables of many rows."""
+    waiting: list[pa.Table] = []
+    rows = excepted = 0
+    for table in tables:
+        more = len(pc.list_flatten(table["except_firsts"]))
+        if waiting and (rows + table.num_rows > MOST_ROWS or excepted + more > _MOST_EXCEPTED):
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows, excepted = [], 0, 0
+        waiting.append(table.select(EVIDENCE.names).cast(EVIDENCE))
+        rows, excepted = rows + table.num_rows, excepted + more
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+class MonthFile:
+    """A file of evidence that is there; its footer is read once, and its row groups as they are asked for."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._footer: pq.FileMetaData | None = None
+        self._latest: tuple[int, pa.Table] | None = None
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows, in order of runs; shape `EVIDENCE`.
+
+        Raises:
+            FileNotFoundError: a fold has put another file in its place.
+            DamagedError: it is not what was written; so do all methods.
+        """
+        for group in range(self._metadata().num_row_groups):
+            yield self._rows(group)
+
+    def of_run(self, run: str) -> Iterator[pa.Table]:
+        """The rows of one run; none if it is not in the file. Shape `EVIDENCE`.
+
+        Raises:
+            FileNotFoundError, DamagedError: as `tables`.
+        """
+        for group in self._groups_with("run", "run", run):
+            rows = self._rows(group)
+            of_run = rows.filter(pc.equal(rows["run"], run))
+            if of_run.num_rows:
+                yield of_run
+
+    def covering(self, partition: int, seq: int) -> Iterator[pa.Table]:
+        """The rows whose ends enclose a sequence; shape `EVIDENCE`.
+
+        Raises:
+            FileNotFoundError, DamagedError: as `tables`.
+        """
+        around = set(self._groups_with("first_seq", "last_seq", seq))
+        for group in self._groups_with("partition", "partition", partition):
+            if group not in around:
+                continue
+            narrow = self._read(group, ["partition", "first_seq", "last_seq"])
+            inside = pc.and_(
+                pc.and_(
+                    pc.less_equal(narrow["first_seq"], seq),
+                    pc.greater_equal(narrow["last_seq"], seq),
+                ),
+                pc.equal(narrow["partition"], partition),
+            )
+            if pc.any(inside).as_py():
+                yield self._rows(group).filter(inside)
+
+    def _groups_with(self, low: str, high: str, value: int | str) -> Iterator[int]:
+        """The row groups in which a value may lie between the least `low` and the greatest `high`."""
+        metadata = self._metadata()
+        lows, highs = (EVIDENCE.names.index(name) for name in (low, high))
+        for group in range(metadata.num_row_groups):
+            columns = metadata.row_group(group)
+            least, most = (columns.column(at).statistics for at in (lows, highs))
+            if least.min <= value <= most.max:
+                yield group
+
+    def _metadata(self) -> pq.FileMetaData:
+        if self._footer is None:
+            with self._judged(), files.open_input(self.location) as source:
+                self._footer = _verified_footer(source, self.location)
+        return self._footer
+
+    def _rows(self, group: int) -> pa.Table:
+        """A row group, of which the latest one is kept: runs that are asked for one after the other share it."""
+        if self._latest is None or self._latest[0] != group:
+            self._latest = (group, self._read(group, EVIDENCE.names).cast(EVIDENCE))
+        return self._latest[1]
+
+    def _read(self, group: int, columns: list[str]) -> pa.Table:
+        metadata = self._metadata()
+        with self._judged(), files.open_input(self.location) as source:
+            opened = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+            return opened.read_row_group(group, columns)
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, StorageError):
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and is_of_storage(error):
+                raise storage_error(self.location, error) from error
+            raise DamagedError(
+                f"{self.location}: this file of evidence, the record of what runs removed, is damaged "
+                f"({first_line(error)}); nothing was changed; restore it from a copy, or move it away: then it "
+                "cannot be told any more what those runs removed"
+            ) from error
+
+
+def _verified_footer(source: pa.NativeFile, location: str) -> pq.FileMetaData:
+    """The footer of a file, held against its name.
+
+    Raises:
+        ValueError: it is not the one that was written.
+    """
+    length = source.size()
+    source.seek(max(length - _TAIL_BYTES, 0))
+    tail = source.read(_TAIL_BYTES)
+    start = length - _TAIL_BYTES - _footer_length(tail)
+    if start < 0:
+        raise ValueError("it is cut off")
+    source.seek(start)
+    footer = source.read(length - _TAIL_BYTES - start)
+    if location.rpartition("/")[2].split(".")[1:2] != [_digest(footer)]:
+        raise ValueError("its footer is not the one that was written")
+    return pq.read_metadata(pa.BufferReader(b"PAR1" + footer + tail))
+
+
+def _footer_length(tail: bytes) -> int:
+    return int.from_bytes(tail[:4], "little")
+
+
+def _digest(footer: bytes) -> str:
+    return hashlib.sha256(footer).hexdigest()[:_DIGITS]

@@ -1,0 +1,120 @@
+"""A stream's evidence by month: a month is the union of its files, and a run lies whole in each file that has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.run_names import started_ns
+from retention.core.units import format_instant
+from retention.evidence.month_file import SUFFIX, MonthFile
+from retention.storage import files
+
+Answer = TypeVar("Answer")
+
+_NAME = re.compile(rf"(\d{{4}}-\d\d)\.[0-9a-f]+{re.escape(SUFFIX)}")
+_MOST_LOOKS = 5
+"""The number of times that files are listed for one question, because folds put others in their place meanwhile."""
+
+
+def evidence_directory(root: str) -> str:
+    """The directory of a stream's evidence.
+
+    Args:
+        root: `<warehouse>/streams/<name>`.
+    """
+    return files.join(root, "_retention", "evidence")
+
+
+def month_of(run: str) -> str:
+    """The month, in UTC, in which a run began by its name, as in `2026-11`."""
+    return format_instant(started_ns(run, 0))[: len("2026-11")]
+
+
+def month_files(directory: str) -> dict[str, list[str]]:
+    """Month → the names of its files, the oldest month first."""
+    months: dict[str, list[str]] = {}
+    for name in files.names(directory):
+        named = _NAME.fullmatch(name)
+        if named is not None:
+            months.setdefault(named[1], []).append(name)
+    return months
+
+
+class Evidence:
+    """The evidence of a stream, read as it is asked for; only what may answer a question is opened."""
+
+    def __init__(self, root: str) -> None:
+        """Name the stream's directory, `<warehouse>/streams/<name>`; nothing is read yet."""
+        self._directory = evidence_directory(root)
+        self._months: dict[str, list[MonthFile]] | None = None
+
+    def of_run(self, run: str) -> Iterator[pa.Table]:
+        """The rows of a run, in the order of its record, some at a time; none: nothing is known of it.
+
+        Raises:
+            DamagedError: a file is not what was written.
+        """
+        given = 0
+        for look in range(_MOST_LOOKS):
+            try:
+                for table in self._after(run, given):
+                    given += table.num_rows
+                    yield table
+            except FileNotFoundError:
+                # A fold has put another file in its place, with the same rows of this run in the same order.
+                if look + 1 == _MOST_LOOKS:
+                    raise
+                self._months = None
+            else:
+                return
+
+    def covering(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:
+        """Run → its rows whose ends enclose a sequence, of the runs of a month; shape `EVIDENCE`.
+
+        Raises:
+            DamagedError: a file is not what was written.
+        """
+        return self._answered(partial(self._covering, month, partition, seq))
+
+    def _after(self, run: str, given: int) -> Iterator[pa.Table]:
+        """The rows of a run but for those at the head that were given before."""
+        for file in self._files(month_of(run)):
+            passed = 0
+            for table in file.of_run(run):
+                if passed + table.num_rows > given:
+                    yield table.slice(max(given - passed, 0))
+                passed += table.num_rows
+            if passed:
+                return
+
+    def _covering(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:
+        rows: dict[str, pa.Table] = {}
+        for file in self._files(month):
+            of_file: dict[str, list[pa.Table]] = {}
+            for table in file.covering(partition, seq):
+                for run in table["run"].unique().to_pylist():
+                    of_file.setdefault(run, []).append(table.filter(pc.equal(table["run"], run)))
+            rows = {run: pa.concat_tables(parts) for run, parts in of_file.items()} | rows
+        return rows
+
+    def _answered(self, question: Callable[[], Answer]) -> Answer:
+        for _ in range(_MOST_LOOKS - 1):
+            try:
+                return question()
+            except FileNotFoundError:
+                self._months = None
+        return question()
+
+    def _files(self, month: str) -> list[MonthFile]:
+        if self._months is None:
+            self._months = {
+                of: [MonthFile(files.join(self._directory, name)) for name in names]
+                for of, names in month_files(self._directory).items()
+            }
+        return self._months.get(month, [])
