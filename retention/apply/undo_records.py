@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.apply.record_files import RecordFile, content_of, judged, verified
 from retention.context.context import OpenedStream
-from retention.context.run_files import SUFFIX, directory_of, undo_location
+from retention.context.run_files import RANGES, SUFFIX, directory_of, undo_location
 from retention.core.file_records import check_columns, check_file_records, check_ranges
 from retention.core.table_requirements import AssertClaims
 from retention.errors import DamagedError, RefusedError
@@ -22,8 +22,6 @@ from retention.stores.claims import Claims
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS
 from schemas.runs import RUN_RANGES
-
-_RANGES = "ranges"
 
 
 def keep_for_undo(
@@ -42,7 +40,7 @@ def keep_for_undo(
     records: dict[str, tuple[pa.Schema, Iterable[pa.Table]]] = {
         "removed": (FILE_STATS, [store.stored(removed)]),
         "added": (FILE_STATS, [store.stored(added)]),
-        _RANGES: (RUN_RANGES, ranges),
+        RANGES: (RUN_RANGES, ranges),
     }
     contents = {f"{run}.{name}{SUFFIX}": content_of(*of) for name, of in records.items()}
     files.replace_all(directory_of(opened), contents)
@@ -82,7 +80,7 @@ def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
         RefusedError: there is no such record; the sentence says whether there ever was.
         DamagedError: it is not what was written.
     """
-    location = undo_location(opened, run, _RANGES)
+    location = undo_location(opened, run, RANGES)
     record = verified(location, run, partial(check_ranges, schema=RUN_RANGES))
     if record is not None:
         return record

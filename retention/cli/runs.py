@@ -122,9 +122,10 @@ def _message_lines(details: RunDetails) -> Iterator[str]:
         rules = " or ".join(message["rules"]) or "no rule"
         partition = f"{message['partition']}: " if message["partition"] else ""
         if "seq" not in message:
-            first, last = message["first_seq"], message["last_seq"]
-            count = f"{message['messages']:,} messages"
-            yield f"{partition}{first:,} to {last:,}  {count}, whose file is gone  {rules}"
+            first, last, count = (message[name] for name in ("first_seq", "last_seq", "messages"))
+            seqs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
+            counted = "1 message" if count == 1 else f"{count:,} messages"
+            yield f"{partition}{seqs:>10}  {counted}, whose file is gone  {rules}"
             continue
         time = format_instant(message["ts_ns"])
         about = f"{message['subject']}  {message['size']:,} B  {rules}"

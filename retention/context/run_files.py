@@ -9,6 +9,9 @@ SUFFIX = ".arrow"
 REMOVED = "removed"
 """The name of the record of the files that a run removed."""
 
+RANGES = "ranges"
+"""The name of the record of the sequences that it took."""
+
 
 def directory_of(opened: OpenedStream) -> str:
     """The directory of a stream's records."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.record_files import RecordFile
+from retention.apply.run_evidence import TakenByRun
 from retention.apply.undo import RESTORE
-from retention.apply.undo_records import find_ranges, read_record
+from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.policy import policy_from_json
@@ -23,6 +23,7 @@ from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
 from retention.history.runs import UNKNOWN
+from retention.inspect.taken import Reclaimed, Taken
 from retention.rules.reasons import reason_of
 from retention.rules.requests import from_json
 from retention.storage import files
@@ -38,6 +39,8 @@ class Removal:
     """The run's record in the run history."""
     undone_by: str | None
     """The run that brought back what it removed; None: none did."""
+    taken: Taken
+    """The messages that the runs of the stream took."""
 
     @property
     def run(self) -> str:
@@ -54,13 +57,26 @@ class Removal:
         """The epoch of the sequences that it removed."""
         return int(self.outcome.get("ends_epoch", self.outcome.get("epoch", 0)))
 
-    def ranges(self) -> RecordFile | None:
-        """The messages that it took, tables of the shape `RUN_RANGES`; None: it has no record, or that is gone.
+    @property
+    def messages(self) -> int:
+        """The number of messages that it took."""
+        return int(self.outcome.get("removed_messages") or 0)
+
+    def ranges(self) -> TakenByRun | None:
+        """The messages that it took, as `Taken.of_run` has them.
 
         Raises:
-            DamagedError: the record is not what was written.
+            DamagedError: a record, or a file of evidence, is not what was written.
         """
-        return find_ranges(self.opened, self.run)
+        return self.taken.of_run(self.run)
+
+    def is_forgotten(self) -> bool:
+        """Whether it took messages, and nothing tells any more which, nor of which files.
+
+        Raises:
+            DamagedError: as `ranges`.
+        """
+        return bool(self.messages) and self.ranges() is None
 
     def reason(self, rule: str) -> str:
         """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""
@@ -99,6 +115,7 @@ class Removal:
             until_ns=until_ns,
             is_over=now_ns >= until_ns,
             files_there=self._files_are_there(),
+            reclaimed=self.taken.reclaimed(self.run),
             archive=(self.outcome.get("archived") or {}).get("manifest"),
         )
 
@@ -176,6 +193,8 @@ class Recovery:
     """Whether that instant has passed."""
     files_there: bool
     """Whether every file that the run removed is still on the disk."""
+    reclaimed: Reclaimed | None
+    """The reclaim after which no undo is possible; None: there was none, or nothing tells of it."""
     archive: str | None
     """The manifest of the copies in the archive; None: nothing was archived."""
 
@@ -200,6 +219,8 @@ class Recovery:
         if self.is_final is not None:
             return f"it does not come back: {self.is_final}"
         until = format_instant(self.until_ns)
+        if self.reclaimed is not None:
+            return f"it cannot be undone any more: {self.reclaimed.sentence}"
         if not self.files_there:
             return f"it does not come back by undo: files that held it are gone (they stay until {until} at least)"
         if self.is_over:
@@ -216,6 +237,8 @@ class Recovery:
             "undone_by": self.undone_by,
             "until_ns": self.until_ns,
             "files_there": self.files_there,
+            "reclaimed_by": self.reclaimed and self.reclaimed.by,
+            "reclaimed_ns": self.reclaimed and self.reclaimed.at_ns,
             "archive": self.archive,
             "sentence": self.sentence,
         }
@@ -233,9 +256,10 @@ def removals_of(opened: OpenedStream, outcomes: Sequence[Mapping[str, Any]]) -> 
         for record in outcomes
         if is_undoing(record, record.get("undoes"))
     }
+    taken = Taken(opened)
     for record in outcomes:
         if record.get("status") in {"done", UNKNOWN} and record.get("kind") != RESTORE:
-            yield Removal(opened, record, undone.get(record["run"]))
+            yield Removal(opened, record, undone.get(record["run"]), taken)
 
 
 def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
@@ -244,23 +268,17 @@ def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
     return undid and record["undoes"] == run
 
 
-def rows_of(ranges: Iterable[pa.Table], partition: int, seq: int) -> Iterator[dict[str, Any]]:
-    """The ranges that reach across a sequence; `Removal.holds` tells whether they had a message there."""
-    covering = (table.filter(_covering(table, partition, seq)) for table in ranges)
-    for row in (row for table in covering for row in table.to_pylist()):
+def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
+    """The ranges, of those that reach across a sequence, in which it is no exception.
+
+    `Removal.holds` tells whether they had a message there.
+    """
+    for row in reaching.to_pylist():
         if not any(
             first <= seq <= last
             for first, last in zip(row["except_firsts"], row["except_lasts"], strict=True)
         ):
             yield dict(row)
-
-
-def _covering(ranges: pa.Table, partition: int, seq: int) -> pa.ChunkedArray:
-    """A mask of the rows whose ends enclose a sequence."""
-    inside = pc.and_(
-        pc.less_equal(ranges["first_seq"], seq), pc.greater_equal(ranges["last_seq"], seq)
-    )
-    return pc.and_(inside, pc.equal(ranges["partition"], partition))
 
 
 def _within(rows: pa.Table, row: Mapping[str, Any]) -> pa.Table:

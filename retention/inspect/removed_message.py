@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.core.units import format_instant
-from retention.errors import MissingMessageError, RetentionError
+from retention.errors import MissingMessageError
 from retention.history.runs import DROP, History, history_of
 from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation
@@ -63,11 +62,25 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
         for removal in here:
             if removal.undone_by is None and _may_have_taken(removal, place):
                 return _perhaps(removal, place, now_ns)
+        deleted = [
+            removal for removal in here if removal.undone_by is None and removal.is_forgotten()
+        ]
+        if deleted:
+            raise MissingMessageError(
+                f"{_named(opened, place)} is not there, and whether a run removed it cannot be told: "
+                f"{_deleted(deleted)}"
+            )
         raise MissingMessageError(_unrecorded(opened, position, place, undone))
     before = [removal for removal in removals if removal.epoch not in counting]
     earlier = next((hit for hit in _taken(before, place) if hit.removal.undone_by is None), None)
     if earlier is not None:
         return _explained(earlier, place, now_ns, _of_epoch(history, earlier.removal))
+    deleted = [removal for removal in before if removal.is_forgotten()]
+    if deleted:
+        raise MissingMessageError(
+            f"{_named(opened, place)} is not there: the next message gets {next_seq:,}; whether one of that number was "
+            f"stored before the numbers began anew cannot be told: {_deleted(deleted)}"
+        )
     raise MissingMessageError(
         f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` tells where "
         "the stream begins and ends"
@@ -94,8 +107,8 @@ def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, li
 
 def _taken(removals: Sequence[Removal], place: Place) -> Iterator[_Taken]:
     for removal in removals:
-        ranges = removal.ranges()
-        for row in [] if ranges is None else rows_of(ranges.tables(), *place):
+        reaching = removal.taken.reaching(removal.run, *place)
+        for row in rows_of(reaching.filter(pc.is_valid(reaching["rules"])), place[1]):
             held = removal.holds(row, place[1])
             if held is not False:
                 yield _Taken(removal, row, is_certain=held is True)
@@ -115,7 +128,7 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
         *place,
         subject=message.get("subject"),
         ts_ns=message.get("ts_ns"),
-        size=message.get("size"),
+        size=message.get("size", taken.row["bytes"] if taken.row["messages"] == 1 else None),
         goes=False,
         rule=rules[0] if len(rules) == 1 else None,
         sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} {took} it, {by}; {recovery.sentence}.",
@@ -148,18 +161,10 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
 
 def _may_have_taken(removal: Removal, place: Place) -> bool:
     """Whether a run without a record of its ranges removed a file in whose range a message lies."""
-    if removal.ranges() is not None:
-        return False
-    try:
-        removed = read_record(removal.opened, removal.run, "removed")
-    except RetentionError:
-        return False
-    partition, seq = place
-    reaches = pc.and_(
-        pc.less_equal(removed["min_seq"], seq), pc.greater_equal(removed["max_seq"], seq)
-    )
-    across = pc.and_(reaches, pc.equal(removed["partition"], partition))
-    return bool(pc.any(across, min_count=0).as_py())
+    reaching = removal.taken.reaching(removal.run, *place)
+    of_files = reaching.filter(pc.is_null(reaching["rules"]))
+    reaches = pc.any(pc.greater(of_files["messages"], 0), min_count=0)
+    return bool(removal.messages) and bool(reaches.as_py())
 
 
 def _unrecorded(
@@ -184,6 +189,17 @@ def _unrecorded(
         f"{named} is not there, and no run that has a record took it{expired}. That does not say that it never was: "
         "another program may have removed it, the server may have before it came here, or its number was given out and "
         "nothing stored under it; `retention history` lists the runs"
+    )
+
+
+def _deleted(removals: Sequence[Removal]) -> str:
+    """The words for runs of which it cannot be told any more what they took, the newest one first."""
+    newest, *others = removals
+    more = f", and so were those of {len(others):,} earlier runs" if others else ""
+    return (
+        f"run {newest.run} of {format_instant(newest.removed_ns)} removed {newest.messages:,} messages, and the record "
+        f"of which ones was deleted, as earlier versions of reclaim did once grace was over{more}; `retention history` "
+        "lists the runs"
     )
 
 
@@ -236,6 +252,8 @@ def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
         yield f"it was stored {format_instant(message['ts_ns'])}, and {age} old then; {message['size']:,} bytes"
     if message and message["deadline_ns"] not in (None, NEVER):
         yield f"its own TTL ended {format_instant(message['deadline_ns'])}"
+    if not message:
+        yield "its subject and its time are not on record: the file that held it is gone"
     yield f"the run was as of {format_instant(outcome['as_of_ns'])}"
     if len(row["rules"]) > 1:
         shares = zip(row["rules"], row["counts"], strict=True)

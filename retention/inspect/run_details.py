@@ -11,19 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.record_files import RecordFile
-from retention.apply.undo_records import read_record
+from retention.apply.run_evidence import TakenByRun
 from retention.context.context import OpenedStream
 from retention.core.policy import policy_from_json
 from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
-from retention.errors import RetentionError, UsageError
+from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
+from retention.inspect.taken import Taken
 from schemas.runs import RUN_RANGES
 
 _SHOWN = ("seq", "subject", "ts_ns", "size")
 _OF_SEGMENT = ["partition", "segment"]
+_OF_FILE = [*_OF_SEGMENT, "messages", "bytes"]
 _SUMS = [("messages", "sum"), ("bytes", "sum", pc.ScalarAggregateOptions(skip_nulls=False))]
 
 
@@ -62,13 +63,21 @@ class RunDetails:
         return bool(self.outcome.get("removed_messages")) or "ends_epoch" in self.outcome
 
     @cached_property
-    def ranges(self) -> RecordFile | None:
+    def taken(self) -> TakenByRun | None:
         """The messages that the run took, as `Removal.ranges` has them."""
         return self.removal.ranges()
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether it is known which messages the run took."""
+        return self.taken is not None and self.taken.is_exact
+
     def segments(self) -> list[SegmentLoss]:
         """Segments that lost messages, in order."""
-        return _of_files(self.removal) if self.ranges is None else _of_ranges(self.ranges.tables())
+        if self.taken is None:
+            return []
+        losses = _of_ranges if self.taken.is_exact else _of_files
+        return losses(self.taken.tables())
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message that went, a range after the other; of a file that is gone, the range alone.
@@ -76,7 +85,7 @@ class RunDetails:
         A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of which no file
         tells any more has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
         """
-        tables = [] if self.ranges is None else self.ranges.tables()
+        tables = self.taken.tables() if self.taken is not None and self.has_ranges else ()
         for row in (row for table in tables for row in table.to_pylist()):
             place = {name: row[name] for name in _OF_SEGMENT}
             rows = self.removal.read(row, _SHOWN)
@@ -104,10 +113,15 @@ class RunDetails:
             lines.append(self.removed_again.sentence)
         if self.has_removed:
             lines.append(removal.recovery(self.now_ns).sentence)
-            if self.ranges is None:
+            if self.removal.is_forgotten():
                 lines.append(
-                    "which messages went is not on record: an earlier version of this program recorded whole files, or "
-                    "the record is gone"
+                    "which messages it removed cannot be told any more: the record was deleted, as earlier versions "
+                    "of reclaim did once grace was over"
+                )
+            elif not self.has_ranges:
+                lines.append(
+                    "which messages it removed is not on record: an earlier version of this program recorded whole "
+                    "files"
                 )
         return lines
 
@@ -118,7 +132,7 @@ class RunDetails:
             **self.outcome,
             "stream": self.removal.opened.name,
             "began_ns": self.removal.removed_ns,
-            "recorded_ranges": self.ranges is not None,
+            "recorded_ranges": self.has_ranges,
             "recovery": recovery,
             "removed_again": self.removed_again and vars(self.removed_again),
             "by_segment": [vars(loss) for loss in self.segments()],
@@ -150,7 +164,7 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
         record.get("kind") == "apply" for record in history.since(run)
     ):
         again = _removed_again(opened, outcome["undoes"])
-    return RunDetails(Removal(opened, outcome, undone_by), now_ns, again)
+    return RunDetails(Removal(opened, outcome, undone_by, Taken(opened)), now_ns, again)
 
 
 def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:
@@ -210,35 +224,21 @@ def _some(counts: Mapping[str, int]) -> dict[str, int]:
     return {rule: count for rule, count in counts.items() if count}
 
 
-def _of_files(removal: Removal) -> list[SegmentLoss]:
-    """The losses of segments, from the files that a run took and left: what an earlier version recorded."""
-    try:
-        removed, added = (
-            read_record(removal.opened, removal.run, name) for name in ("removed", "added")
-        )
-    except RetentionError:
-        return []
-    left = {(row["partition"], row["segment"]): row for row in _sums(added)}
-    nothing = {"messages_sum": 0, "bytes_sum": 0}
+def _of_files(tables: Iterable[pa.Table]) -> list[SegmentLoss]:
+    """The losses of segments, from the files that a run removed and wrote: what an earlier version recorded."""
+    files = pa.concat_tables([table.select(_OF_FILE) for table in tables])
+    removed = pc.cast(pc.greater_equal(files["messages"], 0), pa.int64())
+    wanted = [("removed", "sum"), ("messages", "sum"), ("bytes", "sum")]
+    sums = files.append_column("removed", removed).group_by(_OF_SEGMENT).aggregate(wanted)
     return [
         SegmentLoss(
             row["partition"],
             row["segment"],
-            row["path_count"],
-            row["messages_sum"] - before["messages_sum"],
-            row["bytes_sum"] - before["bytes_sum"],
+            row["removed_sum"],
+            row["messages_sum"],
+            row["bytes_sum"],
             None,
         )
-        for row in _sums(removed)
-        for before in [left.get((row["partition"], row["segment"]), nothing)]
+        for row in sums.sort_by([(name, "ascending") for name in _OF_SEGMENT]).to_pylist()
+        if row["removed_sum"]
     ]
-
-
-def _sums(files: pa.Table) -> list[dict[str, Any]]:
-    """Files, messages and bytes of each segment, in order."""
-    wanted = [("path", "count"), ("messages", "sum"), ("bytes", "sum")]
-    sums = files.group_by(_OF_SEGMENT).aggregate(wanted)
-    rows: list[dict[str, Any]] = sums.sort_by(
-        [(name, "ascending") for name in _OF_SEGMENT]
-    ).to_pylist()
-    return rows

@@ -50,6 +50,7 @@ from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import run_mirror
+from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
@@ -643,6 +644,16 @@ if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
 
 
+def _taken(opened: OpenedStream, runs: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """The ranges that runs took, by their records or by evidence: partition, first and last sequence, messages."""
+    names = ["partition", "first_seq", "last_seq", "messages"]
+    taken = (Taken(opened).of_run(run) for run in runs)
+    tables = (table for by_run in taken if by_run is not None for table in by_run.tables())
+    return sorted(
+        tuple(row.values()) for table in tables for row in table.select(names).to_pylist()
+    )
+
+
 def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     """What must be the same whether or not a process was killed; and `orphans`, which may differ."""
     stream = opened_at(folder).new_stream(scenario.stream)
@@ -681,6 +692,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "claimed": sorted(Claims(Layout(opened.root, opened.name)).claimed()),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),
+        "taken": _taken(opened, [record["run"] for record in ended]),
         "kept": _kept(folder, opened.name),
         "accounted": _accounted(folder, {orphan.location for orphan in left}),
         "orphans": sorted(orphan.what for orphan in left),

@@ -50,7 +50,7 @@ def _of_runs(looked: Survey, spared: Collection[str]) -> set[int]:
     return {number for record in outcomes if record for number in record.get("released") or ()}
 
 
-def forget(locations: Collection[str]) -> None:
+def delete_spent(locations: Collection[str]) -> None:
     """Delete records and notes that nothing needs any more."""
     if locations:
         files.delete(locations)

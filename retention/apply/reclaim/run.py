@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retention.apply.reclaim.beside import forget, remove_emptied, spent_tombstones
+from retention.apply.reclaim.beside import delete_spent, remove_emptied, spent_tombstones
 from retention.apply.reclaim.claim import (
     Deletion,
     by_reason,
@@ -12,6 +12,7 @@ from retention.apply.reclaim.claim import (
     drop_spent,
     unlink,
 )
+from retention.apply.reclaim.evidence import fold_spent, refuse_unreadable
 from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import Survey, dead_files, survey
@@ -21,6 +22,7 @@ from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
+from retention.evidence.fold import forget
 from retention.history.runs import history_of
 from retention.history.spent import spent_runs
 from retention.storage import files
@@ -75,6 +77,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()
         looked = survey(opened, now_ns)
+        refuse_unreadable(looked)
         deletion = _deleted(looked) if looked.present else Deletion()
         unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
         drop_spent(opened)
@@ -82,6 +85,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         gone = (file for file in looked.judgement.going if file.path not in deletion.spared)
         remove_emptied(layout, gone, looked.snapshot.counters.open_base)
         going |= _forget_beside(looked, deletion)
+        fold_spent(looked, deletion, now_ns)
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
         opened.store.gather_statistics(looked.snapshot)
@@ -92,6 +96,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         old_log.trim(old)
         spent = _spent(looked, now_ns)
         going |= _amount(HISTORY, _records_of(opened, spent))
+        forget(opened.root, spent)
         history.forget(spent)
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
@@ -108,7 +113,7 @@ def _forget_beside(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
     """Delete records of row tombstones and notes that nothing needs any more; reason → their amount."""
     tombstones, notes = spent_tombstones(looked, deletion.spared), _notes(looked)
     amounts = _amount(TOMBSTONES, tombstones) | _amount(NOTES, notes)
-    forget([*tombstones, *notes])
+    delete_spent([*tombstones, *notes])
     return amounts
 
 

@@ -55,7 +55,11 @@ class Survey:
         return [file for file in self.judgement.going if file.path not in there]
 
     def records(self, spared: Collection[str] = ()) -> list[str]:
-        """Locations of the records of runs whose dead files all may go, are live again, or are gone.
+        """Locations of the records of the runs that `spent` has."""
+        return [record for run in self.spent(spared) for record in run.records]
+
+    def spent(self, spared: Collection[str] = ()) -> list[KeptRun]:
+        """The runs whose dead files all may go, are live again, or are gone.
 
         Args:
             spared: paths that stay after all.
@@ -67,11 +71,10 @@ class Survey:
             for file in held
         }.union(spared)
         return [
-            record
+            run
             for run in self.runs
             if run.is_certain and run.since_ns < self.cutoff_ns
             if not any(file.path in held for file in run.dead)
-            for record in run.records
         ]
 
     def staying(self) -> dict[str, Amount]:

@@ -1,0 +1,65 @@
+"""The messages that a run took, from the records that it keeps for its undo: in the shape that evidence has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.undo_records import find_ranges, read_record
+from retention.context.context import OpenedStream
+from retention.errors import RefusedError
+from schemas.evidence import EVIDENCE
+from schemas.runs import RUN_RANGES
+
+TAKEN = pa.schema([EVIDENCE.field(name) for name in RUN_RANGES.names])
+"""`RUN_RANGES`, or rows without rules, as `EVIDENCE` has them of runs of earlier versions."""
+
+
+@dataclass(frozen=True)
+class TakenByRun:
+    """Knowledge of the messages that a run took."""
+
+    is_exact: bool
+    """Whether it is known which messages; else only which files the run removed, and which it wrote."""
+    tables: Callable[[], Iterator[pa.Table]]
+    """Reads the rows, some at a time; shape `TAKEN`."""
+
+
+def recorded(opened: OpenedStream, run: str) -> TakenByRun | None:
+    """The messages that a run took by its records; None: they are gone.
+
+    Raises:
+        DamagedError: a record is not what was written.
+    """
+    ranges = find_ranges(opened, run)
+    if ranges is not None:
+        return TakenByRun(is_exact=True, tables=ranges.tables)
+    with suppress(RefusedError):
+        removed = read_record(opened, run, "removed")
+        return TakenByRun(is_exact=False, tables=partial(_of_files, opened, run, removed))
+    return None
+
+
+def _of_files(opened: OpenedStream, run: str, removed: pa.Table) -> Iterator[pa.Table]:
+    """The files that a run of an earlier version removed, and those that it wrote, with negative numbers."""
+    yield _signed(removed, 1)
+    with suppress(RefusedError):
+        yield _signed(read_record(opened, run, "added"), -1)
+
+
+def _signed(files: pa.Table, sign: int) -> pa.Table:
+    nothing = pa.array([[]] * files.num_rows, pa.list_(pa.int64()))
+    columns = {
+        **{name: files[name] for name in ("path", "partition", "segment")},
+        "first_seq": files["min_seq"],
+        "last_seq": files["max_seq"],
+        **{name: pc.multiply(files[name], sign) for name in ("messages", "bytes")},
+        "rules": pa.nulls(files.num_rows, pa.list_(pa.string())),
+        **dict.fromkeys(("counts", "except_firsts", "except_lasts"), nothing),
+    }
+    return pa.table(columns).cast(TAKEN)

@@ -1,0 +1,115 @@
+"""The messages that runs took, by their own records while those are there, and then by the evidence of reclaim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.run_evidence import TAKEN, TakenByRun, recorded
+from retention.apply.undo_records import kept_runs
+from retention.context.context import OpenedStream
+from retention.context.run_files import RANGES, REMOVED
+from retention.core.units import format_instant
+from retention.evidence.months import Evidence, month_of
+
+
+@dataclass(frozen=True)
+class Reclaimed:
+    """The end of a run's undo: its files were deleted."""
+
+    at_ns: int
+    """Nanoseconds since the epoch."""
+    by: str | None
+    """The reclaim that deleted them; None: they were gone before it came."""
+
+    @property
+    def sentence(self) -> str:
+        """The end in words."""
+        at = format_instant(self.at_ns)
+        if self.by is None:
+            return f"its files were gone when reclaim looked for them at {at}"
+        return f"reclaim {self.by} deleted the last of its files at {at}"
+
+
+class Taken:
+    """The messages that runs of a stream took, as far as anything tells; every method raises DamagedError.
+
+    Records are listed before evidence is looked at, so that what a reclaim moves from the one to the other meanwhile is
+    found.
+    """
+
+    def __init__(self, opened: OpenedStream) -> None:
+        """List the runs that keep records."""
+        self._opened = opened
+        self._look()
+
+    def of_run(self, run: str) -> TakenByRun | None:
+        """The messages that a run took; None: it took none, or nothing tells any more.
+
+        Raises:
+            DamagedError: a record, or a file of evidence, is not what was written.
+        """
+        if RANGES in self._kept.get(run, ()):
+            taken = recorded(self._opened, run)
+            if taken is not None and taken.is_exact:
+                return taken
+            # A reclaim has folded it this moment.
+            self._look()
+        first = next(self._evidence.of_run(run), None)
+        if first is not None:
+            is_exact = not first["rules"].null_count
+            return TakenByRun(is_exact, partial(self._evidence.of_run, run))
+        return recorded(self._opened, run) if run in self._kept else None
+
+    def reaching(self, run: str, partition: int, seq: int) -> pa.Table:
+        """The rows of a run whose ends enclose a sequence; shape `TAKEN`.
+
+        Raises:
+            DamagedError: as `of_run`.
+        """
+        if run not in self._kept:
+            return self._folded(month_of(run), partition, seq).get(run, TAKEN.empty_table())
+        taken = self.of_run(run)
+        tables = [] if taken is None else taken.tables()
+        covering = (
+            table.select(TAKEN.names).filter(_covering(table, partition, seq)) for table in tables
+        )
+        return pa.concat_tables([TAKEN.empty_table(), *(table.cast(TAKEN) for table in covering)])
+
+    def reclaimed(self, run: str) -> Reclaimed | None:
+        """The end of a run's undo; None: its files are kept, or nothing tells.
+
+        Raises:
+            DamagedError: as `of_run`.
+        """
+        if REMOVED in self._kept.get(run, ()):
+            return None
+        for rows in self._evidence.of_run(run):
+            first = rows.slice(0, 1).to_pylist()[0]
+            return Reclaimed(first["reclaimed_ns"], first["reclaim_run"])
+        return None
+
+    def _look(self) -> None:
+        self._kept: Mapping[str, list[str]] = kept_runs(self._opened)
+        self._evidence = Evidence(self._opened.root)
+        self._answers: dict[tuple[str, int, int], dict[str, pa.Table]] = {}
+
+    def _folded(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:
+        """Run → its rows of evidence whose ends enclose a sequence, of the runs of a month; shape `TAKEN`."""
+        question = (month, partition, seq)
+        if question not in self._answers:
+            self._answers[question] = {
+                run: rows.select(TAKEN.names).cast(TAKEN)
+                for run, rows in self._evidence.covering(*question).items()
+            }
+        return self._answers[question]
+
+
+def _covering(rows: pa.Table, partition: int, seq: int) -> pa.ChunkedArray:
+    """A mask of the rows whose ends enclose a sequence."""
+    inside = pc.and_(pc.less_equal(rows["first_seq"], seq), pc.greater_equal(rows["last_seq"], seq))
+    return pc.and_(inside, pc.equal(rows["partition"], partition))
