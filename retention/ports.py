@@ -19,6 +19,31 @@ from retention.engine_port import Run, run_here
 
 
 @dataclass(frozen=True)
+class LostCommit:
+    """A commit of ours of which another program overwrote the log entry, so that no version has it."""
+
+    version: int
+    program: str
+    """The program that wrote the entry in its place, and what it says it did."""
+    token: str
+    """The token of the lost entry, which no other entry has unless it commits the same again."""
+    metadata: Mapping[str, Any]
+    """The metadata of the commit, as `Swap` had it."""
+    removed: tuple[str, ...]
+    """Paths of the files that it removed."""
+    added: pa.Table
+    """The files that it added and that are still there, shape `FILE_STATS`."""
+    missing: tuple[str, ...]
+    """Paths of the files that it added and that are gone from the storage, or have another length."""
+    new: frozenset[str]
+    """Paths of the added files that readers of changes had not seen before."""
+    counters: Mapping[str, int]
+    """Name → value of every counter that it set, those of another epoch than the table's aside."""
+    data_change: bool
+    """Whether the table held other messages behind it."""
+
+
+@dataclass(frozen=True)
 class Swap:
     """The only thing a store can commit, atomically or not at all.
 
@@ -35,6 +60,8 @@ class Swap:
     updates: Sequence[TableUpdate] = ()
     data_change: bool = True
     """Whether the table holds other messages behind the commit; False: the same, in other files."""
+    again: LostCommit | None = None
+    """The lost commit that this one makes again, as far as it can: afterwards it is not lost any more."""
 
     @cached_property
     def sets(self) -> dict[str, int]:
@@ -210,6 +237,7 @@ class Store(Protocol):
 
         Raises:
             RefusedError: the table uses a feature that the engine does not know to handle safely.
+            LostCommitError: another program overwrote a commit of ours in the log.
             ForeignRowsError: another writer may have brought back what was removed.
             DamagedError: the log cannot be read.
         """
@@ -220,6 +248,14 @@ class Store(Protocol):
 
         Raises:
             RefusedError, DamagedError: as `snapshot`.
+        """
+        ...
+
+    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+        """Open the table to repair it: commits that were overwritten are not refused, as `snapshot` does, but listed.
+
+        Raises:
+            RefusedError, ForeignRowsError, DamagedError: as `snapshot`.
         """
         ...
 

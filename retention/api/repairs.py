@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
+from retention.apply.repair.lost_commits import (
+    LostCommitRepair,
+    find_lost_commits,
+    repair_lost_commits,
+)
 from retention.apply.repair.returned import (
     ReturnedRepair,
     find_returned_messages,
@@ -85,6 +90,23 @@ class Repairs:
             BusyError: another run is at work, or somebody appends.
         """
         return repair_foreign_files(self.opened)
+
+    def find_lost_commits(self) -> LostCommitRepair:
+        """Find commits of ours whose entry in the log another program has overwritten; nothing is changed.
+
+        Raises:
+            DamagedError: the token of one cannot be read.
+        """
+        return find_lost_commits(self.opened)
+
+    def repair_lost_commits(self) -> LostCommitRepair:
+        """Commit again what another program has overwritten in the log, as far as the table allows.
+
+        Raises:
+            BusyError: another run is at work.
+            DamagedError: the token of one cannot be read.
+        """
+        return repair_lost_commits(self.opened)
 
     def find_returned_messages(self) -> ReturnedRepair:
         """Find the messages that other writers have brought back by overlooking a removal; nothing is changed.

@@ -342,12 +342,13 @@ class Warehouse(Public, Maintenance):
         refuse_foreign_directory(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
         settings = StoreSettings(
-            config.format,
-            config.grace_ns,
-            config.exclusive,
-            config.quiet,
-            config.partitions,
-            config.lowest_seq,
+            format=config.format,
+            grace_ns=config.grace_ns,
+            exclusive=config.exclusive,
+            quiet=config.quiet,
+            spark_writes=config.spark_writes,
+            partitions=config.partitions,
+            first_seq=config.lowest_seq,
         )
         store = open_store(root, name, settings, self.clock)
         if not _is_dropped_topic(config, store):

@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "repair clock": ("repair clock ORDERS --as-of now", _CHANGE),
     "repair sequences": ("repair sequences ORDERS", _CHANGE),
     "repair returned": ("repair returned ORDERS", _CHANGE),
+    "repair lost-commit": ("repair lost-commit ORDERS", _CHANGE),
     "repair foreign": ("repair foreign ORDERS", _CHANGE),
     "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),

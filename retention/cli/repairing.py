@@ -15,6 +15,7 @@ from retention.cli.settings import settings_of
 if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
     from retention.apply.repair.foreign import ForeignRepair
+    from retention.apply.repair.lost_commits import CommittedAgain, LostCommitRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
 
@@ -161,6 +162,49 @@ def _returned_lines(done: ReturnedRepair) -> Iterator[str]:
         yield "  nothing was changed; remove them with --yes"
     else:
         yield f"  removed by run {done.run}"
+
+
+@repair.command("lost-commit")
+def lost_commit(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Commit again what another program, Spark on a local disk, overwrote in the log of a Delta table."""
+    settings = settings_of(ctx)
+    mended = settings.open().log(stream)
+    done = mended.repair_lost_commits() if yes else mended.find_lost_commits()
+    if settings.format == "table":
+        put_report(_lost_lines(done))
+    else:
+        put_json(settings, done.as_json(), [done.as_json()])
+
+
+def _lost_lines(done: LostCommitRepair) -> Iterator[str]:
+    if not done.commits:
+        yield f"{done.stream}: nothing to repair: every commit of ours is in the log"
+        return
+    for again in done.commits:
+        yield from _again_lines(done.stream, again)
+    if any(again.run is None for again in done.commits):
+        yield "  nothing was changed; commit it again with --yes"
+
+
+def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
+    from retention.core.units import format_size
+    from retention.views.wording import count
+
+    fields, lost = again.as_json(), again.commit
+    was = "was" if again.run else "is"
+    yield f"{stream}: version {lost.version}, run {fields['lost_run']}, {was} lost: {lost.program} overwrote it"
+    if again.added.num_rows:
+        messages, size = count(fields["messages"], "message"), format_size(fields["bytes"])
+        seqs = f"sequences {fields['first_seq']:,} to {fields['last_seq']:,}"
+        yield f"  in the table again: {messages} ({size}), {seqs}"
+    if again.removed.num_rows:
+        yield f"  removed again: {count(again.removed.num_rows, 'file')}"
+    for name, value in again.counters.items():
+        yield f"  {name}: {value}"
+    if again.reason is not None:
+        yield f"  not all of it: {again.reason}"
+    if again.run is not None:
+        yield f"  run {again.run}"
 
 
 @repair.command()

@@ -10,6 +10,7 @@ from retention.config.guards import GuardSettings
 from retention.config.locations import Location
 from retention.config.types import (
     Budget,
+    Flag,
     Grace,
     Kept,
     Minimum,
@@ -87,6 +88,8 @@ class KeepingSettings(Part):
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None
     """The compaction that scheduled jobs do; None: none."""
+    spark_writes: Flag = False
+    """Whether Spark writes to the table while the engine does: on a local disk each commit waits for it."""
     guards: GuardSettings = GuardSettings()
     """The bounds beyond which a single pass is refused, or says so."""
     approve: Annotated[

@@ -283,6 +283,18 @@ class BeginTable:
             )
 
 
+@dataclass(frozen=True)
+class RaiseCounters:
+    """Counters that a commit had set which was lost: each is raised to that, where the table's is lower."""
+
+    counters: Mapping[str, int]
+    """Name → value of each counter that is raised."""
+    assigns_sequences: ClassVar[bool] = True
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the values were counted before, and the commit is tried on one version alone."""
+
+
 def set_next_seqs(seqs: Mapping[int, int]) -> list[TableUpdate]:
     """An update for each partition → next sequence."""
     return [SetNextSeq(partition, seq) for partition, seq in seqs.items()]

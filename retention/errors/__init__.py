@@ -95,6 +95,10 @@ class ImpossibleNumbersError(ForeignRowsError):
     """Rows that another writer put into the table have sequences or sizes that no message can have."""
 
 
+class LostCommitError(RefusedError):
+    """Another program overwrote a commit of ours in the table's log."""
+
+
 class HiddenRowsError(RefusedError):
     """Deletion vectors of another writer hide rows of files that the engine would decide upon."""
 

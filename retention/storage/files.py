@@ -23,6 +23,7 @@ from retention.storage.s3 import storage_options as _storage_options
 
 storage_options = _storage_options
 create_if_absent = local.create_if_absent
+link = local.link
 move = local.move
 sync_directory = fsync.sync_directory
 

@@ -63,6 +63,17 @@ def create_if_absent(location: str, content: bytes | Iterable[bytes]) -> bool:
     return True
 
 
+def link(location: str, name: str) -> None:
+    """Give a local file a second name, which no other file has; the name is not synced.
+
+    Raises:
+        StorageError: the file system has no hard links, or does not let it.
+    """
+    make_directory(name.rpartition("/")[0])
+    with as_storage_errors(name):
+        os.link(location, name)
+
+
 def make_directory(directory: str) -> None:
     """Make a directory and its parents, each durable in the one above."""
     make_directories([directory])

@@ -22,7 +22,7 @@ from retention.errors import (
     StorageError,
     UsageError,
 )
-from retention.ports import Returned, Snapshot, Swap
+from retention.ports import LostCommit, Returned, Snapshot, Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks import duplicates, inventory
@@ -138,6 +138,10 @@ class FileStore(ABC):
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to mend it; where nobody overlooks a removal, nothing comes back."""
+        return self.snapshot(), ()
+
+    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+        """Open the table to repair it; where no program overwrites an entry of the log, no commit is lost."""
         return self.snapshot(), ()
 
     @abstractmethod

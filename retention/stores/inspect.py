@@ -13,6 +13,7 @@ from retention.stores.checks import inventory, number_bounds
 from retention.stores.checks.presence import refuse_lost
 from retention.stores.delta import properties
 from retention.stores.delta import table as delta_table
+from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
 from retention.stores.delta.returned import refuse_returned
 from retention.stores.layout import FormatRecord, Layout, check_format
 from retention.stores.parquet.adopt import Unfit, unfit_files
@@ -72,6 +73,7 @@ def _delta(layout: Layout, grace_ns: int) -> Inspection | None:
     if not delta_table.exists(layout):
         return None
     handle, live = delta_table.read_handle(layout)
+    refuse_lost_commits(layout)
     refuse_returned(layout, handle.table.version())
     inventory.refuse_nulls(layout, live)
     number_bounds.refuse_impossible(layout, live)

@@ -54,6 +54,8 @@ class StoreSettings:
     """No other writer runs: operations that an object store cannot exclude are allowed."""
     quiet: bool = False
     """Removals are committed so that streaming readers of the table do not see them."""
+    spark_writes: bool = False
+    """Spark writes to the table while the engine does: on a local disk each commit is looked at again."""
     partitions: int = 1
     """The number of partitions of a topic; streams have one."""
     first_seq: int = 1

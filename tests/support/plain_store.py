@@ -18,7 +18,7 @@ from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
-from retention.ports import Returned, Snapshot, Swap, VersionToken
+from retention.ports import LostCommit, Returned, Snapshot, Swap, VersionToken
 from retention.stores.checks.inventory import in_order
 from retention.stores.row_tombstones import RowTombstones
 from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES, TOMBSTONED_FILES
@@ -69,6 +69,9 @@ class PlainStore:
         return Snapshot(len(self.versions) - 1, "plain", files, counters)
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        return self.snapshot(), ()
+
+    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         return self.snapshot(), ()
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:

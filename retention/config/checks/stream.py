@@ -45,6 +45,7 @@ def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
     yield from _persistence(stream)
     yield from _subjects(stream)
     yield from _ours(stream)
+    yield from _writers(stream)
 
 
 def _names(stream: StreamFields) -> Iterator[Refusal]:
@@ -195,6 +196,16 @@ def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
                     f"{subject!r} overlaps with the server's own {reserved}: that needs"
                     " no_ack: true",
                 )
+
+
+def _writers(stream: StreamFields) -> Iterator[Refusal]:
+    if stream.exclusive and stream.spark_writes:
+        yield refusal(
+            "exclusive spark_writes",
+            "exclusive says that no other program writes the table, spark_writes that Spark does; remove one of the"
+            " two",
+            None,
+        )
 
 
 def _ours(stream: StreamFields) -> Iterator[Refusal]:

@@ -31,6 +31,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.storage.places import delta_name
 from retention.stores.checks import swap as swaps
+from retention.stores.delta import commit_tokens
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TOKEN, refuse_other_writers
@@ -108,15 +109,33 @@ class Attempt:
                 version = self._look_for(token, error)
                 if version is None:
                     raise
-                return version
+                return self._kept(version, token)
             except (DeltaError, OSError, ValueError) as error:
                 if pause_s is None:
-                    return self._find_out(token, error)
+                    return self._kept(self._find_out(token, error), token)
                 time.sleep(pause_s)
             else:
                 break
         reached(Step.DELTA_COMMITTED)
-        return self.handle.table.version() + 1
+        return self._kept(self.handle.table.version() + 1, token)
+
+    def _kept(self, version: int, token: str) -> int:
+        """Keep the token of a commit, and look whether it stands; return its version.
+
+        Raises:
+            CommitFailedError: another program has overwritten it already, which is as if it had come first.
+        """
+        if files.is_remote(self.layout.root):
+            return version
+        stands = commit_tokens.keep_token(self.layout, version, token)
+        if stands and self.settings.spark_writes:
+            time.sleep(commit_tokens.WINDOW_S)
+            stands = commit_tokens.stands(self.layout, version)
+            if not stands:
+                commit_tokens.forget(self.layout, [version])
+        if not stands:
+            raise CommitFailedError(f"another program overwrote version {version}")
+        return version
 
     def _pauses(self) -> tuple[float, ...]:
         """The pauses, in seconds, after which a commit is tried again of which nobody said whether it happened.
@@ -176,6 +195,8 @@ class Attempt:
 
     def _is_new(self, row: Mapping[str, Any]) -> bool:
         """Whether an added file has messages that were never in the table; an epoch that goes on brings none."""
+        if self.swap.again is not None:
+            return row["path"] in self.swap.again.new
         next_seq: int = self.counters.next_seq.get(row["partition"], 0)
         return self.swap.epoch is None and row["max_seq"] >= next_seq
 

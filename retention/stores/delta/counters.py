@@ -27,14 +27,19 @@ def _of_epoch(epoch: int) -> str:
 
 def counters(transactions: Mapping[str, int]) -> Counters:
     """The counters that transactions keep, as `app_id` names them."""
-    here = _of_epoch(transactions.get(EPOCH, 0))
+    return counters_of(by_name(transactions, transactions.get(EPOCH, 0)))
+
+
+def by_name(transactions: Mapping[str, int], epoch: int) -> dict[str, int]:
+    """Name → value of the counters of an epoch, and of those that a table has one of, that transactions keep."""
+    here = _of_epoch(epoch)
     in_epoch = {
         name.removeprefix(here): version
         for name, version in transactions.items()
         if name.startswith(here) and is_in_epoch(name.removeprefix(here))
     }
     others = {name: version for name, version in transactions.items() if not is_in_epoch(name)}
-    return counters_of(others | in_epoch)
+    return others | in_epoch
 
 
 def transactions(layout: Layout, version: int) -> dict[str, int]:

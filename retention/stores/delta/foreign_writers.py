@@ -12,7 +12,7 @@ from retention.stores.layout import Layout
 
 TOKEN = "retentionCommit"  # noqa: S105  (the name under which each of our commits says that it is ours)
 
-_CONDITIONAL = "delta-rs"
+CONDITIONAL = "delta-rs"
 """The library that commits by conditional put; Polars writes through it, too."""
 
 
@@ -48,5 +48,5 @@ def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, s
         if TOKEN in info:
             return
         program = str(info.get("engineInfo") or "a program that does not say its name")
-        if not program.startswith(_CONDITIONAL):
+        if not program.startswith(CONDITIONAL):
             yield number, program

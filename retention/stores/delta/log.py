@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from retention.errors import DamagedError
 from retention.ports import VersionToken
@@ -74,19 +75,28 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
     """The newest version later than `after` that a run committed; None: no entry that is still there says so."""
     later = (version for version in reversed(versions(layout)[0]) if version > after)
     for version in later:
-        if run_of(read_entry(layout, version) or b"") == run:
+        metadata = metadata_of(read_entry(layout, version) or b"")
+        if run in (metadata.get("run"), metadata.get("again")):
             return version
     return None
 
 
 def run_of(entry: bytes) -> object:
     """The run that an entry says has made it; None if another program did, with whatever text of its own."""
+    return metadata_of(entry).get("run")
+
+
+def metadata_of(entry: bytes) -> dict[str, Any]:
+    """The metadata that a commit of ours has in its entry; empty if another program made it.
+
+    `again` is the run of an earlier commit, which was lost and which this one makes again.
+    """
     text = internals.commit_info(entry).get("userMetadata") or "{}"
     try:
         metadata = parse_json(text)
     except ValueError:
-        return None
-    return metadata.get("run") if isinstance(metadata, dict) else None
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int, str] | None:

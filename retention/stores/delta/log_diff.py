@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -86,6 +86,15 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
         return None
     named = pa.array([*diff.removed, *diff.added], pa.string())
     return None if any(leaving(named).to_pylist()) else diff
+
+
+def logged_rows(adds: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """The files of some `add` actions: `LOGGED_FILES`, and whatever statistics the log itself has.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: an action is not understood.
+    """
+    return pa.Table.from_pylist([_row(fields) for fields in adds], schema=_LOGGED)
 
 
 def _replay(diff: Changes, entry: bytes) -> None:

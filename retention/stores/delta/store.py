@@ -21,18 +21,26 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.ports import IncrementalInventory, Returned, Snapshot, Swap, VersionToken
+from retention.ports import (
+    IncrementalInventory,
+    LostCommit,
+    Returned,
+    Snapshot,
+    Swap,
+    VersionToken,
+)
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
+from retention.stores.delta import commit_tokens, properties
 from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
-from retention.stores.delta import properties
 from retention.stores.delta import table as delta_table
 from retention.stores.delta.commit import Attempt, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
+from retention.stores.delta.lost_commits import lost_commit
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import DeltaHandle
 from retention.stores.describing import describe_missing
@@ -60,6 +68,9 @@ class DeltaStore(FileStore):
 
     def mark(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
+        if not commit_tokens.all_stand(self._layout):
+            # Opening the table says what is lost, if anything is.
+            return None
         newest = delta_history.newest_mark(self._layout)
         return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
@@ -75,6 +86,7 @@ class DeltaStore(FileStore):
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
+        commit_tokens.refuse_lost(self._layout)
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
         return snapshot
@@ -83,6 +95,15 @@ class DeltaStore(FileStore):
         """Open the table to mend it, and list what other writers have brought back."""
         snapshot = self._opened()
         return snapshot, tuple(find_returned(self._layout, snapshot.version))
+
+    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+        """Open the table to repair it, and list the commits that other programs have overwritten."""
+        snapshot = self._opened()
+        refuse_returned(self._layout, snapshot.version)
+        epoch, now_ns = self.logged(snapshot).epoch, self._clock()
+        lost = commit_tokens.lost_entries(self._layout)
+        described = (lost_commit(self._layout, self._cache, entry, epoch, now_ns) for entry in lost)
+        return snapshot, tuple(described)
 
     def _opened(self) -> Snapshot:
         with self._opening():
@@ -179,7 +200,11 @@ class DeltaStore(FileStore):
         swap = self._unclaimed(swap)
         self._cache.add(swap.add)
         with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
-            return self._commit(swap, snapshot.handle, snapshot.files)
+            version = self._commit(swap, snapshot.handle, snapshot.files)
+        if swap.again is not None:
+            # Its token lies in the entry of this commit as well, so that a kill before this does no harm.
+            commit_tokens.forget(self._layout, [swap.again.version])
+        return version
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
@@ -190,7 +215,12 @@ class DeltaStore(FileStore):
         return set(range(after + 1, until + 1)) <= set(delta_history.versions(self._layout)[0])
 
     def finish(self) -> None:
-        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""
+        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new.
+
+        Raises:
+            LostCommitError: another program has overwritten a commit meanwhile.
+        """
+        commit_tokens.refuse_lost(self._layout)
         if self._grace_differs:
             table = delta_table.open_table(self._layout)
             properties.follow(self._layout, table, self._settings.grace_ns)
@@ -253,6 +283,7 @@ class DeltaStore(FileStore):
             raise StalePlanError(
                 f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
             )
+        commit_tokens.refuse_lost(self._layout)
         refuse_returned(self._layout, newer.table.version())
         return newer, live
 

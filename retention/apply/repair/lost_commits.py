@@ -1,0 +1,239 @@
+"""Committing again what another program overwrote in the log of a Delta table on a local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.recover import basis, settle_interrupted
+from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
+from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
+from retention.core.inventory import DROPPED, EPOCH, GENERATION, RUN, Counters
+from retention.core.table_updates import RaiseCounters
+from retention.errors import BusyError, ConflictError, StalePlanError
+from retention.history.runs import REPAIR, History, history_of
+from retention.ports import LostCommit, Snapshot, Swap
+from retention.stores.checks.swap import overlapping
+from retention.stores.lease import lease
+from schemas.files import LOGGED_FILES
+
+KIND = "lost-commit"
+"""The name of this repair in commands and in the run history."""
+ATTEMPTS = 20
+LEASE_WAIT_S = 60.0
+_BEGINNINGS = frozenset({EPOCH, DROPPED, GENERATION})
+"""Counters of a commit after which others count: a purge of a topic, a drop, the table after it."""
+
+
+@dataclass(frozen=True)
+class CommittedAgain:
+    """A lost commit, and what of it can be committed again."""
+
+    commit: LostCommit
+    added: pa.Table
+    """Its files that are added again, shape `FILE_STATS`."""
+    removed: pa.Table
+    """The files that are removed again, shape `LOGGED_FILES`."""
+    counters: Mapping[str, int]
+    """Name → value of the counters that are raised."""
+    reason: str | None = None
+    """The reason why a part of it is not committed again; None: all of it is."""
+    run: str | None = None
+    """The run that committed it again; None: nothing was changed."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {
+            "version": self.commit.version,
+            "lost_run": self.commit.metadata.get("run"),
+            "overwritten_by": self.commit.program,
+            "messages": pc.sum(self.added["messages"], min_count=0).as_py(),
+            "bytes": pc.sum(self.added["bytes"], min_count=0).as_py(),
+            "first_seq": pc.min(self.added["min_seq"]).as_py(),
+            "last_seq": pc.max(self.added["max_seq"]).as_py(),
+            "files_added": self.added.num_rows,
+            "files_removed": self.removed.num_rows,
+            "files_missing": list(self.commit.missing),
+            "reason": self.reason,
+            "run": self.run,
+        }
+
+
+@dataclass(frozen=True)
+class LostCommitRepair:
+    """The lost commits of a stream, oldest first."""
+
+    stream: str
+    commits: tuple[CommittedAgain, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {
+            "stream": self.stream,
+            "repair": KIND,
+            "commits": [commit.as_json() for commit in self.commits],
+        }
+
+
+def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
+    """Find the commits of ours that another program has overwritten; nothing is changed.
+
+    Raises:
+        RefusedError, DamagedError: as `Store.lost`.
+    """
+    if not opened.store.exists():
+        return LostCommitRepair(opened.name)
+    snapshot, lost = opened.store.lost()
+    return LostCommitRepair(opened.name, tuple(_again(snapshot, commit) for commit in lost))
+
+
+def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
+    """Commit again what was overwritten, each lost commit as one of its own, under both leases of the stream.
+
+    What cannot be committed again is said: its files stay where they are, its counters are raised all the same, so
+    that no sequence is given out twice.
+
+    Raises:
+        RefusedError, DamagedError: as `Store.lost`.
+        BusyError: another run is at work, or others keep committing first.
+    """
+    if not opened.store.exists():
+        return LostCommitRepair(opened.name)
+    history = history_of(opened.warehouse, opened.name)
+    done: list[CommittedAgain] = []
+    with (
+        maintaining(opened, at_least_s=LEASE_WAIT_S),
+        lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S),
+    ):
+        for _ in range(ATTEMPTS):
+            snapshot, lost = opened.store.lost()
+            if not lost:
+                # Only now: a run that was interrupted has committed if its commit stands again.
+                settle_interrupted(opened, history)
+                return LostCommitRepair(opened.name, tuple(done))
+            try:
+                done.append(_commit(opened, history, snapshot, _again(snapshot, lost[0])))
+            except (ConflictError, StalePlanError):
+                continue
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times another writer came first; pause the other writers, then try again"
+    )
+
+
+def _again(snapshot: Snapshot, commit: LostCommit) -> CommittedAgain:
+    """Decide what of a lost commit can be committed again on a table."""
+    wanted = pa.array(commit.removed, pa.string())
+    removed = snapshot.files.filter(pc.is_in(snapshot.files["path"], value_set=wanted))
+    removed = removed.select(LOGGED_FILES.names).cast(LOGGED_FILES)
+    reason = _reason(snapshot, commit, removed)
+    added = commit.added
+    if reason is not None:
+        removed = LOGGED_FILES.empty_table()
+        added = _unmet(snapshot, _new_messages(snapshot, commit), removed)
+    return CommittedAgain(commit, added, removed, _raised(snapshot, commit), reason)
+
+
+def _reason(snapshot: Snapshot, commit: LostCommit, removed: pa.Table) -> str | None:
+    """The reason why a commit cannot be made again as a whole; None: it can."""
+    if _BEGINNINGS & commit.counters.keys():
+        return "it purged or dropped the stream, or began it anew: ask for that again"
+    if removed.num_rows != len(commit.removed):
+        gone = len(commit.removed) - removed.num_rows
+        return f"{gone} of the files that it removed left the table otherwise: the next pass decides on what is there"
+    if commit.missing:
+        return (
+            f"{len(commit.missing)} of its files are gone from the storage, {commit.missing[0]} the first: bring them "
+            "back from a copy first, or publish their messages again"
+        )
+    if _unmet(snapshot, commit.added, removed).num_rows != commit.added.num_rows:
+        return "the table has messages with the same sequences by now"
+    return None
+
+
+def _new_messages(snapshot: Snapshot, commit: LostCommit) -> pa.Table:
+    """The files of a commit that hold nothing but messages which it brought; copies of what it removed are none."""
+    if not commit.removed:
+        return commit.added
+    next_seqs = snapshot.counters.next_seq
+    is_new = [
+        low >= next_seqs.get(partition, 0)
+        for partition, low in zip(
+            commit.added["partition"].to_pylist(), commit.added["min_seq"].to_pylist(), strict=True
+        )
+    ]
+    return commit.added.filter(pa.array(is_new, pa.bool_()))
+
+
+def _unmet(snapshot: Snapshot, added: pa.Table, removed: pa.Table) -> pa.Table:
+    """The files of which the sequences meet those of no file that stays in a table."""
+    goes = pc.is_in(snapshot.files["path"], value_set=removed["path"].combine_chunks())
+    met = set(_met(added, snapshot.files.filter(pc.invert(goes)), snapshot.files.filter(goes)))
+    return added.filter(pc.invert(pc.is_in(added["path"], pa.array(sorted(met), pa.string()))))
+
+
+def _met(added: pa.Table, stays: pa.Table, replaced: pa.Table) -> Iterator[str]:
+    for partition in added["partition"].unique().to_pylist():
+        tables = (
+            table.filter(pc.equal(table["partition"], partition))
+            for table in (added, stays, replaced)
+        )
+        for row in overlapping(*tables):
+            yield row["path"]
+
+
+def _raised(snapshot: Snapshot, commit: LostCommit) -> dict[str, int]:
+    """The counters of a commit that the table has lower, but those by which it would begin something."""
+    known = _named(snapshot.counters)
+    return {
+        name: value
+        for name, value in commit.counters.items()
+        if name not in _BEGINNINGS | {RUN} and value > known.get(name, -1)
+    }
+
+
+def _named(counters: Counters) -> dict[str, int]:
+    kinds: dict[str, Mapping[int, int] | Mapping[str, int]] = {
+        NEXT_SEQ: counters.next_seq,
+        OPEN_BASE: counters.open_base,
+        REMOVED: counters.removed,
+        BATCH: counters.batches,
+    }
+    return named(kinds) | dict(counters.edits)
+
+
+def _commit(
+    opened: OpenedStream, history: History, snapshot: Snapshot, again: CommittedAgain
+) -> CommittedAgain:
+    run = history.name_run(opened.clock())
+    commit = again.commit
+    again = replace(again, run=run)
+    record = {
+        "stream": opened.name,
+        "kind": REPAIR,
+        "repair": KIND,
+        "as_of_ns": opened.clock(),
+        "removed_messages": 0,
+        "commit": again.as_json(),
+    }
+    if snapshot.counters.epoch:
+        record["epoch"] = snapshot.counters.epoch
+    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    metadata = {"run": run, "repair": KIND, "token": commit.token}
+    if again.reason is None:
+        metadata["again"] = str(commit.metadata.get("run"))
+    swap = Swap(
+        again.removed,
+        again.added,
+        metadata,
+        updates=[RaiseCounters(again.counters)],
+        data_change=commit.data_change,
+        again=commit,
+    )
+    version = opened.store.commit(swap, snapshot)
+    history.finish(run, record | {"status": "done", "version_after": version})
+    return again
