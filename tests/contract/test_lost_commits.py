@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse
-from retention.errors import LostCommitError
+from retention.errors import DamagedError, LostCommitError
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import commit_tokens
@@ -267,3 +267,18 @@ def test_few_tokens_are_kept_and_none_of_a_parquet_stream(tmp_path: Path) -> Non
     other.new_stream("ORDERS").publish([LINE])
     assert not Path(other.location, "streams/ORDERS/_retention/commits").exists()
     assert commit_tokens.all_stand(Layout("s3://lake/streams/ORDERS", "ORDERS"))
+
+
+def test_a_damaged_token_of_a_lost_commit_is_said(tmp_path: Path) -> None:
+    warehouse = laid(tmp_path)
+    warehouse.stream("ORDERS").publish([LINE])
+    lost = newest(warehouse)
+    overwrite(warehouse, lost)
+    token = Path(warehouse.location, f"streams/ORDERS/_retention/commits/{lost:020d}.json")
+    token.write_bytes(token.read_bytes()[:-5] + b"\n{")
+    with pytest.raises(LostCommitError):
+        warehouse.stream("ORDERS").publish([LINE])
+    with pytest.raises(DamagedError, match=f"delete {token}"):
+        warehouse.stream("ORDERS").repair_lost_commits()
+    token.unlink()
+    warehouse.stream("ORDERS").publish([LINE])

@@ -69,6 +69,7 @@ COMMON = {
     "streams/ORDERS/messages/partition=N/segment=N/*.parquet",
 }
 DELTA = {
+    "streams/ORDERS/_retention/commits/N.json",
     "streams/ORDERS/_retention/ledger/*.blocks",
     "streams/ORDERS/_retention/ledger/ledger.json",
     "streams/ORDERS/_retention/stats/*.parquet",

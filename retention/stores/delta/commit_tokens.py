@@ -13,6 +13,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from retention.errors import LostCommitError
 from retention.storage import files
@@ -39,10 +40,8 @@ class LostEntry:
     program: str
     """The program that wrote the entry in its place, and what it says it did."""
 
-    @property
-    def token(self) -> str:
-        """The token of the commit, which no other entry has."""
-        return str(commit_info(self.entry).get(TOKEN, ""))
+    token: str
+    """The token of the commit, which no other entry has; empty where the entry is damaged."""
 
 
 def keep_token(layout: Layout, version: int, token: str) -> bool:
@@ -108,10 +107,14 @@ def refuse_lost(layout: Layout) -> None:
         first = lost[0]
         raise LostCommitError(
             f"stream {layout.stream}: version {first.version} of the table was a commit of ours "
-            f"({delta_history.run_of(first.entry)}), and {first.program} overwrote it, as Spark can on a local disk; "
+            f"({_run_of(first)}), and {first.program} overwrote it, as Spark can on a local disk; "
             f"nothing was changed; `retention repair lost-commit {layout.stream}` says what it held, and commits it "
             "again with --yes (spark_writes: true keeps it from happening while Spark writes to the table)"
         )
+
+
+def _run_of(lost: LostEntry) -> object:
+    return delta_history.run_of(lost.entry) if lost.token else "its token is damaged"
 
 
 def forget(layout: Layout, versions: Collection[int]) -> None:
@@ -121,15 +124,25 @@ def forget(layout: Layout, versions: Collection[int]) -> None:
 
 
 def _lost(layout: Layout, version: int) -> LostEntry | None:
-    entry = files.read_unchanging(_place(layout, version)) or b""
-    info = commit_info(delta_history.read_entry(layout, version) or b"")
+    info = _info(delta_history.read_entry(layout, version) or b"")
     program = str(info.get("engineInfo") or "a program that does not say its name")
-    if TOKEN in info or program.startswith(CONDITIONAL):
+    if not info or TOKEN in info or program.startswith(CONDITIONAL):
+        # Where the entry in the log is damaged, opening the table says so.
         return None
-    lost = LostEntry(version, entry, f"{program} ({info.get('operation', 'a commit')})")
-    if lost.token and delta_history.find_token(layout, lost.token, version) is not None:
+    entry = files.read_unchanging(_place(layout, version)) or b""
+    token = str(_info(entry).get(TOKEN, ""))
+    if token and delta_history.find_token(layout, token, version) is not None:
         return None
-    return lost
+    act = f"{program} ({info.get('operation', 'a commit')})"
+    return LostEntry(version, entry, act, token)
+
+
+def _info(entry: bytes) -> dict[str, Any]:
+    """An entry's account of itself; empty if it has none, or is damaged."""
+    try:
+        return commit_info(entry)
+    except ValueError:
+        return {}
 
 
 def _replaced(layout: Layout) -> Iterator[int]:
