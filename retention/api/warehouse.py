@@ -37,7 +37,7 @@ from retention.planners.cached import plan_stream
 from retention.ports import Store
 from retention.storage import files
 from retention.storage.checksum import parse_json
-from retention.stores import StoreSettings, open_store
+from retention.stores import open_store, store_settings
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
@@ -341,16 +341,7 @@ class Warehouse(Public, Maintenance):
         refuse_mounted(self.location, name, self._mounts)
         refuse_foreign_directory(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
-        settings = StoreSettings(
-            format=config.format,
-            grace_ns=config.grace_ns,
-            exclusive=config.exclusive,
-            quiet=config.quiet,
-            spark_writes=config.spark_writes,
-            partitions=config.partitions,
-            first_seq=config.lowest_seq,
-        )
-        store = open_store(root, name, settings, self.clock)
+        store = open_store(root, name, store_settings(config), self.clock)
         if not _is_dropped_topic(config, store):
             config = settled(root, config)
         return OpenedStream(

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from retention.config.stream import StreamConfig
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
 from retention.ports import Store
 from retention.storage import files
 from retention.stores.layout import Layout, StoreSettings
 
-__all__ = ["StoreSettings", "open_store"]
+__all__ = ["StoreSettings", "open_store", "store_settings"]
+
+
+def store_settings(config: StreamConfig) -> StoreSettings:
+    """The settings of a store that a stream's configuration has."""
+    return StoreSettings(
+        format=config.format,
+        grace_ns=config.grace_ns,
+        exclusive=config.exclusive,
+        quiet=config.quiet,
+        spark_writes=config.spark_writes,
+        partitions=config.partitions,
+        first_seq=config.lowest_seq,
+    )
 
 
 def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]) -> Store:
