@@ -24,7 +24,7 @@ def test_a_table_of_many_tiny_files_of_another_writer_is_read_with_progress(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     told = commands(tmp_path, {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 10})
-    line = '{"subject": "orders.0", "data": "x", "ts_ns": 1000000000}'
+    line = '{"subject": "orders.0", "data": "x", "ts_ns": 1000000000000000000}'
     done = told.run("publish", "ORDERS", "-", stdin=line)
     assert done.exit_code == 0, done.output
     directory = next(tmp_path.glob("streams/ORDERS/messages/partition=0/segment=*"))
@@ -46,7 +46,7 @@ def published(folder: Path, count: int, **settings: Any) -> Commands:
         ),
         engine="local",
     )
-    command.json("publish", "S00", stdin='{"subject": "s0.a", "data": "x", "ts_ns": 1000000000}')
+    command.json("publish", "S00", stdin='{"subject": "s0.a", "data": "x", "ts_ns": 1000000000000000000}')
     return command
 
 
