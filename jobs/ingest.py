@@ -12,7 +12,6 @@ from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.config.discovery import unlisted_stream
 from retention.core.accepted_times import accepted_times
-from retention.engines.spark.session import session
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
 
@@ -24,10 +23,20 @@ def main() -> int:
         Its exit code.
     """
     parser = job_parser("ingest", "Append the rows of another table that were not taken before.")
-    parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
+    parser.add_argument(
+        "--source", required=True, metavar="PATH", help="a Delta table, or a directory of files"
+    )
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
     parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
     add_any_time(parser)
+    for name, what in (("take", "all of its rows are new"), ("skip", "its rows were taken")):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="WHAT",
+            help=f"a file, or a version of a Delta table, that a run refused: {what}; may be repeated",
+        )
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -52,10 +61,17 @@ def run(arguments: argparse.Namespace) -> Ingested:
         opened = replace(opened, clock=lambda: instant)
     check_names(columns, opened.dialect)
     is_new = not warehouse.has(opened.name)
-    with session("ingest") as spark:
-        times = accepted_times(any_time=arguments.any_time)
-        source = Source(arguments.source, arguments.source_format, columns, times)
-        done = ingest(opened, source, spark)
+    source = Source(
+        arguments.source,
+        arguments.source_format,
+        columns,
+        accepted_times(any_time=arguments.any_time),
+        frozenset(arguments.take),
+        frozenset(arguments.skip),
+    )
+    done = ingest(opened, source)
+    for note in done.notes:
+        print(f"ingest: {note}", file=sys.stderr)
     if is_new and warehouse.has(opened.name):
         print(f"ingest: {unlisted_stream(opened.name, warehouse.streams())}", file=sys.stderr)
     return done

@@ -27,7 +27,7 @@ def is_spark_frame(given: object) -> TypeGuard[DataFrame]:
 def append_frame(
     opened: OpenedStream,
     frame: DataFrame,
-    identity: BatchIdentity | None = None,
+    identity: BatchIdentity | Callable[[], BatchIdentity] | None = None,
     times: AcceptedTimes = ALL_TIMES,
 ) -> Appended:
     """Append the rows of a DataFrame as one commit; Spark tasks write the files, this process commits them.
@@ -43,7 +43,8 @@ def append_frame(
             topic `payload`, and if it has them `partition` (a whole number) or `key` (binary or string), `id`
             (string), `headers` (as they are stored, binary) and `origin_ts_ns` (bigint). Its session is used, and left
             as it is.
-        identity: makes the append exactly once.
+        identity: makes the append exactly once; a function is asked for it when all rows were read, before anything is
+            committed, and what it raises ends the append.
         times: the instants that a row may give.
 
     Raises:
@@ -63,7 +64,8 @@ def append_frame(
     with closing(new_scratch(opened, engine)) as scratch:
         arriving = ArrivingRows(dialect, opened.clock(), times)
         rows = SortedFrame(engine, frame, arriving, scratch.location)
-        with appending(opened, identity) as append:
+        known = identity() if callable(identity) else identity
+        with appending(opened, known) as append:
             for attempt in append.attempts():
                 position = attempt.position
                 layer = dialect.layer(position.tail, position.turn, opened.clock())

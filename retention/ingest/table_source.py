@@ -1,41 +1,57 @@
-"""Taking rows without sequences out of another table, each of them once, however often that is asked for."""
+"""Taking rows without sequences out of a source, each of them once, however often that is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
-from retention.core.subjects import path_name
 from retention.dialects import iggy, jetstream
 from retention.dialects.dialect import Dialect
-from retention.engines.spark.connect import refuse_connect
 from retention.errors import RefusedError, UsageError
-from retention.ingest.append import Appended
-from retention.ingest.dataframe import append_frame, micro_batch
-from retention.storage import files
-from retention.storage.places import place_of, spellings
+from retention.ingest.sources.backlog import Backlog, SourceReader
+from retention.ingest.sources.contents import Contents
+from retention.ingest.sources.delta_source import DeltaSource
+from retention.ingest.sources.directory import SourceFile, Wishes
+from retention.ingest.sources.directory_source import DirectorySource, converted
+from retention.ingest.sources.positions import DeltaPosition, DirectoryPosition
+from retention.ingest.sources.taking import WRITER, TakenSoFar, Taking
+from retention.storage.listing import list_files
+from retention.storage.places import place_of, refused_scheme, spellings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLUMNS)}"
+FORMATS = ("delta", "parquet", "json", "csv", "orc")
+DELTA = "delta"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table that only grows."""
+    """A table or directory whose rows are taken, each once."""
 
     location: str
-    format: str = "delta"
-    """A format that Spark can read as a stream: delta, parquet, json, csv, orc."""
+    format: str = DELTA
+    """One of `FORMATS`."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """A column of the stream's or topic's dialect → the SQL expression for it; by default the source's column
     of that name."""
     times: AcceptedTimes = ALL_TIMES
     """The instants that its rows may give."""
+    take: frozenset[str] = frozenset()
+    """Files or versions, of which it cannot be told what is new in them: all of their rows are."""
+    skip: frozenset[str] = frozenset()
+    """Such of which none is."""
+
+    @property
+    def wishes(self) -> Wishes:
+        """The decisions of a person."""
+        return Wishes(self.take, self.skip)
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,8 @@ class Ingested:
     batches: int
     messages: int
     bytes: int
+    notes: tuple[str, ...] = ()
+    """A sentence for each thing that a person should know."""
 
 
 def check_names(columns: Mapping[str, str], dialect: Dialect) -> None:
@@ -62,84 +80,124 @@ def check_names(columns: Mapping[str, str], dialect: Dialect) -> None:
             raise UsageError(f"--column {name}: it needs an SQL expression; give {name}=SQL")
 
 
-def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingested:
-    """Append what a source holds that was not taken before, in one commit or a few.
+def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = None) -> Ingested:
+    """Append the rows of a source that were not taken before, in one commit or a few.
 
-    How far the source was read is kept beside the stream, as the checkpoint of a streaming query; the numbers of its
-    batches are kept in the stream's own commits, so that a run that was stopped half-way repeats nothing.
+    How far the source was taken is a record beside the stream, which the commit that adds the rows names, so that a
+    run that was stopped half-way repeats nothing. Where nothing is new, Spark is not asked.
+
+    Args:
+        opened: the stream or topic.
+        source: what is taken.
+        spark: the session that reads it; None: the active one, or one that is started where rows have to be read.
 
     Raises:
         UsageError: the source cannot be opened, a column is missing or of another type, or a row cannot be a message.
-        RefusedError: rows of this source are in the stream, but the checkpoint is gone.
-        BusyError: the append lease is held, or rivals kept committing first.
+        RefusedError: it cannot be told which rows are new; nothing was read.
+        DamagedError: a file, the source's log or a record cannot be read.
+        BusyError: the append lease is held, rivals kept committing first, or a file changed while it was read.
     """
     check_names(source.columns, opened.dialect)
-    refuse_connect(
-        spark,
-        f"{opened.name}: ingest",
-        "it counts what its streaming query took, which runs on the server; run `python -m jobs.ingest` without "
-        "SPARK_REMOTE, or hand a query of your own to the stream's sink",
-    )
+    if source.format not in FORMATS:
+        raise UsageError(
+            f"{source.format}: no such format of a source; there are {', '.join(FORMATS)}"
+        )
     source = replace(source, location=_known_place(opened, source.location))
-    writer = _writer(source.location)
-    checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))
-    _check_checkpoint(opened, writer, checkpoint)
-    rows = _selected(source, opened.dialect, spark)
-    done: list[Appended] = []
-    failed: list[Exception] = []
-
-    def append_batch(frame: DataFrame, batch: int) -> None:
-        try:
-            done.append(
-                append_frame(opened, frame, micro_batch(frame, writer, batch), source.times)
-            )
-        except Exception as error:
-            failed.append(error)
-            raise
-
-    query = rows.writeStream.foreachBatch(append_batch)
-    at = checkpoint.replace("s3://", "s3a://", 1)
-    started = query.option("checkpointLocation", at).trigger(availableNow=True).start()
-    try:
-        started.awaitTermination()
-    except Exception as error:
-        from retention.engines.spark.failures import failure_of
-
-        # Spark's own error would hide which of ours it was.
-        raise (failed or [failure_of(error) or error])[0] from None
-    new = [appended for appended in done if not appended.duplicate]
-    messages, size = (
+    with _reading(opened, source, spark) as reader:
+        taking = Taking(opened, source.location, reader)
+        standing = taking.standing()
+        backlog = _backlog(source, standing, reader)
+        new = taking.take(standing, backlog)
+    return Ingested(
+        opened.name,
+        source.location,
+        sum(appended.messages > 0 for appended in new),
         sum(appended.messages for appended in new),
         sum(appended.bytes for appended in new),
+        backlog.notes,
     )
-    return Ingested(opened.name, source.location, len(new), messages, size)
 
 
-def _selected(source: Source, dialect: Dialect, spark: SparkSession) -> DataFrame:
-    from retention.engines.spark.tables import refuse_unfit, streamed
+def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceReader]) -> Backlog:
+    """Look for rows that are to be taken; where an earlier release took some, go on from its record."""
+    if source.format == DELTA:
+        table = DeltaSource(source.location, source.wishes)
+        known = standing.position
+        if standing.checkpoint is not None and standing.batch is not None:
+            known = table.taken_until(*standing.checkpoint.taken_version(standing.batch))
+        if not isinstance(known, DeltaPosition | None):
+            raise _other_format(source, "a directory")
+        backlog = table.backlog(known)
+    else:
+        is_ours = refused_scheme(source.location) is None
+        listing = _listed(source.location) if is_ours else reader().listing(source.location)
+        contents = Contents(source.location, source.format, readable=is_ours)
+        directory = DirectorySource(source.location, source.format, contents, source.wishes)
+        known = standing.position
+        if standing.checkpoint is not None and standing.batch is not None:
+            taken = standing.checkpoint.taken_files(standing.batch)
+            known = converted(source.location, source.format, listing, taken)
+        if not isinstance(known, DirectoryPosition | None):
+            raise _other_format(source, "a Delta table")
+        backlog = directory.backlog(listing, known)
+    if standing.checkpoint is not None and backlog.moved is None:
+        backlog = replace(backlog, moved=known)
+    return backlog
 
-    place = source.location
-    frame = streamed(spark, place, source.format, dialect.columns, source.columns)
-    refuse_unfit(frame, place, dialect)
+
+def _listed(location: str) -> list[SourceFile]:
+    try:
+        return [
+            SourceFile(file.path, file.length, file.modified_ns, file.etag)
+            for file in list_files(location)
+        ]
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{location}: there is no such directory; nothing was read; name the directory of a table and, with "
+            "--source-format, what it is"
+        ) from error
+
+
+@contextmanager
+def _reading(
+    opened: OpenedStream, source: Source, spark: SparkSession | None
+) -> Iterator[Callable[[], SourceReader]]:
+    """A function that gives a reader during the block, and starts Spark the first time that it is called."""
+    with ExitStack() as stack:
+
+        @cache
+        def reader() -> SourceReader:
+            from retention.engines.spark.session import refuse_stopped, session
+            from retention.ingest.sources.spark_reader import SparkReader
+
+            running = spark or stack.enter_context(session("ingest"))
+            refuse_stopped(running)
+            messages = partial(_messages, source, opened.dialect)
+            return SparkReader(running, opened, messages, source.times)
+
+        yield reader
+
+
+def _messages(source: Source, dialect: Dialect, rows: DataFrame) -> DataFrame:
+    """Rows of a source as the stream takes them."""
+    from retention.engines.spark.tables import mapped, refuse_unfit
+
+    frame = mapped(rows, source.location, dialect.columns, source.columns)
+    refuse_unfit(frame, source.location, dialect)
     return frame
 
 
 def _known_place(opened: OpenedStream, location: str) -> str:
     """A source's place, spelt as it was when rows of it were taken before: how far is kept under that name."""
+    if refused_scheme(location) and "://" in location:
+        return location  # Only Spark reaches it.
     ways = spellings(place_of(location))
     known = opened.store.snapshot().counters.batches if opened.store.exists() else {}
-    return next((way for way in ways if _writer(way) in known), location)
+    return next((way for way in ways if f"{WRITER}{way}" in known), location)
 
 
-def _writer(location: str) -> str:
-    return f"ingest/{location}"
-
-
-def _check_checkpoint(opened: OpenedStream, writer: str, checkpoint: str) -> None:
-    known = opened.store.exists() and writer in opened.store.snapshot().counters.batches
-    if known and files.read_bytes(files.join(checkpoint, "metadata")) is None:
-        raise RefusedError(
-            f"{opened.name}: rows of {writer.removeprefix('ingest/')} were taken in before, but how far is lost with "
-            f"{checkpoint}; nothing was read, so that none comes twice; restore that folder from a copy, or append the "
-            "missing rows from a table that holds only them"
-        )
+def _other_format(source: Source, before: str) -> RefusedError:
+    return RefusedError(
+        f"{source.location} was taken as {before} before, not as {source.format}; nothing was read; correct "
+        "--source-format"
+    )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import ingest as job
-from retention.engines.spark import tables
 from retention.errors import RefusedError, RetentionError, UsageError
+from retention.ingest.sources import batches
 from retention.ingest.table_source import Ingested, Source, ingest
 from tests.support.plain_store import opened_stream, store_of
 
@@ -94,14 +94,14 @@ def test_columns_are_checked_before_spark_works(
 
 
 def test_a_source_that_is_not_there_is_a_usage_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"source cannot be opened as delta .*nothing was read"):
+    with pytest.raises(UsageError, match=r"source is no Delta table; nothing was read"):
         ingest(opened_stream(tmp_path), Source(str(tmp_path / "source")), spark)
 
 
 def test_a_source_of_many_files_comes_in_several_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MOST_FILES", 2)
+    monkeypatch.setattr(batches, "MOST_FILES", 2)
     source = Source(str(tmp_path / "source"), "parquet")
     rows = spark.range(3).selectExpr("'orders.a' AS subject", "CAST(id AS STRING) AS payload")
     rows.repartition(3, "payload").repartitionByRange(3, "payload").write.parquet(source.location)

@@ -1,4 +1,4 @@
-"""Tables of other programs as streams of rows, by SQL expressions; faults in them are told before Spark works."""
+"""Rows of sources as messages, by SQL expressions; faults in these are told before Spark works."""
 
 from __future__ import annotations
 
@@ -9,52 +9,30 @@ from pyspark.errors import AnalysisException
 
 from retention.dialects.dialect import Dialect
 from retention.engines.spark.columns import given_columns
-from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-MOST_FILES = 1_000
-"""Files of a micro-batch, as Delta has it by default: a commit, and what is kept for it, stay bounded."""
+    from pyspark.sql import DataFrame
 
 
-def streamed(
-    spark: SparkSession,
-    location: str,
-    table_format: str,
-    names: Sequence[str],
-    columns: Mapping[str, str],
+def mapped(
+    rows: DataFrame, location: str, names: Sequence[str], columns: Mapping[str, str]
 ) -> DataFrame:
-    """The rows of a table that only grows, as a stream.
+    """Rows of a source as an append takes them.
 
     Args:
-        spark: the session.
-        location: where the table lies.
-        table_format: a format that Spark can read as a stream.
-        names: columns that the result has if the table has them.
-        columns: a column of the result → its SQL expression over the table's columns.
+        rows: with the source's own columns.
+        location: where the source lies, for sentences.
+        names: columns that the result has if the source has them.
+        columns: a column of the result → its SQL expression over the source's columns.
 
     Raises:
-        UsageError: the table cannot be opened, or an expression means nothing in it.
+        UsageError: an expression means nothing in the source.
     """
-    place = for_spark(location)
-    try:
-        with reaching(location):
-            table = spark.read.format(table_format).load(place)
-    except AnalysisException as error:
-        raise UsageError(
-            f"{location} cannot be opened as {table_format} ({_reason(error)}); nothing was read; name the directory "
-            "of a table and, with --source-format, what it is"
-        ) from error
     for name, expression in columns.items():
-        _refuse_meaningless(table, location, name, expression)
-    stream = spark.readStream.format(table_format).option("maxFilesPerTrigger", MOST_FILES)
-    if table_format != "delta":
-        # Delta's stream knows its schema, and refuses to be told one.
-        stream = stream.schema(table.schema)
-    expressions = {name: f"`{name}`" for name in names if name in table.columns} | dict(columns)
-    return stream.load(place).selectExpr(
+        _refuse_meaningless(rows, location, name, expression)
+    expressions = {name: f"`{name}`" for name in names if name in rows.columns} | dict(columns)
+    return rows.selectExpr(
         *(f"{expression} AS `{name}`" for name, expression in expressions.items())
     )
 

@@ -1,0 +1,59 @@
+"""Settings of a session under which reading and expressions mean one thing, whatever a cluster has set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from retention.engines.spark.connect import setting_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIXED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.columnNameOfCorruptRecord": "_corrupt_record",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.json.enablePartialResults": "false",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.legacy.castComplexTypesToString.enabled": "false",
+    "spark.sql.legacy.json.allowEmptyString.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.orc.mergeSchema": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""Setting → value: Spark's defaults, but for the time zone, and nanoseconds of Parquet, which come as whole numbers."""
+
+
+@contextmanager
+def fixed_settings(session: SparkSession) -> Iterator[None]:
+    """Let a session have `FIXED` settings during the block, and those that it had before afterwards."""
+    before = {name: setting_of(session, name) for name in FIXED}
+    try:
+        for name, value in FIXED.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, known in before.items():
+            if known is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, known)

@@ -1,0 +1,183 @@
+"""Rows of chosen files of a source, read by Spark with fixed columns and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from retention.engines.spark.s3a import for_spark, reaching
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_GLOBBED = frozenset("{}[]*?\\")
+_KEPT = frozenset("/-_.!~'()*,;:$&+=@")
+"""Beside letters and digits, what Java leaves as it is in the path of a URI."""
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "json": {"mode": "FAILFAST"},
+    "csv": {"mode": "FAILFAST", "columnPruning": "false"},
+    "parquet": {
+        "mergeSchema": "false",
+        "datetimeRebaseMode": "CORRECTED",
+        "int96RebaseMode": "CORRECTED",
+    },
+    "orc": {"mergeSchema": "false"},
+}
+_OF_ALL = {
+    "recursiveFileLookup": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+_FILE, _PLACE = "__retention_file", "__retention_place"
+
+
+@dataclass(frozen=True)
+class FileToRead:
+    """A file, and what its directories say of its rows."""
+
+    place: str
+    """A path, or a URI."""
+    values: tuple[str | None, ...] = ()
+    """The text of each partition column."""
+    width: int | None = None
+    """Of CSV: how many columns its first line has; None: as many as there are."""
+
+
+def inferred_columns(spark: SparkSession, format_: str, places: Iterable[str]) -> dict[str, Any]:
+    """The columns of some files, those of all of them together, as JSON of a Spark schema.
+
+    Raises:
+        PySparkException, Py4JError: a file cannot be read, or files contradict each other.
+    """
+    merging = {"mergeSchema": "true"} if format_ in ("parquet", "orc") else {}
+    reader = spark.read.format(format_).options(**_OF_ALL, **{**_OPTIONS[format_], **merging})
+    schema: dict[str, Any] = reader.load([_escaped(place) for place in places]).schema.jsonValue()
+    return schema
+
+
+def file_rows(
+    spark: SparkSession,
+    format_: str,
+    columns: Mapping[str, Any],
+    partitions: Mapping[str, str],
+    files: Sequence[FileToRead],
+) -> DataFrame:
+    """The rows of some files of a directory, with the columns of the source.
+
+    Args:
+        spark: the session.
+        format_: of the files.
+        columns: JSON of the Spark schema of their own columns.
+        partitions: name → SQL type of each column that their directories give.
+        files: at least one.
+    """
+    schema = T.StructType.fromJson(dict(columns))
+    frames = [
+        _read(spark, format_, schema, [file for file in files if file.width == width])
+        for width in dict.fromkeys(file.width for file in files)
+    ]
+    if partitions:
+        frames = [rows.withColumn(_FILE, F.col("_metadata.file_path")) for rows in frames]
+    rows = reduce(_together, frames)
+    return _with_partitions(spark, rows, schema.names, partitions, files) if partitions else rows
+
+
+def delta_rows(spark: SparkSession, place: str) -> DataFrame:
+    """The rows of a Delta table."""
+    with reaching(place):
+        return spark.read.format("delta").load(for_spark(place))
+
+
+def no_rows(
+    spark: SparkSession, columns: Mapping[str, Any], partitions: Mapping[str, str]
+) -> DataFrame:
+    """A frame with the columns of a source, and no row: expressions over them can be checked."""
+    schema = T.StructType.fromJson(dict(columns))
+    rows = spark.createDataFrame([], schema)
+    return rows.select(
+        "*", *(F.lit(None).cast(kind).alias(name) for name, kind in partitions.items())
+    )
+
+
+def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int]]:
+    """Every file below a location that only Spark reaches: URI, length and time in milliseconds since the epoch.
+
+    Raises:
+        AnalysisException: there is nothing.
+    """
+    files = (
+        spark.read.format("binaryFile")
+        .option("recursiveFileLookup", "true")
+        .load(_escaped(location))
+    )
+    rows = files.selectExpr("path", "length", "unix_millis(modificationTime) AS at").toArrow()
+    return list(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+
+
+def _read(
+    spark: SparkSession, format_: str, schema: T.StructType, files: Sequence[FileToRead]
+) -> DataFrame:
+    """The rows of files of one width."""
+    fields = T.StructType(schema.fields[: files[0].width])
+    reader = spark.read.format(format_).schema(fields).options(**_OF_ALL, **_OPTIONS[format_])
+    return reader.load([_escaped(file.place) for file in files])
+
+
+def _together(left: DataFrame, right: DataFrame) -> DataFrame:
+    return left.unionByName(right, allowMissingColumns=True)
+
+
+def _with_partitions(
+    spark: SparkSession,
+    rows: DataFrame,
+    names: Sequence[str],
+    partitions: Mapping[str, str],
+    files: Sequence[FileToRead],
+) -> DataFrame:
+    texts = list(zip(*(file.values for file in files), strict=True))
+    places = pa.array([uri_of(for_spark(file.place)) for file in files])
+    arrays = [places, *(pa.array(column, pa.string()) for column in texts)]
+    keys = [f"__retention_{at}" for at in range(len(partitions))]
+    known = spark.createDataFrame(pa.table(arrays, names=[_PLACE, *keys]))
+    joined = rows.join(F.broadcast(known), rows[_FILE] == known[_PLACE], "left")
+    lost = F.raise_error(F.concat(F.lit("no directory is known of the file "), F.col(_FILE)))
+    checked = joined.where(
+        F.when(F.col(_PLACE).isNull(), lost.cast("boolean")).otherwise(F.expr("true"))
+    )
+    given = [
+        F.col(key).cast(kind).alias(name)
+        for key, (name, kind) in zip(keys, partitions.items(), strict=True)
+    ]
+    return checked.select(*[F.col(f"`{name}`") for name in names if name not in partitions], *given)
+
+
+def uri_of(place: str) -> str:
+    """A place as Spark's column `_metadata.file_path` spells it.
+
+    >>> uri_of("/a b/c%20d[1]=ü.json"), uri_of("s3a://bucket/a b.json")
+    ('file:/a%20b/c%2520d%5B1%5D=ü.json', 's3a://bucket/a%20b.json')
+    """
+    scheme, separator, rest = place.rpartition("://")
+    head = f"{scheme}://" if separator else "file:"
+    return head + "".join(_encoded(letter) for letter in rest)
+
+
+def _encoded(letter: str) -> str:
+    if (
+        letter in _KEPT
+        or letter.isalnum()
+        or (not letter.isascii() and letter.isprintable() and not letter.isspace())
+    ):
+        return letter
+    return "".join(f"%{byte:02X}" for byte in letter.encode())
+
+
+def _escaped(place: str) -> str:
+    """A place in which Hadoop sees no pattern."""
+    return "".join(f"\\{letter}" if letter in _GLOBBED else letter for letter in for_spark(place))

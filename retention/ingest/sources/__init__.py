@@ -1,0 +1,1 @@
+"""Sources that rows are taken from, each once: what came since, and what was taken."""

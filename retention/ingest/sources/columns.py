@@ -1,0 +1,60 @@
+"""The columns of a source, fixed when it was first taken: only columns that are added change them; pure.
+
+Columns are JSON of Spark's schemas: `{"type": "struct", "fields": [{"name", "type", "nullable", "metadata"}]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Columns = Mapping[str, Any]
+
+
+def names_of(columns: Columns) -> list[str]:
+    """The names of columns, in order."""
+    return [field["name"] for field in columns["fields"]]
+
+
+def without(columns: Columns, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns without some, and without those for records that cannot be read."""
+    lowered = {name.lower() for name in names} | {"_corrupt_record"}
+    fields = [field for field in columns["fields"] if field["name"].lower() not in lowered]
+    return {**columns, "fields": fields}
+
+
+def with_added(kept: Columns, present: Columns) -> dict[str, Any]:
+    """The kept columns, and after them those that are new; types are the kept ones."""
+    known = {name.lower() for name in names_of(kept)}
+    added = [field for field in present["fields"] if field["name"].lower() not in known]
+    return {**kept, "fields": [*kept["fields"], *added]}
+
+
+def contradictions(kept: Columns, present: Columns) -> list[str]:
+    """A phrase for each kept column that a table has no more, or with another type."""
+    there = {field["name"].lower(): field["type"] for field in present["fields"]}
+    phrases = []
+    for field in kept["fields"]:
+        name = field["name"]
+        now = there.get(name.lower())
+        if now is None:
+            phrases.append(f"the column {name} is gone")
+        elif not _extends(field["type"], now):
+            phrases.append(f"the column {name} was {_text(field['type'])} and is {_text(now)}")
+    return phrases
+
+
+def _extends(kept: Any, present: Any) -> bool:
+    """Whether a type is another one, but for fields added to a struct."""
+    if not isinstance(kept, Mapping) or not isinstance(present, Mapping):
+        return bool(kept == present)
+    if kept.get("type") != present.get("type"):
+        return False
+    if kept["type"] == "struct":
+        return not contradictions(kept, present)
+    inside = [name for name in ("elementType", "keyType", "valueType") if name in kept]
+    return all(_extends(kept[name], present.get(name)) for name in inside)
+
+
+def _text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else str(kind.get("type", kind))

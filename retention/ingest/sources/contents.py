@@ -1,0 +1,165 @@
+"""Files of a source whose listing does not decide: their contents are compared with what was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import xxhash
+
+from retention.ingest.sources.directory import (
+    Difference,
+    FilePart,
+    Resolved,
+    SourceFile,
+    TakenFile,
+    Wishes,
+    etag_content,
+)
+from retention.storage import files
+
+LINES = ("json", "csv")
+"""Formats in which a line is a row, so that a file that grew has its new rows at its end."""
+PACKED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz")
+"""Endings of names by which Spark unpacks a file."""
+_PIECE = 4 << 20
+_DIGEST = "xxh3:"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The contents of a source's files, as far as they can be compared.
+
+    Args:
+        location: the source's.
+        format: of its files.
+        readable: whether this process can read them; otherwise a file that changed is refused.
+    """
+
+    location: str
+    format: str
+    readable: bool = True
+
+    def of(self, file: SourceFile, length: int | None = None) -> str:
+        """The digest of a file, or of its first bytes; an object store's ETag; empty where neither can be had.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            StorageError: the storage failed.
+        """
+        if file.etag:
+            return etag_content(file.etag) if length is None else ""
+        if not self.readable:
+            return ""
+        digest, left = xxhash.xxh3_128(), file.length if length is None else length
+        for piece in pieces_of(self._place(file), 0, left):
+            digest.update(piece)
+        return f"{_DIGEST}{digest.hexdigest()}"
+
+    def taken(self, file: SourceFile) -> TakenFile:
+        """A file as the record keeps it."""
+        return TakenFile(file.path, file.length, file.modified_ns, self.of(file))
+
+    def grew(self, known: TakenFile, file: SourceFile) -> bool:
+        """Whether a file holds what was taken, and behind a line's end more."""
+        if self.format not in LINES or file.path.endswith(PACKED) or not self.readable:
+            return False
+        if not known.content.startswith(_DIGEST) or file.length <= known.length:
+            return False
+        if self.of(file, known.length) != known.content:
+            return False
+        around = pieces_of(self._place(file), max(known.length - 1, 0), known.length + 1)
+        seam = b"".join(around)
+        return known.length == 0 or seam[:1] == b"\n" or seam[1:] in (b"\n", b"\r")
+
+    def _place(self, file: SourceFile) -> str:
+        return files.join(self.location, file.path)
+
+
+def pieces_of(place: str, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file from `start` to before `end`, some at a time.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        StorageError: the storage failed.
+    """
+    with files.open_input(place) as source:
+        source.seek(start)
+        left = end - start
+        while left > 0 and (piece := source.read(min(left, _PIECE))):
+            left -= len(piece)
+            yield piece
+
+
+def resolve(difference: Difference, contents: Contents, wishes: Wishes) -> Resolved:
+    """Decide about each new and each changed file.
+
+    Raises:
+        FileNotFoundError: a file is gone since it was listed.
+        StorageError: the storage failed.
+    """
+    resolved = Resolved()
+    lengths: dict[int, list[TakenFile]] = {}
+    for gone in difference.gone:
+        if gone.length and gone.content:
+            lengths.setdefault(gone.length, []).append(gone)
+    for file in difference.new:
+        resolved = _with_new(resolved, file, lengths.get(file.length, []), contents, wishes)
+    for known, file in difference.changed:
+        resolved = _with_changed(resolved, known, file, contents, wishes)
+    ordered = sorted(resolved.parts, key=lambda part: (part.file.modified_ns, part.file.path))
+    return replace(resolved, parts=tuple(ordered))
+
+
+def _with_new(
+    resolved: Resolved,
+    file: SourceFile,
+    gone: list[TakenFile],
+    contents: Contents,
+    wishes: Wishes,
+) -> Resolved:
+    """The decisions with one about a file under a path that was not taken: it may be a taken one, renamed."""
+    if file.path in wishes.skip:
+        return replace(resolved, known=(*resolved.known, contents.taken(file)))
+    content = contents.of(file) if gone and file.path not in wishes.take else ""
+    old = next((known for known in gone if content and known.content == content), None)
+    if old is None:
+        return replace(resolved, parts=(*resolved.parts, FilePart(file)))
+    if file.modified_ns == old.modified_ns:
+        taken = TakenFile(file.path, file.length, file.modified_ns, content)
+        return replace(
+            resolved,
+            known=(*resolved.known, taken),
+            renamed=(*resolved.renamed, (old.path, file.path)),
+        )
+    why = (
+        f"{file.path} has the very content of {old.path}, which was taken and is gone: whether it was moved cannot be "
+        "told"
+    )
+    return replace(resolved, refused=(*resolved.refused, why))
+
+
+def _with_changed(
+    resolved: Resolved, known: TakenFile, file: SourceFile, contents: Contents, wishes: Wishes
+) -> Resolved:
+    """The decisions with one about a taken file that looks otherwise now."""
+    if file.path in wishes.take:
+        return replace(resolved, parts=(*resolved.parts, FilePart(file)))
+    if file.path in wishes.skip or (
+        file.length == known.length and known.content and contents.of(file) == known.content
+    ):
+        return replace(resolved, known=(*resolved.known, contents.taken(file)))
+    if contents.grew(known, file):
+        return replace(resolved, parts=(*resolved.parts, FilePart(file, known.length)))
+    how = (
+        "grew"
+        if file.length > known.length
+        else "shrank"
+        if file.length < known.length
+        else "changed"
+    )
+    why = (
+        f"{file.path} {how} after it was taken ({known.length:,} bytes then, {file.length:,} now), and which of its "
+        "rows are new cannot be told"
+    )
+    return replace(resolved, refused=(*resolved.refused, why))

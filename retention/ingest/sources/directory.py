@@ -1,0 +1,141 @@
+"""A directory of files against the record of those that were taken: what is new, and what changed; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_HIDDEN = ("_", ".")
+_UNFINISHED = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload")
+"""Endings of names under which programs write a file that they rename once it is whole."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source, as a listing shows it."""
+
+    path: str
+    """Relative to the source, `/` between its parts."""
+    length: int
+    """Bytes."""
+    modified_ns: int
+    """Time of the last change, nanoseconds since the epoch, as exact as the storage has it."""
+    etag: str = ""
+    """An object store's own digest; empty elsewhere."""
+
+
+@dataclass(frozen=True)
+class TakenFile:
+    """A file of which the rows were taken."""
+
+    path: str
+    length: int
+    modified_ns: int
+    content: str = ""
+    """Its content's digest, or the object store's ETag, each with a prefix; empty: not known."""
+
+    def is_still(self, file: SourceFile) -> bool:
+        """Whether a file is what was taken, as far as a listing tells."""
+        if file.etag and self.content:
+            return self.content == etag_content(file.etag) and self.length == file.length
+        return (self.length, self.modified_ns) == (file.length, file.modified_ns)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Bytes of a file that are to be taken: all of it, or what came to its end."""
+
+    file: SourceFile
+    start: int = 0
+
+    @property
+    def length(self) -> int:
+        """The number of bytes."""
+        return self.file.length - self.start
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A listing against the record."""
+
+    new: tuple[SourceFile, ...] = ()
+    changed: tuple[tuple[TakenFile, SourceFile], ...] = ()
+    gone: tuple[TakenFile, ...] = ()
+    """Taken files that are there no more."""
+    unfinished: tuple[str, ...] = ()
+    """Paths of files with names of writes in progress, which are left."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be looked at."""
+        return not self.new and not self.changed
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A difference after contents were compared."""
+
+    parts: tuple[FilePart, ...] = ()
+    """Parts to be taken, in the order in which they were written."""
+    known: tuple[TakenFile, ...] = ()
+    """Files of which no row is to be taken: renamed, touched, or skipped on request."""
+    refused: tuple[str, ...] = ()
+    """A sentence's part for each file that cannot be decided."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Old path, new path."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Answers of a person to what cannot be decided, by path or version."""
+
+    take: frozenset[str] = field(default_factory=frozenset)
+    skip: frozenset[str] = field(default_factory=frozenset)
+
+
+NO_WISHES = Wishes()
+
+
+def etag_content(etag: str) -> str:
+    """The content of an object as its store tells it."""
+    return f"etag:{etag}"
+
+
+def is_hidden(path: str) -> bool:
+    """Whether Spark would not see a file: a part of its path begins with `.`, or with `_` and has no `=`.
+
+    >>> is_hidden("_SUCCESS"), is_hidden("_a/x.json"), is_hidden("_day=1/x.json"), is_hidden("a/.x.crc")
+    (True, True, False, True)
+    """
+    parts = path.split("/")
+    return any(
+        part.startswith(_HIDDEN) and (part.startswith(".") or "=" not in part) for part in parts
+    )
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether a file's name is one of a write in progress."""
+    return path.endswith(_UNFINISHED)
+
+
+def compare(listing: Iterable[SourceFile], taken: Mapping[str, TakenFile]) -> Difference:
+    """Hold a listing against the record of what was taken; hidden files do not count."""
+    new, changed, unfinished, there = [], [], [], set()
+    for file in listing:
+        if is_hidden(file.path):
+            continue
+        there.add(file.path)
+        known = taken.get(file.path)
+        if known is None and is_unfinished(file.path):
+            unfinished.append(file.path)
+        elif known is None:
+            new.append(file)
+        elif not known.is_still(file):
+            changed.append((known, file))
+    gone = tuple(file for path, file in taken.items() if path not in there)
+    return Difference(tuple(in_order(new)), tuple(changed), gone, tuple(sorted(unfinished)))
+
+
+def in_order(files: Iterable[SourceFile]) -> list[SourceFile]:
+    """Files in the order in which they were written, then by path."""
+    return sorted(files, key=lambda file: (file.modified_ns, file.path))

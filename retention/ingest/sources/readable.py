@@ -1,0 +1,110 @@
+"""Files of a directory as Spark can read them: where a part or a name stands in its way, a copy of just that part."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from retention.ingest.sources.backlog import FilesBatch
+from retention.ingest.sources.columns import Columns, names_of
+from retention.ingest.sources.contents import LINES, PACKED, pieces_of
+from retention.ingest.sources.damage import first_bad_line
+from retention.ingest.sources.directory import FilePart
+from retention.storage import files, scratch_files
+from retention.storage.places import ON_S3, refused_scheme
+
+_HEAD = 1 << 20
+
+
+@dataclass(frozen=True)
+class ReadableFile:
+    """A file that Spark reads whole."""
+
+    place: str
+    """The file that Spark reads."""
+    path: str
+    """Relative to the source."""
+    origin: str
+    """The source's own file."""
+    start: int = 0
+    """Bytes of that one before those that are read."""
+    width: int | None = None
+    """Of CSV: the columns of its first line, where fewer than the source has."""
+
+
+def readable_files(batch: FilesBatch, directory: str) -> list[ReadableFile]:
+    """The files of a batch as Spark can read them.
+
+    Args:
+        batch: its parts lie at a source's location.
+        directory: takes copies; all tasks reach it.
+
+    Raises:
+        FileNotFoundError: a file is gone.
+        StorageError: the storage failed.
+    """
+    return [
+        _readable(batch, part, files.join(directory, str(number)))
+        for number, part in enumerate(batch.parts)
+    ]
+
+
+def absolute(location: str) -> str:
+    """A location that means the same to every process."""
+    is_uri = location.startswith(ON_S3) or refused_scheme(location)
+    return location if is_uri else str(Path(location).absolute())
+
+
+def fault_of(read: ReadableFile, format_: str, columns: Columns | None) -> tuple[str, str] | None:
+    """File and line of the first line that is no row, and why; None where that cannot be told."""
+    if format_ not in LINES or read.origin.endswith(PACKED) or refused_scheme(read.origin):
+        return None
+    with suppress(OSError):
+        before = sum(piece.count(b"\n") for piece in pieces_of(read.origin, 0, read.start))
+        length = files.stat(read.origin)[0]
+        line = first_bad_line(
+            format_, _lines(read.origin, read.start, length), columns or {"fields": []}, read.width
+        )
+        if line is not None:
+            return f"{read.origin}, line {before + line[0]:,}", line[1]
+    return None
+
+
+def _readable(batch: FilesBatch, part: FilePart, copy: str) -> ReadableFile:
+    origin = absolute(files.join(batch.location, part.file.path))
+    place = origin
+    if part.start or _is_odd(origin):
+        place = absolute(files.join(copy, part.file.path.rpartition("/")[2].replace(":", "_")))
+        files.make_directory(copy)
+        with scratch_files.create(place) as sink:
+            for piece in pieces_of(origin, part.start, part.file.length):
+                sink.write(piece)
+    width = _width(batch, place) if batch.format == "csv" else None
+    return ReadableFile(place, part.file.path, origin, part.start, width)
+
+
+def _is_odd(place: str) -> bool:
+    """Whether Hadoop cannot read a local file because of a colon in its path."""
+    return ":" in place and place.startswith("/")
+
+
+def _width(batch: FilesBatch, place: str) -> int | None:
+    """The number of columns of a CSV file's first line, where it is lower than the source's; None: it is not."""
+    if place.endswith(PACKED) or refused_scheme(place):
+        return None
+    line = next(_lines(place, 0, _HEAD), b"").decode("utf-8-sig", errors="replace").strip("\r\n")
+    width = len(next(csv.reader([line], escapechar="\\"), []))
+    return width if 0 < width < len(names_of(batch.columns)) else None
+
+
+def _lines(place: str, start: int, end: int) -> Iterator[bytes]:
+    """The lines of a part of a file."""
+    rest = b""
+    for piece in pieces_of(place, start, end):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest

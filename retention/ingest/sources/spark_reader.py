@@ -1,0 +1,158 @@
+"""The part of taking a source that needs Spark: columns, rows, and sentences about files that it cannot read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retention.context.context import OpenedStream
+from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.errors import BusyError, DamagedError, RetentionError
+from retention.ingest.append import Appended
+from retention.ingest.dataframe import append_frame
+from retention.ingest.idempotency import BatchIdentity
+from retention.ingest.sources.backlog import Batch, DeltaBatch, FilesBatch
+from retention.ingest.sources.columns import Columns
+from retention.ingest.sources.delta_view import view_entry
+from retention.ingest.sources.directory import SourceFile
+from retention.ingest.sources.partitions import values_of
+from retention.ingest.sources.readable import ReadableFile, absolute, fault_of, readable_files
+from retention.planners.scratch import DIRECTORY
+from retention.storage import files, scratch_files
+from retention.storage.scratch_files import ScratchDirectory
+from retention.stores.delta import internals
+from retention.stores.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class SparkReader:
+    """A session that reads a source for a stream, under settings that a cluster does not decide."""
+
+    session: SparkSession
+    opened: OpenedStream
+    messages: Callable[[DataFrame], DataFrame]
+    """Turns rows of the source into those of an append; raises a UsageError where it cannot."""
+    times: AcceptedTimes = ALL_TIMES
+    """The instants that its rows may give."""
+
+    def listing(self, location: str) -> list[SourceFile]:
+        """The files below a location that only Spark reaches.
+
+        Raises:
+            UsageError: there are none.
+        """
+        from retention.engines.spark.source_rows import listed_files
+
+        with self._reading("files", {}):
+            listed = listed_files(self.session, location)
+        heads = [uri.find(location) for uri, _, _ in listed]
+        return [
+            SourceFile(uri[head + len(location) :].lstrip("/"), length, at_ms * 1_000_000)
+            for (uri, length, at_ms), head in zip(listed, heads, strict=True)
+        ]
+
+    def columns(self, format_: str, places: Sequence[str]) -> Columns:
+        """The columns of some files together.
+
+        Raises:
+            DamagedError: one of them cannot be read.
+            UsageError: they contradict each other.
+        """
+        from retention.engines.spark.source_rows import inferred_columns
+
+        with self._reading(format_, {}):
+            return inferred_columns(self.session, format_, [absolute(place) for place in places])
+
+    def append(self, batch: Batch, identify: Callable[[], BatchIdentity]) -> Appended:
+        """Append the rows of a batch, once.
+
+        Args:
+            batch: files that have rows.
+            identify: asked for the batch's identity when all of them were read.
+
+        Raises:
+            DamagedError: a file cannot be read.
+            BusyError: a file changed, or is gone, since it was listed.
+            UsageError, RefusedError: as `append_frame`.
+        """
+        layout = Layout(self.opened.root, self.opened.name)
+        scratch = ScratchDirectory(layout.engine_path(DIRECTORY, uuid.uuid4().hex))
+        try:
+            if isinstance(batch, DeltaBatch):
+                with self._reading("Parquet", {}):
+                    return self._append(self._delta(batch, scratch.location), identify)
+            readable = readable_files(batch, scratch.location)
+            origins = {file.place: file for file in readable}
+            with self._reading(batch.format, origins, batch.columns):
+                return self._append(self._files(batch, readable), identify)
+        finally:
+            scratch.close()
+
+    def _append(self, rows: DataFrame, identify: Callable[[], BatchIdentity]) -> Appended:
+        return append_frame(self.opened, self.messages(rows), identify, self.times)
+
+    def _delta(self, batch: DeltaBatch, scratch: str) -> DataFrame:
+        from retention.engines.spark.s3a import for_spark
+        from retention.engines.spark.source_rows import delta_rows
+
+        table = for_spark(absolute(batch.location))
+        entry = view_entry(table, batch.protocol, batch.metadata, batch.adds)
+        files.make_directory(internals.log_directory(scratch))
+        with scratch_files.create(internals.entry_place(scratch, 0)) as sink:
+            sink.write(entry)
+        return delta_rows(self.session, absolute(scratch))
+
+    def _files(self, batch: FilesBatch, readable: Sequence[ReadableFile]) -> DataFrame:
+        from retention.engines.spark.source_rows import FileToRead, file_rows
+
+        wanted = [
+            FileToRead(
+                file.place,
+                tuple(values_of(file.path)[name] for name in batch.partitions),
+                file.width,
+            )
+            for file in readable
+        ]
+        return file_rows(self.session, batch.format, batch.columns, batch.partitions, wanted)
+
+    @contextmanager
+    def _reading(
+        self, format_: str, origins: Mapping[str, ReadableFile], columns: Columns | None = None
+    ) -> Iterator[None]:
+        """Read in the block under fixed settings; what Spark cannot read is one sentence with the file's name.
+
+        Raises:
+            DamagedError, BusyError: see `append`.
+        """
+        from retention.engines.spark.fixed_settings import fixed_settings
+        from retention.engines.spark.source_failures import read_failure
+
+        with fixed_settings(self.session):
+            try:
+                yield
+            except RetentionError:
+                raise
+            except Exception as error:
+                failure = read_failure(error)
+                if failure is None:
+                    raise
+                if failure.is_missing:
+                    raise BusyError(
+                        f"{failure.place} is gone since it was listed; nothing of its batch was taken; run it again, "
+                        "or put the file back"
+                    ) from error
+                read = origins.get(failure.place) or ReadableFile(
+                    failure.place, failure.place, failure.place
+                )
+                fault = fault_of(read, format_, columns)
+                where, why = fault or (read.origin, failure.why or "it is damaged")
+                raise DamagedError(
+                    f"{where} cannot be read as {format_}: {why}; nothing of its batch was taken; correct the file, "
+                    "put a whole one in its place, or move it out of the source"
+                ) from error

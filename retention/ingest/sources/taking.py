@@ -1,0 +1,141 @@
+"""Taking what is new in a source, batch by batch, each exactly once whatever a process is killed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from retention.context.context import OpenedStream
+from retention.datafile.segment_writer import Staged
+from retention.errors import BusyError, RefusedError
+from retention.ingest.append import Appended, appending
+from retention.ingest.idempotency import BatchIdentity
+from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader
+from retention.ingest.sources.positions import Position
+from retention.ingest.sources.records import Records
+from retention.ingest.sources.spark_checkpoint import SparkCheckpoint
+
+WRITER = "ingest/"
+"""Under this and a source's location, a stream's log keeps the number of the last batch of that source."""
+
+
+@dataclass(frozen=True)
+class TakenSoFar:
+    """The batch and position up to which a source was taken, by the stream's log and the records."""
+
+    batch: int | None
+    """The number of the last batch; None: nothing was taken."""
+    position: Position | None
+    checkpoint: SparkCheckpoint | None = None
+    """The record of an earlier release, where there is no other yet."""
+
+
+class Taking:
+    """One source on its way into a stream.
+
+    Args:
+        opened: the stream or topic.
+        location: the source's, in the spelling under which it was taken before.
+        reader: gives what needs Spark.
+    """
+
+    def __init__(
+        self, opened: OpenedStream, location: str, reader: Callable[[], SourceReader]
+    ) -> None:
+        self._opened = opened
+        self._location = location
+        self._writer = f"{WRITER}{location}"
+        self._records = Records.of(opened, location)
+        self._reader = reader
+
+    def standing(self) -> TakenSoFar:
+        """The batch and position up to which the source was taken.
+
+        Raises:
+            RefusedError: rows of it are in the stream, and how far it was taken is lost.
+            DamagedError: a record cannot be read.
+        """
+        checkpoint = SparkCheckpoint(self._records.directory)
+        if not self._opened.store.exists():
+            return TakenSoFar(None, None)
+        counters = self._opened.store.snapshot().counters
+        last = counters.batches.get(self._writer)
+        if last is None:
+            # A purge of a topic begins counters anew, and takes no row of a source back.
+            last = self._records.last(self._opened.store.generation())
+            if last is None and counters.epoch > self._opened.store.generation():
+                last = checkpoint.last_batch()
+        if last is None:
+            return TakenSoFar(None, None)
+        if self._records.has(last):
+            return TakenSoFar(last, self._records.read(last))
+        if checkpoint.exists():
+            return TakenSoFar(last, None, checkpoint)
+        raise RefusedError(
+            f"{self._opened.name}: rows of {self._location} were taken in before, but how far is lost with "
+            f"{self._records.directory}; nothing was read, so that none comes twice; restore that folder from a copy, "
+            "or append the missing rows from a table that holds only them"
+        )
+
+    def take(self, standing: TakenSoFar, backlog: Backlog) -> list[Appended]:
+        """Take everything that is to be taken; what each batch came to.
+
+        Raises:
+            BusyError: another run took some of it meanwhile, or a file changed.
+            RetentionError: as the reader's `append`; batches before that stay.
+        """
+        done: list[Appended] = []
+        last = standing.batch
+        for position, append in self._steps(backlog):
+            number: int | None = None
+
+            def identify(position: Position = position, last: int | None = last) -> BatchIdentity:
+                nonlocal number
+                number = self._records.write(position, last)
+                return BatchIdentity(self._writer, number)
+
+            appended = append(identify)
+            if appended.duplicate or number is None:
+                raise BusyError(
+                    f"{self._opened.name}: another run took rows of {self._location} meanwhile; what it took came "
+                    "once; run it again"
+                )
+            self._records.settle(number, self._opened.store.generation())
+            last = number
+            done.append(appended)
+        return done
+
+    def _steps(
+        self, backlog: Backlog
+    ) -> Iterator[tuple[Position, Callable[[Callable[[], BatchIdentity]], Appended]]]:
+        """Each commit that is to be made: how far the source is taken with it, and what makes it."""
+        if backlog.moved is not None and not backlog.has_rows:
+            yield backlog.moved, self._append_nothing
+        if backlog.has_rows:
+            reader = self._reader()
+            for batch in backlog.batches(reader):
+                yield batch.position, _step_of(reader, batch, self._append_nothing)
+
+    def _append_nothing(self, identify: Callable[[], BatchIdentity]) -> Appended:
+        """Commit that the source was looked at, without a row."""
+        with appending(self._opened, identify()) as append:
+            for _ in append.attempts():
+                append.commit(Staged([], {}, {}))
+        return append.done
+
+
+def _step_of(
+    reader: SourceReader,
+    batch: Batch,
+    append_nothing: Callable[[Callable[[], BatchIdentity]], Appended],
+) -> Callable[[Callable[[], BatchIdentity]], Appended]:
+    def step(identify: Callable[[], BatchIdentity]) -> Appended:
+        def checked() -> BatchIdentity:
+            batch.check()
+            return identify()
+
+        if isinstance(batch, FilesBatch) and not batch.parts:
+            return append_nothing(checked)
+        return reader.append(batch, checked)
+
+    return step
