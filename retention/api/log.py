@@ -159,7 +159,9 @@ class Log(Public, Repairs):
 
     def history(self) -> RunRecords:
         """The outcomes of its runs, newest first; `to_pandas()` makes a frame of them."""
-        return RunRecords(history_of(self.opened.warehouse, self.name).outcomes())
+        return RunRecords(
+            record.as_json() for record in history_of(self.opened.warehouse, self.name).outcomes()
+        )
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,12 +22,13 @@ from retention.context.topic import topic_of
 from retention.core.arguments import checked, checked_class
 from retention.core.bucket_names import stream_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
-from retention.core.run_names import started_ns
 from retention.core.subjects import path_name
 from retention.core.units import parse_as_of
 from retention.engines.select import EngineName, Engines
 from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible
+from retention.history.across_streams import runs_of
+from retention.history.record import RunRecord
 from retention.history.report import RunReport
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
@@ -256,15 +255,15 @@ class Warehouse(Public, Maintenance):
         """
         from retention.views.frames import RunRecords
 
-        dated: list[tuple[int, dict[str, Any]]] = []
-        for name in self.chosen(names):
-            newer_ns = sys.maxsize
-            for record in self.log(name).history():
-                # What a wrong clock has named in the future was before the run that came behind it.
-                newer_ns = min(newer_ns, started_ns(record["run"], newer_ns))
-                dated.append((newer_ns, {"stream": name} | record))
-        newest_first = sorted(dated, key=itemgetter(0), reverse=True)
-        return RunRecords(record for _, record in newest_first)
+        return RunRecords(record.as_json() for record in self.runs(names))
+
+    def runs(self, names: Iterable[str] = ()) -> list[RunRecord]:
+        """The outcomes of runs over streams (all, if none is named), newest first, as typed records.
+
+        Raises:
+            UsageError: there is no such stream.
+        """
+        return runs_of(self.location, self.chosen(names))
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so, and `removed_again` beside it.
@@ -281,7 +280,10 @@ class Warehouse(Public, Maintenance):
 
         opened = self._of_run(run)
         with Engines(self.engine) as engines:
-            return undo_run(opened, run, engines) | {"removed_again": removed_again_of(opened, run)}
+            done = undo_run(opened, run, engines).as_json()
+            again = removed_again_of(opened, run)
+        del done["status"]
+        return done | {"removed_again": again}
 
     def show_undo(self, run: str) -> dict[str, Any]:
         """Show what `undo` would do, as `apply.undo.show_undo` and `undo` have it; nothing is changed.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.context.context import OpenedStream
 from retention.errors import BusyError
-from retention.rules.requests import Delete, Request, from_json
+from retention.history.record import RunRecord
+from retention.rules.requests import Delete, Request
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
@@ -57,10 +55,9 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
     reached(Step.ERASED)
 
 
-def erase_recorded(opened: OpenedStream, record: Mapping[str, Any]) -> None:
+def erase_recorded(opened: OpenedStream, record: RunRecord) -> None:
     """Finish what an interrupted run has committed, by its record in the run history."""
-    if record.get("request"):
-        erase(opened, from_json(record["request"]))
+    erase(opened, record.carried_request)
 
 
 def _data_files(directory: str) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.erase import erase
 from retention.apply.keep_ids import keep_ids_of
+from retention.apply.plan_record import intent_of, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
 from retention.apply.recover import basis
 from retention.apply.stage import Additions, TombstoneUpdate, next_record, stage_additions
@@ -39,7 +40,7 @@ from retention.plan.plan import Plan
 from retention.plan.run_ranges import highest_removed, ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
-from retention.rules.requests import Drop, as_json
+from retention.rules.requests import Drop
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 
@@ -84,15 +85,16 @@ def carry_out(
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
-    fields = _epoch_fields(epochs) | _sequence_fields(planned)
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
         archived = _archived(opened, plan, snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
-        fields |= recorded.as_json() | _application(engines)
         prepared = _on_record(opened, plan, run, added, recorded)
-        history.begin(run, _record(plan) | basis(snapshot) | {"status": "begun"} | fields)
+        intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
+            **_circumstances(snapshot, recorded, engines)
+        )
+        history.begin(intent)
         swap = _swap(opened, plan, run, prepared, snapshot, epochs)
         version = opened.store.commit(swap, snapshot)
     except CommitUnknownError:
@@ -109,9 +111,20 @@ def carry_out(
         archived,
     )
     report = report_of(opened, plan, run, work, started)
-    _finish(history, plan, report, fields)
+    history.finish(outcome_of(history, intent, report))
     opened.store.finish()
     return report
+
+
+def _circumstances(
+    snapshot: Snapshot, recorded: TombstoneUpdate, engines: Engines
+) -> dict[str, Any]:
+    """The fields of a run's intent that its plan does not tell."""
+    return {
+        "basis": basis(snapshot),
+        "released": recorded.numbers,
+        "spark_application": engines.application(),
+    }
 
 
 def _recorded_alone(
@@ -121,9 +134,7 @@ def _recorded_alone(
     plan = planned.plan
     work = Work(version_before=plan.version, version_after=plan.version)
     report = report_of(opened, plan, run, work, started)
-    _finish(
-        history, plan, report, _epoch_fields((plan.epoch, plan.epoch)) | _sequence_fields(planned)
-    )
+    history.finish(outcome_of(history, intent_of(planned, run, (plan.epoch, plan.epoch)), report))
     if planned.snapshot is not None:
         # What a killed run left undone behind its commit is done now.
         opened.store.finish()
@@ -206,7 +217,7 @@ def _swap(
         metadata=metadata,
         requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(recorded.before)],
         updates=[
-            *set_next_seqs(_sequences_after(plan)),
+            *set_next_seqs(sequences_after(plan)),
             *set_open_bases({} if drops else open_base),
             *set_removed(*_highest_gone(plan, prepared.highest_removed)),
             *set_row_tombstones(recorded.before, recorded.after),
@@ -255,65 +266,6 @@ def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]
 def _first_bases(opened: OpenedStream) -> dict[int, int]:
     """Partition → the base of its segment when an epoch begins."""
     return dict.fromkeys(range(opened.config.partitions), 0)
-
-
-def _sequence_fields(planned: Planned) -> dict[str, Any]:
-    """The run history's fields for the next sequences behind a plan, and for those of an epoch that it ends."""
-    known, after = dict(planned.next_seq), _sequences_after(planned.plan)
-    if planned.plan.begins_epoch:
-        return {"next_seq": _named(after), "ended_next_seq": _named(known)}
-    return {"next_seq": _named(known | after)}
-
-
-def _named(seqs: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): seq for partition, seq in seqs.items()}
-
-
-def _sequences_after(plan: Plan) -> dict[int, int]:
-    """Partition → the next sequence to assign, where the plan uses or steps over some."""
-    return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}
-
-
-def _record(plan: Plan) -> dict[str, Any]:
-    return (
-        plan.summary()
-        | _cause_fields(plan)
-        | {"as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
-    )
-
-
-def _cause_fields(plan: Plan) -> dict[str, Any]:
-    """The run history's fields for the cause of a plan: its kind, and its request if it has one."""
-    request = {} if plan.request is None else {"request": as_json(plan.request)}
-    return {"kind": plan.kind} | request
-
-
-def _epoch_fields(epochs: tuple[int, int]) -> dict[str, int]:
-    """The run history's fields for the epoch behind a run, unless it is the first, and for the one that it ends.
-
-    (0, 0) → {}; (7, 7) → {"epoch": 7}; (0, 7) → {"epoch": 7, "ends_epoch": 0}.
-    """
-    before, after = epochs
-    return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
-
-
-def _application(engines: Engines) -> dict[str, str]:
-    """The run history's field for the Spark application that a run belongs to; none without one."""
-    application = engines.application()
-    return {} if application is None else {"spark_application": application}
-
-
-def _finish(history: History, plan: Plan, report: RunReport, fields: Mapping[str, Any]) -> None:
-    record = {
-        **fields,
-        "status": "done",
-        "as_of_ns": report.as_of_ns,
-        "policy": plan.policy.as_json(),
-    }
-    if plan.request is None:
-        latest = history.last_as_of_ns() or report.as_of_ns
-        record["latest_as_of_ns"] = max(report.as_of_ns, latest)
-    history.finish(report.run, report.as_json() | _cause_fields(plan) | record)
 
 
 def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:

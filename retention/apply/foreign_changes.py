@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from retention.core.spans import Array
 from retention.core.spoken_commands import command
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, VerificationError
+from retention.history.record import RunRecord
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.places import delta_name
@@ -33,7 +33,7 @@ class UndoCheck:
 
     opened: OpenedStream
     snapshot: Snapshot
-    outcome: Mapping[str, Any]
+    outcome: RunRecord
     """The run's record in the run history."""
     removed: pa.Table
     """The files that the run removed, shape `FILE_STATS`."""
@@ -43,7 +43,7 @@ class UndoCheck:
     @property
     def run(self) -> str:
         """The run's name."""
-        return str(self.outcome["run"])
+        return self.outcome.run
 
     @cached_property
     def lost(self) -> list[str]:
@@ -156,21 +156,20 @@ class UndoCheck:
         if self.opened.config.format != "delta":
             return None
         named = [path.rpartition("/")[2].encode() for path in (*self.rewritten, *self.back)]
-        return delta_history.foreign_act(
-            self.layout, int(self.outcome.get("version_after", -1)), named
-        )
+        committed = self.outcome.version_after
+        return delta_history.foreign_act(self.layout, -1 if committed is None else committed, named)
 
 
-def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]) -> None:
+def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> None:
     """Refuse to undo a run that the table knows nothing of: it was put back from a copy of before.
 
     Raises:
         RefusedError: the table was put back.
     """
-    here, committed = snapshot.version, outcome.get("version_after")
+    here, committed = snapshot.version, outcome.version_after
     if committed is not None and here < committed:
         raise RefusedError(
-            f"{opened.name}: there is nothing to undo: the table is at version {here}, and run {outcome['run']} "
+            f"{opened.name}: there is nothing to undo: the table is at version {here}, and run {outcome.run} "
             f"committed version {committed}, so that the table was put back from a copy of before; it holds what the "
             "run removed; nothing was changed"
         )
@@ -254,7 +253,7 @@ def _cause(undoing: UndoCheck) -> str:
 def _state(
     undoing: UndoCheck, messages: Mapping[int, Array] | None, missing: Mapping[int, Array] | None
 ) -> str:
-    removed = undoing.outcome["removed_messages"]
+    removed = undoing.outcome.removed_messages
     if messages is None or missing is None:
         if undoing.is_alone:
             return f"none of the {removed:,} messages that it removed is there"
@@ -287,7 +286,7 @@ def _files(undoing: UndoCheck) -> str:
 
 def _remedies(undoing: UndoCheck) -> str:
     remedies: list[str] = []
-    if undoing.opened.config.archive is not None or "archived" in undoing.outcome:
+    if undoing.opened.config.archive is not None or undoing.outcome.archived is not None:
         remedies.append(
             f"{command('restore', undoing.opened.name)} brings back from the archive what is missing"
         )

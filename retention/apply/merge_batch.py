@@ -21,13 +21,11 @@ from retention.datafile.merge import MergeResult, MergeTask, merge_files
 from retention.datafile.parquet import stats_table
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, StalePlanError
+from retention.history.record import Compacted
 from retention.history.runs import history_of
 from retention.plan.compaction import CompactionPlan, Merge
 from retention.ports import Snapshot, Swap
 from schemas.files import FILE_STATS, LOGGED_FILES
-
-COMPACT = "compact"
-"""The run history's kind of a run that compacts."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +131,9 @@ def _commit(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines
     added = stats_table(work.added)
     counters = snapshot.counters
     _archive_dead(opened, work, snapshot, engines)
-    record = _record(opened, work) | ({"epoch": counters.epoch} if counters.epoch else {})
+    record = _record(opened, work, snapshot)
     keep_for_undo(opened, run, removed, added, [])
-    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    history.begin(record)
     swap = Swap(
         remove=removed.select(LOGGED_FILES.names),
         add=added,
@@ -148,8 +146,7 @@ def _commit(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines
         data_change=False,
     )
     version = opened.store.commit(swap, snapshot)
-    known = {str(partition): seq for partition, seq in counters.next_seq.items()}
-    history.finish(run, record | {"status": "done", "version_after": version, "next_seq": known})
+    history.finish(record.ended(version, next_seq=dict(counters.next_seq)))
 
 
 def _archive_dead(
@@ -162,17 +159,19 @@ def _archive_dead(
         archive(opened, leaving, snapshot, engines)
 
 
-def _record(opened: OpenedStream, work: MergedBatch) -> dict[str, Any]:
-    return {
-        "stream": opened.name,
-        "kind": COMPACT,
-        "as_of_ns": opened.clock(),
-        "removed_messages": 0,
-        "removed_bytes": 0,
-        "by_rule": {},
-        "files_before": sum(merge.files.num_rows for merge in work.merged),
-        "files_after": len(work.added),
-        "bytes_read": sum(merge.bytes_rewritten for merge in work.merged),
-        "bytes_written": sum(row["file_bytes"] for row in work.added),
-        "dead_bytes": sum(merge.dead_bytes for merge in work.merged),
-    }
+def _record(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot) -> Compacted:
+    return Compacted(
+        run=work.run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        removed_messages=0,
+        removed_bytes=0,
+        by_rule={},
+        files_before=sum(merge.files.num_rows for merge in work.merged),
+        files_after=len(work.added),
+        bytes_read=sum(merge.bytes_rewritten for merge in work.merged),
+        bytes_written=sum(row["file_bytes"] for row in work.added),
+        dead_bytes=sum(merge.dead_bytes for merge in work.merged),
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
+from retention.history.record import ABANDONED
 from retention.history.runs import history_of
 from retention.planners.scratch import DIRECTORY
 from retention.storage import files
@@ -100,7 +101,8 @@ def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:
         run = name.removesuffix(".arrow").rpartition(".")[0]
         if run in unfinished:
             continue
-        if (history.done(run) or {"status": "abandoned"})["status"] == "abandoned":
+        outcome = history.done(run)
+        if outcome is None or outcome.status == ABANDONED:
             yield files.join(reports, name), "undo record of a run that committed nothing"
 
 

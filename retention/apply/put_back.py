@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +12,7 @@ from retention.apply.foreign_changes import UndoCheck, back_under_other_names
 from retention.context.context import OpenedStream
 from retention.core.table_requirements import RowsCompared
 from retention.errors import ForeignRowsError
+from retention.history.record import RunRecord
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
@@ -31,11 +30,11 @@ def put_back(undoing: UndoCheck) -> ComingBack:
     return ComingBack(undoing.removed, undoing.added, released, markers, compared)
 
 
-def recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
+def recorded_anew(opened: OpenedStream, outcome: RunRecord) -> pa.Table:
     """The files of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_STATS`."""
-    if "released" not in outcome:
+    if outcome.released is None:
         return TOMBSTONED_STATS.empty_table()
-    before, after = (opened.store.released(number).files for number in outcome["released"])
+    before, after = (opened.store.released(number).files for number in outcome.released)
     return pa.concat_tables([_without(before, after), _without(after, before)])
 
 
@@ -50,15 +49,13 @@ def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
     return [record[name].cast(pa.string()) for name in columns]
 
 
-def _record_before(
-    opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]
-) -> tuple[int, int]:
+def _record_before(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> tuple[int, int]:
     """The numbers of the record of released ranges as it is, and of one that hides what it hid before the run."""
     number = snapshot.counters.released
     touched = recorded_anew(opened, outcome)["path"].combine_chunks()
-    if not len(touched):
+    if outcome.released is None or not len(touched):
         return number, number
-    now, before = opened.store.released(number), opened.store.released(outcome["released"][0])
+    now, before = opened.store.released(number), opened.store.released(outcome.released[0])
     others = pc.invert(pc.is_in(now.files["path"], value_set=touched)).to_numpy()
     again = pc.is_in(before.files["path"], value_set=touched).to_numpy()
     return number, opened.store.keep_released(chain(now.tables(others), before.tables(again)))

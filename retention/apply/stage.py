@@ -59,9 +59,10 @@ class TombstoneUpdate:
     read: ReadCount = field(default_factory=ReadCount)
     """The cost of learning what is left of files."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The run history's field for the two numbers: none, if the record stays."""
-        return {} if self.before == self.after else {"released": [self.before, self.after]}
+    @property
+    def numbers(self) -> list[int] | None:
+        """The two numbers for the run history; None if the record stays."""
+        return None if self.before == self.after else [self.before, self.after]
 
 
 def stage_additions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,24 +44,30 @@ from retention.core.table_updates import (
 )
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, RefusedError, UsageError
-from retention.history.runs import REPAIR, UNKNOWN, History, history_of
+from retention.history.record import (
+    UNKNOWN,
+    Dropped,
+    NewerRun,
+    RestoredRun,
+    ReturnedRemoved,
+    RunRecord,
+    SequencesRepaired,
+    Undone,
+)
+from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
 from retention.layout.segment_homes import divided_mask, homes_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import Snapshot, Swap
-from retention.rules import DELETE_SEGMENTS, DROP
+from retention.rules import DELETE_SEGMENTS
 from schemas.files import FILE_STATS, LOGGED_FILES
 
-RESTORE = "restore"
-"""The run history's kind of a run that brings messages back from an archive."""
-Later = Sequence[Mapping[str, Any]]
+Later = Sequence[RunRecord]
 """The outcomes of the runs after another one that have, or may have, changed the table, newest first."""
-_COUNTING = frozenset({"done", UNKNOWN})
-"""The statuses of runs that have, or may have, changed the table."""
 
 
 @on_stream
-def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> dict[str, Any]:
+def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> Undone:
     """Bring back what a run removed, as one commit; sequences and counters stay as they are.
 
     The files that it removed are put back; where others have rewritten what it left, exactly its messages are written
@@ -87,8 +93,8 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
         undoing = _check_undoing(opened, history, run, later)
         outcome = undoing.outcome
         undo = history.name_run(opened.clock())
-        if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            continuing = history.continuing(outcome.get("epoch", 0))[-1]
+        if DELETE_SEGMENTS in outcome.by_rule:
+            continuing = history.continuing(outcome.epoch)[-1]
             lower_watermarks(opened, undoing.removed, continuing)
             undoing = replace(undoing, snapshot=opened.store.snapshot())
         epochs = _epochs(opened, history, outcome, undoing.snapshot)
@@ -101,13 +107,12 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
                 else bring_back(undoing, findings, engines or local)
             )
         try:
-            record = _commit(undoing, back, history, undo, epochs)
+            return _commit(undoing, back, history, undo, epochs)
         except CommitUnknownError:
             raise
         except BaseException:
             opened.store.discard(back.added["path"].to_pylist())
             raise
-    return {"run": undo, "stream": opened.name, **record}
 
 
 def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
@@ -121,6 +126,7 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
         UsageError, RefusedError, VerificationError: as `undo_run`.
     """
     history = history_of(opened.warehouse, opened.name)
+    history.refuse_newer()
     later = _later(opened, history, run)
     undoing = _check_undoing(opened, history, run, later)
     outcome = undoing.outcome
@@ -131,8 +137,8 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
     return {
         "stream": opened.name,
         "undoes": run,
-        "restored_messages": outcome["removed_messages"],
-        "restored_bytes": outcome["removed_bytes"],
+        "restored_messages": outcome.removed_messages,
+        "restored_bytes": outcome.removed_bytes,
         "files": undoing.removed.num_rows if findings is None else len(findings.taken),
         "rewritten": findings is not None,
     }
@@ -165,7 +171,9 @@ def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
     if in_the_way is None:
         refuse_lost(undoing)
         return None
-    ranges = None if "ends_epoch" in undoing.outcome else find_ranges(undoing.opened, undoing.run)
+    ranges = (
+        None if undoing.outcome.ends_epoch is not None else find_ranges(undoing.opened, undoing.run)
+    )
     if ranges is None:
         raise in_the_way
     return find_removed(
@@ -182,20 +190,23 @@ def _there_again(undoing: UndoCheck) -> RefusedError:
 
 def _commit(
     undoing: UndoCheck, back: ComingBack, history: History, undo: str, epochs: tuple[int, int]
-) -> dict[str, Any]:
+) -> Undone:
     opened, outcome = undoing.opened, undoing.outcome
-    record: dict[str, Any] = {
-        "kind": "undo",
-        "undoes": undoing.run,
-        "as_of_ns": outcome["as_of_ns"],
-        "restored_messages": outcome["removed_messages"],
-        "restored_bytes": outcome["removed_bytes"],
-    }
-    record |= {"epoch": epochs[1]} if epochs[1] else {}
-    record |= {"rewritten": True, "released": list(back.released)} if back.is_rewritten else {}
+    record = Undone(
+        run=undo,
+        stream=opened.name,
+        undoes=undoing.run,
+        as_of_ns=outcome.as_of_ns,
+        restored_messages=outcome.removed_messages,
+        restored_bytes=outcome.removed_bytes,
+        epoch=epochs[1],
+        basis=basis(undoing.snapshot),
+    )
+    if back.is_rewritten:
+        record = record.updated(rewritten=True, released=list(back.released))
     unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
     keep_for_undo(opened, undo, back.removed, back.added, [back.markers])
-    history.begin(undo, record | basis(undoing.snapshot) | {"status": "begun"})
+    history.begin(record)
     swap = Swap(
         remove=back.removed.select(LOGGED_FILES.names),
         add=back.added.select(FILE_STATS.names),
@@ -210,51 +221,54 @@ def _commit(
             *set_removed(highest_removed(back.markers)),
             *set_row_tombstones(*back.released),
             *set_epoch(*epochs),
-            *([SetDropped(0)] if outcome.get("kind") == DROP else ()),
+            *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
         ],
     )
     version = opened.store.commit(swap, undoing.snapshot)
-    history.finish(undo, record | {"status": "done", "version_after": version})
-    return record | {"version_after": version}
+    done = record.ended(version)
+    history.finish(done)
+    return done
 
 
-def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
+def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
     outcome = history.done(run)
-    if outcome is None or outcome.get("kind") == "undo" or outcome.get("status") not in _COUNTING:
+    if isinstance(outcome, NewerRun):
+        raise history.newer_error(outcome)
+    if outcome is None or isinstance(outcome, Undone) or not outcome.may_count:
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
         )
-    if outcome.get("repair") == "sequences":
+    if isinstance(outcome, SequencesRepaired):
         raise UsageError(
             f"{opened.name}: run {run} repaired the stream, which cannot be undone: no pass goes on with what it took "
             f"out; its files stay for the grace period, and {undo_location(opened, run, 'removed')} names them"
         )
-    if not outcome.get("removed_messages") and "ends_epoch" not in outcome:
+    if not outcome.removed_messages and outcome.ends_epoch is None:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
-    if outcome.get("request", {}).get("erase"):
+    if outcome.request is not None and outcome.request.erase:
         raise UsageError(
             f"{opened.name}: run {run} erased what it deleted, which cannot be undone; import a backup if you have one"
         )
     return outcome
 
 
-def _may_be_in_force(opened: OpenedStream, outcome: Mapping[str, Any]) -> bool:
+def _may_be_in_force(opened: OpenedStream, outcome: RunRecord) -> bool:
     """Whether a run committed, as far as anybody knows: where the history does not, the files that are live decide."""
-    if outcome.get("status") != UNKNOWN:
-        return outcome.get("status") == "done"
-    return is_in_force(opened, outcome["run"], opened.store.snapshot()) is not False
+    if outcome.status != UNKNOWN:
+        return outcome.is_done
+    return is_in_force(opened, outcome.run, opened.store.snapshot()) is not False
 
 
-def _check_in_force(opened: OpenedStream, outcome: Mapping[str, Any], added: pa.Table) -> None:
+def _check_in_force(opened: OpenedStream, outcome: RunRecord, added: pa.Table) -> None:
     """Refuse to undo an interrupted run of unknown outcome unless the table can be as that run left it.
 
     Raises:
         UsageError: it is not.
         RefusedError: nobody can tell, and what the run has put in place of its files cannot be taken away.
     """
-    if outcome["status"] != UNKNOWN:
+    if outcome.status != UNKNOWN:
         return
-    run = outcome["run"]
+    run = outcome.run
     in_force = is_in_force(opened, run, opened.store.snapshot())
     if in_force is False:
         raise UsageError(
@@ -281,52 +295,57 @@ def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
         UsageError: it was undone.
         RefusedError: the topic was purged.
     """
-    undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
+    undone = {record.undoes: record.run for record in later if isinstance(record, Undone)}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
     for record in later:
-        if _purged(record) and record["run"] not in undone:
-            done = "dropped the stream" if record.get("kind") == DROP else "purged the topic"
+        if record.purges and record.run not in undone:
+            done = "dropped the stream" if isinstance(record, Dropped) else "purged the topic"
             raise RefusedError(
-                f"{opened.name}: run {record['run']} {done} after run {run}; undo that one first"
+                f"{opened.name}: run {record.run} {done} after run {run}; undo that one first"
             )
 
 
 def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
     """The error of a run after this one that removed messages of the same segments, or brought some there; or None."""
     opened, run = undoing.opened, undoing.run
-    undone = {record["undoes"] for record in later if record.get("kind") == "undo"}
+    undone = {record.undoes for record in later if isinstance(record, Undone)}
     segments = _segments(undoing.removed) | _segments(recorded_anew(opened, undoing.outcome))
     for record in later:
-        if record.get("kind") == RESTORE:
-            if segments & _segments(read_record(opened, record["run"], "added")):
+        if isinstance(record, RestoredRun):
+            if segments & _segments(read_record(opened, record.run, "added")):
                 return RefusedError(
-                    f"{opened.name}: run {record['run']} brought messages of the same segments back from an archive "
+                    f"{opened.name}: run {record.run} brought messages of the same segments back from an archive "
                     f"after run {run}, so that they would be there twice; nothing was changed; bring back the others "
                     "from the archive as well"
                 )
             continue
-        if record.get("rewritten") and segments & _written_anew(opened, record):
+        if _wrote_anew(record) and segments & _written_anew(opened, record):
             return RefusedError(
-                f"{opened.name}: run {record['run']} wrote messages of the same segments anew after run {run}, which "
+                f"{opened.name}: run {record.run} wrote messages of the same segments anew after run {run}, which "
                 "was made by a version of this program that recorded whole files alone; nothing was changed; bring "
                 "messages back from an archive or a backup"
             )
-        counts = record.get("kind") != "undo" and record.get("repair") != "returned"
-        if not counts or record["run"] in undone or not record["removed_messages"]:
+        counts = not isinstance(record, Undone | ReturnedRemoved)
+        if not counts or record.run in undone or not record.removed_messages:
             continue
-        theirs = _segments(read_record(opened, record["run"], "removed"))
+        theirs = _segments(read_record(opened, record.run, "removed"))
         if segments & (theirs | _segments(recorded_anew(opened, record))):
             return RefusedError(
-                f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
+                f"{opened.name}: run {record.run} removed messages of the same segments after run {run}; undo "
                 "that one first"
             )
     return None
 
 
-def _written_anew(opened: OpenedStream, record: Mapping[str, Any]) -> set[tuple[int, int]]:
+def _wrote_anew(record: RunRecord) -> bool:
+    """Whether an undo wrote messages in files of their own."""
+    return isinstance(record, Undone) and record.rewritten
+
+
+def _written_anew(opened: OpenedStream, record: RunRecord) -> set[tuple[int, int]]:
     """The segments in which an undo wrote messages, or showed rows again."""
-    added = read_record(opened, record["run"], "added")
+    added = read_record(opened, record.run, "added")
     return _segments(added) | _segments(recorded_anew(opened, record))
 
 
@@ -346,33 +365,28 @@ def _merged_since(undoing: UndoCheck) -> RefusedError | None:
     return None
 
 
-def _purged(record: Mapping[str, Any]) -> bool:
-    """Whether offsets began again with a run: a repair goes on with those that stay."""
-    return "ends_epoch" in record and record.get("kind") != REPAIR
-
-
 def _epochs(
-    opened: OpenedStream, history: History, outcome: Mapping[str, Any], snapshot: Snapshot
+    opened: OpenedStream, history: History, outcome: RunRecord, snapshot: Snapshot
 ) -> tuple[int, int]:
     """The epochs before and behind the undoing of a run: what a purge has ended goes on while nothing is in its way.
 
     Raises:
         RefusedError: messages came behind a purge.
     """
-    here = history.continuing(outcome.get("epoch", 0))[-1]
-    if "ends_epoch" not in outcome:
+    here = history.continuing(outcome.epoch)[-1]
+    if outcome.ends_epoch is None:
         return here, here
-    if outcome.get("kind") == DROP and not snapshot.counters.dropped_ns:
+    if isinstance(outcome, Dropped) and not snapshot.counters.dropped_ns:
         raise RefusedError(
-            f"{opened.name}: a write has begun another table since run {outcome['run']} dropped the stream, which has "
+            f"{opened.name}: a write has begun another table since run {outcome.run} dropped the stream, which has "
             "the sequences of the dropped one; nothing was changed; the run cannot be undone any more"
         )
     if has_data(opened, snapshot):
         raise RefusedError(
-            f"{opened.name}: messages came since run {outcome['run']} purged the topic, and have the offsets of those "
+            f"{opened.name}: messages came since run {outcome.run} purged the topic, and have the offsets of those "
             "that it removed; nothing was changed; the run cannot be undone any more"
         )
-    return here, outcome["ends_epoch"]
+    return here, outcome.ends_epoch
 
 
 def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:

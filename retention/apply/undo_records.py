@@ -84,7 +84,8 @@ def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
     record = verified(location, run, partial(check_ranges, schema=RUN_RANGES))
     if record is not None:
         return record
-    if "who" in (history_of(opened.warehouse, opened.name).begun(run) or {}):
+    intent = history_of(opened.warehouse, opened.name).begun(run)
+    if intent is not None and intent.names_initiator:
         raise RefusedError(
             f"{location}: the record of the sequences that run {run} took is gone; restore it from a copy if there is "
             "one"

@@ -106,6 +106,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
                 partial(instant, Guards(allow_rewind=True)),
                 partial(instant, Guards(allow_future=True)),
                 partial(check_update, opened, history),
+                history.refuse_newer,
             ):
                 try:
                     check()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from retention.core.units import format_instant, format_size
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.history.record import RunRecord
     from retention.inspect.run_details import RunDetails
 
 _SHOW = "show"
@@ -59,12 +60,12 @@ def history(
         raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
     warehouse = settings.open()
     listed = chosen_streams(warehouse, names, tags)
-    records = warehouse.history(listed)
     if settings.format != "table":
+        records = warehouse.history(listed)
         put_json(settings, records, records)
-    elif records:
+    elif runs := warehouse.runs(listed):
         head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
-        put_table(head, map(_run_row, records), ("MESSAGES", "SIZE"))
+        put_table(head, map(_run_row, runs), ("MESSAGES", "SIZE"))
     elif listed:
         say("no run has finished yet")
 
@@ -96,7 +97,7 @@ def _show_table(details: RunDetails) -> None:
     messages, size = _amount(outcome)
     put_report(
         [
-            f"{outcome['run']}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} messages "
+            f"{outcome.run}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} messages "
             f"({format_size(size)})",
             *(f"  {note}" for note in details.notes()),
         ]
@@ -132,35 +133,40 @@ def _message_lines(details: RunDetails) -> Iterator[str]:
         yield f"{partition}{message['seq']:>10,}  {time:<30}  {about}"
 
 
-def _run_row(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _run_row(record: RunRecord) -> tuple[str, ...]:
     from retention.views.wording import brief_instant
 
-    rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
+    rules = ", ".join(f"{rule} {number:,}" for rule, number in record.by_rule.items())
     messages, size = _amount(record)
     return (
-        record["run"],
-        record["stream"],
+        record.run,
+        record.stream or "",
         _what(record),
-        brief_instant(record["as_of_ns"]),
+        brief_instant(record.as_of_ns),
         f"{messages:+,}" if messages else "0",
         format_size(size),
         rules,
     )
 
 
-def _what(record: Mapping[str, Any]) -> str:
+def _what(record: RunRecord) -> str:
     """The kind of a run and, unless it is done, what became of it."""
-    what = f"{record['kind']} {record['repair']}" if "repair" in record else str(record["kind"])
-    what = f"undo of {record['undoes']}" if "undoes" in record else what
-    return what if record["status"] == "done" else f"{what}, {record['status']}"
+    from retention.history.record import Repaired, Undone
+
+    what = record.kind
+    if isinstance(record, Repaired):
+        what = f"repair {record.repair}"
+    elif isinstance(record, Undone):
+        what = f"undo of {record.undoes}"
+    return what if record.is_done else f"{what}, {record.status}"
 
 
-def _amount(record: Mapping[str, Any]) -> tuple[int, int]:
+def _amount(record: RunRecord) -> tuple[int, int]:
     """Messages that a run brought back, or took (negative), and their bytes; nothing of one that committed nothing."""
-    from retention.history.runs import ABANDONED
+    from retention.history.record import ABANDONED, RestoredRun, Undone
 
-    if record["status"] == ABANDONED:
+    if record.status == ABANDONED:
         return 0, 0
-    if record["kind"] in {"undo", "restore"}:
-        return record["restored_messages"], record["restored_bytes"]
-    return -record["removed_messages"], record["removed_bytes"]
+    if isinstance(record, Undone | RestoredRun):
+        return record.restored_messages, record.restored_bytes
+    return -record.removed_messages, record.removed_bytes

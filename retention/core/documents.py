@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import (
@@ -22,6 +22,7 @@ from retention.core.file_records import ANY_SIGN, is_inside, quoted, record_prob
 from schemas.files import FILE_STATS
 
 _HIGHEST = 2**63 - 1
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 def _inside(path: str) -> str:
@@ -186,7 +187,7 @@ class _Segments(Document):
     kept: Natural
 
 
-class _Request(Document):
+class Request(Document):
     """A request of people as `rules.requests` makes it."""
 
     rule: Rule
@@ -259,7 +260,7 @@ class PlanHeader(Document):
     files_read: Natural
     bytes_read: Natural
     sequences: Annotated[list[NextSequence], Field(min_length=2, max_length=2)] | None
-    request: _Request | None
+    request: Request | None
     consumers: list[_Pin] | None
     expired: list[_Pin]
     released: Natural
@@ -267,43 +268,6 @@ class PlanHeader(Document):
     begins_epoch: bool
     held: dict[str, Any] | None = None
     cause: PlanCause
-
-
-class RunRecord(Document):
-    """A run in the run history; fields that are not listed here are for people only."""
-
-    model_config = ConfigDict(extra="allow")
-
-    run: Identifier
-    kind: Name
-    status: Annotated[str, Field(pattern=r"^[a-z]{1,32}$")]
-    as_of_ns: Int64
-    stream: Name | None = None
-    undoes: Identifier | None = None
-    plan_id: Identifier | None = None
-    removed_messages: Natural | None = None
-    removed_bytes: Int64 | None = None
-    segments: _Segments | None = None
-    files_read: Natural | None = None
-    bytes_read: Natural | None = None
-    bytes_written: Natural | None = None
-    seconds: float | None = None
-    markers: Natural | None = None
-    deleted_consumers: list[Name] | None = None
-    version_before: Version | None = None
-    restored_messages: Natural | None = None
-    restored_bytes: Int64 | None = None
-    by_rule: Counts | None = None
-    next_seq: dict[Digits, NextSequence] | None = None
-    floor: dict[Digits, NextSequence] | None = None
-    ended_next_seq: dict[Digits, NextSequence] | None = None
-    latest_as_of_ns: Int64 | None = None
-    version_after: Version | None = None
-    epoch: Natural | None = None
-    ends_epoch: Natural | None = None
-    released: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None
-    request: _Request | None = None
-    policy: dict[str, Any] | None = None
 
 
 class KeptConsumer(Document):
@@ -380,8 +344,17 @@ def judge(shape: type[BaseModel], content: object) -> None:
     Raises:
         ValueError: naming the first field that does not fit, and its value.
     """
+    validated(shape, content)
+
+
+def validated(shape: type[Shape], content: object) -> Shape:
+    """The document that some content is.
+
+    Raises:
+        ValueError: naming the first field that does not fit, and its value.
+    """
     try:
-        shape.model_validate(content)
+        return shape.model_validate(content)
     except ValidationError as error:
         raise ValueError(_wrong(error)) from None
 

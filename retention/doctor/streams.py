@@ -10,6 +10,7 @@ from retention.core.spoken_commands import command
 from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
+from retention.history.record import NewerRun
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
 from retention.storage import files
@@ -178,8 +179,15 @@ def _vectors(opened: OpenedStream, count: int) -> Finding:
 
 def _runs(opened: OpenedStream) -> Iterator[Finding]:
     name, history = opened.name, history_of(opened.warehouse, opened.name)
-    finished = sum(1 for _ in history.outcomes())
-    unfinished = history.unfinished()
+    outcomes, unfinished = list(history.outcomes()), history.unfinished()
+    newer = [record for record in outcomes if isinstance(record, NewerRun)]
+    if newer:
+        yield problem(
+            "runs",
+            f"run {newer[0].run} is of a kind that this release does not know ({newer[0].kind}): a newer one made it",
+            "use that release, or a later one, for all that removes or restores messages of the stream",
+            name,
+        )
     if unfinished:
         yield warning(
             "runs",
@@ -188,7 +196,7 @@ def _runs(opened: OpenedStream) -> Iterator[Finding]:
             name,
         )
     else:
-        yield ok("runs", f"{finished:,} finished, none interrupted", name)
+        yield ok("runs", f"{len(outcomes):,} finished, none interrupted", name)
     clock = check_history_clock(history.last_as_of_ns(), opened.clock(), name)
     if clock is not None:
         yield clock

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from retention.core import run_names
-from retention.core.documents import RunRecord, judge
 from retention.core.inventory import Counters
 from retention.core.run_names import RunName
 from retention.core.subjects import path_name
-from retention.errors import DamagedError
+from retention.errors import DamagedError, RefusedError
 from retention.history.initiator import initiator
+from retention.history.record import (
+    ABANDONED,
+    BEGUN,
+    FORMAT,
+    Applied,
+    Dropped,
+    NewerRun,
+    Repaired,
+    RunRecord,
+    Undone,
+    record_of,
+)
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
-REPAIR = "repair"
-"""Kind of the records of runs that repair a stream."""
-DROP = "drop"
-"""Kind of the records of runs that drop a stream."""
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
-ABANDONED = "abandoned"
-"""The status of a run that was interrupted and changed nothing."""
-UNKNOWN = "unknown"
-"""The status of a run of which it cannot be known any more whether it committed."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,17 @@ class History:
             return self.name_run(now_ns)
         return RunName(newest.era + 1, now_ns).written()
 
-    def begin(self, run: str, record: Mapping[str, Any]) -> None:
+    def begin(self, intent: RunRecord) -> None:
         """Record the intent of a run before its commit, and who runs it; durable when this returns."""
-        self._write(run + _BEGUN, {"who": initiator(), **record, "run": run})
+        self._write(intent.run + _BEGUN, intent)
         reached(Step.HISTORY_BEGUN)
 
-    def finish(self, run: str, record: Mapping[str, Any]) -> None:
+    def finish(self, outcome: RunRecord) -> None:
         """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns.
 
         Who ran it is this process, unless the record has another (`who`), or None where nobody knows.
         """
-        self._write(run + _DONE, {"who": initiator(), **record, "run": run, **self._floor(record)})
+        self._write(outcome.run + _DONE, self._with_floor(outcome))
         reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:
@@ -77,11 +80,11 @@ class History:
         """The location of the record of a run's outcome."""
         return files.join(self.directory, run + _DONE)
 
-    def begun(self, run: str) -> dict[str, Any] | None:
+    def begun(self, run: str) -> RunRecord | None:
         """A run's intent, None if there is no such run."""
         return self._read(run + _BEGUN)
 
-    def done(self, run: str) -> dict[str, Any] | None:
+    def done(self, run: str) -> RunRecord | None:
         """A run's outcome, None if there is none."""
         return self._read(run + _DONE)
 
@@ -93,25 +96,39 @@ class History:
 
     def unfinished(self) -> list[str]:
         """Runs that began and have no outcome, oldest first."""
+        return _unfinished(files.names(self.directory))
+
+    def interrupted(self) -> list[RunRecord]:
+        """The intents of runs that have no outcome, oldest first, once every run is known to be of a known kind.
+
+        Raises:
+            RefusedError: a newer release made a run of a kind that this one does not know.
+        """
         names = files.names(self.directory)
-        done = {name.removesuffix(_DONE) for name in names if name.endswith(_DONE)}
-        begun = (name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN))
-        return [run for run in begun if run not in done]
+        intents = (self.begun(run) for run in _unfinished(names))
+        known = [intent for intent in intents if intent is not None]
+        self._refuse_newer(itertools.chain(known, self._outcomes(_finished(names))))
+        return known
+
+    def refuse_newer(self) -> None:
+        """Refuse to change a stream in which a run was made that this release does not know.
+
+        Raises:
+            RefusedError: naming the run, its kind, and what to do.
+        """
+        self.interrupted()
 
     def finished(self) -> list[str]:
         """Runs that have an outcome, newest first."""
-        names = reversed(files.names(self.directory))
-        return [name.removesuffix(_DONE) for name in names if name.endswith(_DONE)]
+        return _finished(files.names(self.directory))
 
-    def outcomes(self) -> Iterator[dict[str, Any]]:
+    def outcomes(self) -> Iterator[RunRecord]:
         """Outcomes, newest first."""
-        for run in self.finished():
-            if (record := self.done(run)) is not None:
-                yield record
+        return self._outcomes(self.finished())
 
-    def since(self, run: str) -> list[dict[str, Any]]:
+    def since(self, run: str) -> list[RunRecord]:
         """Outcomes of the runs that began after `run`, newest first."""
-        return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
+        return list(itertools.takewhile(lambda record: record.run > run, self.outcomes()))
 
     def above(self, counters: Counters) -> Counters:
         """Raise the next sequences in a table's counters to those that runs have seen.
@@ -133,46 +150,46 @@ class History:
         this program wrote only what each run saw. A table that was put back to before a repair goes on behind it.
         """
         outcomes = self.outcomes()
-        newest: dict[str, Any] = next(outcomes, {"status": ABANDONED})
-        if newest.get("epoch", 0) != epoch:
+        newest = next(outcomes, None)
+        if newest is None:
+            return {}
+        if newest.epoch != epoch:
             epoch = self.continuing(epoch)[-1]
         floors: dict[int, int] = {}
         for record in itertools.chain([newest], outcomes):
-            if record.get("status") == ABANDONED:
+            if record.status == ABANDONED:
                 continue
-            if record.get("ends_epoch") == epoch:
-                _raise(floors, record.get("ended_next_seq", {}))
-            if record.get("epoch", 0) == epoch:
-                _raise(floors, record.get("next_seq", {}))
-                if "floor" in record:
-                    _raise(floors, record["floor"])
+            if record.ends_epoch == epoch:
+                _raise(floors, record.ended_next_seq or {})
+            if record.epoch == epoch:
+                _raise(floors, record.next_seq or {})
+                if record.floor is not None:
+                    _raise(floors, record.floor)
                     break
         return floors
 
     def last_epoch(self) -> int:
         """The highest epoch that a run began or went back to; a table that was put back does not know it."""
-        return max((record.get("epoch", 0) for record in self.outcomes()), default=0)
+        return max((record.epoch for record in self.outcomes()), default=0)
 
     def possible_next_seqs(self, epoch: int, highest: int) -> dict[int, int]:
         """Partition → the highest next sequence that any run of an epoch has seen, of those up to `highest`."""
         epochs, next_seqs = self.continuing(epoch), dict[int, int]()
         for record in self.outcomes():
-            if record.get("epoch", 0) in epochs:
-                for partition, seq in record.get("next_seq", {}).items():
-                    if seq <= highest:
-                        next_seqs[int(partition)] = max(seq, next_seqs.get(int(partition), 0))
+            if record.epoch in epochs:
+                seqs = (record.next_seq or {}).items()
+                _raise(next_seqs, {part: seq for part, seq in seqs if seq <= highest})
         return next_seqs
 
     def continuing(self, epoch: int) -> list[int]:
         """An epoch, and those in which its sequences go on one after the other, because they were repaired."""
-        if next(self.outcomes(), {}).get("epoch", 0) == epoch:
+        newest = next(self.outcomes(), None)
+        if newest is None or newest.epoch == epoch:
             return [epoch]
         repairs = {
-            record["ends_epoch"]: record["epoch"]
+            record.ends_epoch: record.epoch
             for record in self.outcomes()
-            if record.get("kind") == REPAIR
-            and "ends_epoch" in record
-            and record["status"] == "done"
+            if isinstance(record, Repaired) and record.ends_epoch is not None and record.is_done
         }
         epochs = [epoch]
         while epochs[-1] in repairs:
@@ -187,58 +204,82 @@ class History:
         """
         latest = None
         for record in self._of_this_table():
-            if record.get("kind") == "apply" and record.get("status") in {"done", UNKNOWN}:
-                latest = max(latest or record["as_of_ns"], record["as_of_ns"])
-            if "latest_as_of_ns" in record:
-                return max(latest or 0, int(record["latest_as_of_ns"]))
+            if isinstance(record, Applied) and record.may_count:
+                latest = max(latest or record.as_of_ns, record.as_of_ns)
+            if record.latest_as_of_ns is not None:
+                return max(latest or 0, record.latest_as_of_ns)
         return latest
 
     def last_policy(self) -> dict[str, Any] | None:
         """The stream's policy at its last finished run that had one; None if there was none."""
-        done = (record for record in self._of_this_table() if record.get("status") == "done")
-        policies = (record["policy"] for record in done if "policy" in record)
-        return next(policies, None)
+        done = (record for record in self._of_this_table() if record.is_done)
+        return next((record.policy for record in done if record.policy is not None), None)
 
     def last_applied_policy(self) -> dict[str, Any] | None:
         """The stream's policy at its last finished pass; None if there was none."""
-        passes = (record for record in self._of_this_table() if record.get("kind") == "apply")
-        done = (record for record in passes if record.get("status") == "done")
-        return next((record["policy"] for record in done), None)
+        passes = (record for record in self._of_this_table() if isinstance(record, Applied))
+        return next((record.policy for record in passes if record.is_done), None)
 
     def last_drop(self) -> str | None:
         """The last run that dropped the stream and is not undone; None if there is none."""
-        return next((record["run"] for record in self._in_force() if _drops(record)), None)
+        return next((record.run for record in self._in_force() if _drops(record)), None)
 
-    def _of_this_table(self) -> Iterator[dict[str, Any]]:
+    def _of_this_table(self) -> Iterator[RunRecord]:
         """Outcomes, newest first, back to where the stream was dropped: those before are of another table."""
         return itertools.takewhile(lambda record: not _drops(record), self._in_force())
 
-    def _in_force(self) -> Iterator[dict[str, Any]]:
+    def _in_force(self) -> Iterator[RunRecord]:
         """Outcomes, newest first, without runs that dropped the stream and are undone."""
         undone: set[str] = set()
         for record in self.outcomes():
-            undone.add(record.get("undoes", ""))
-            if not (_drops(record) and record["run"] in undone):
+            if isinstance(record, Undone):
+                undone.add(record.undoes)
+            if not (_drops(record) and record.run in undone):
                 yield record
 
-    def _floor(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The `floor` of an outcome: the highest next sequences of its epoch up to it."""
-        if "next_seq" not in record or record.get("status") == ABANDONED:
-            return {}
-        floors = self.next_seqs(record.get("epoch", 0))
-        _raise(floors, record["next_seq"])
-        return {"floor": {str(partition): seq for partition, seq in sorted(floors.items())}}
+    def _outcomes(self, runs: Iterable[str]) -> Iterator[RunRecord]:
+        return (record for run in runs if (record := self.done(run)) is not None)
+
+    def _refuse_newer(self, records: Iterable[RunRecord]) -> None:
+        """Refuse a run of an unknown kind, down to a record whose writer has done so for all before it."""
+        for record in records:
+            if isinstance(record, NewerRun):
+                raise self.newer_error(record)
+            if record.status != BEGUN and record.format is not None and record.format <= FORMAT:
+                return
+
+    def newer_error(self, record: NewerRun) -> RefusedError:
+        """The refusal of what changes a stream in which a newer release has made a run."""
+        is_begun = record.status == BEGUN
+        repair = (record.model_extra or {}).get("repair")
+        kind = record.kind if repair is None else f"{record.kind} {repair}"
+        place = self.begun_location(record.run) if is_begun else self.done_location(record.run)
+        return RefusedError(
+            f"{place}: a newer release of this program recorded a run of a kind that this one does not know "
+            f"({kind}, {record.status}); nothing was changed; use that release, or a later one, for all that "
+            "removes or restores messages of the stream (this one can still read it)"
+        )
+
+    def _with_floor(self, outcome: RunRecord) -> RunRecord:
+        """The outcome with its `floor`: the highest next sequences of its epoch up to it."""
+        if outcome.next_seq is None or outcome.status == ABANDONED:
+            return outcome
+        floors = self.next_seqs(outcome.epoch)
+        _raise(floors, outcome.next_seq)
+        return outcome.updated(floor=floors)
 
     def _newest(self) -> RunName | None:
         """The newest run that has a record."""
         known = (run_names.parse_run_name(name) for name in reversed(files.names(self.directory)))
         return next((name for name in known if name is not None), None)
 
-    def _write(self, name: str, record: Mapping[str, Any]) -> None:
-        text = json.dumps(with_checksum(record), indent=1, sort_keys=True, ensure_ascii=False)
+    def _write(self, name: str, record: RunRecord) -> None:
+        who = {} if record.names_initiator else {"who": initiator()}
+        fields = record.updated(format=FORMAT, **who).as_stored()
+        text = json.dumps(with_checksum(fields), indent=1, sort_keys=True, ensure_ascii=False)
         files.replace(files.join(self.directory, name), text.encode())
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str) -> RunRecord | None:
         if "/" in name or "\0" in name:
             # No run has such a name.
             return None
@@ -247,9 +288,8 @@ class History:
         if content is None:
             return None
         try:
-            record = verified(parse_json(content))
-            judge(RunRecord, record)
-            _refuse_misplaced(record["run"], name)
+            record = record_of(verified(parse_json(content)))
+            _refuse_misplaced(record.run, name)
         except (ValueError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
@@ -258,8 +298,18 @@ class History:
         return record
 
 
-def _drops(record: Mapping[str, Any]) -> bool:
-    return record.get("kind") == DROP and record.get("status") == "done"
+def _unfinished(names: Sequence[str]) -> list[str]:
+    done = {name.removesuffix(_DONE) for name in names if name.endswith(_DONE)}
+    begun = (name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN))
+    return [run for run in begun if run not in done]
+
+
+def _finished(names: Sequence[str]) -> list[str]:
+    return [name.removesuffix(_DONE) for name in reversed(names) if name.endswith(_DONE)]
+
+
+def _drops(record: RunRecord) -> bool:
+    return isinstance(record, Dropped) and record.is_done
 
 
 def _refuse_misplaced(run: str, name: str) -> None:
@@ -267,9 +317,9 @@ def _refuse_misplaced(run: str, name: str) -> None:
         raise ValueError(f"run is {run}, whose record this is not")
 
 
-def _raise(floors: dict[int, int], seqs: Mapping[str, int]) -> None:
+def _raise(floors: dict[int, int], seqs: Mapping[int, int]) -> None:
     for partition, seq in seqs.items():
-        floors[int(partition)] = max(floors.get(int(partition), 0), seq)
+        floors[partition] = max(floors.get(partition, 0), seq)
 
 
 def history_of(warehouse: str, stream: str) -> History:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeAlias
 
 from retention.core.run_names import started_ns
-from retention.history.runs import ABANDONED, REPAIR
+from retention.history.record import Applied, Repaired, RunRecord
 
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
 _FACTS = {_FLOOR, _LATEST, _POLICY}
@@ -16,7 +16,7 @@ _Fact: TypeAlias = tuple[str, int | None]
 
 def spent_runs(
     runs: Iterable[str],
-    read: Callable[[str], Mapping[str, Any] | None],
+    read: Callable[[str], RunRecord | None],
     kept: Collection[str],
     cutoff_ns: int,
 ) -> list[str]:
@@ -48,26 +48,25 @@ def spent_runs(
     return spent[::-1]
 
 
-def _needs(record: Mapping[str, Any]) -> set[_Fact]:
+def _needs(record: RunRecord) -> set[_Fact]:
     """The facts that a newer record has to carry before this one may go."""
     needs: set[_Fact] = set()
-    if "next_seq" in record:
-        needs.add((_FLOOR, record.get("epoch", 0)))
-    if record.get("kind") == "apply" or _LATEST in record:
+    if record.next_seq is not None:
+        needs.add((_FLOOR, record.epoch))
+    if isinstance(record, Applied) or record.latest_as_of_ns is not None:
         needs.add((_LATEST, None))
-    if _POLICY in record:
+    if record.policy is not None:
         needs.add((_POLICY, None))
     return needs
 
 
-def _carries(record: Mapping[str, Any]) -> set[_Fact]:
+def _carries(record: RunRecord) -> set[_Fact]:
     """The facts that a record states for all before it."""
-    if record.get("status") != "done":
+    if not record.is_done:
         return set()
-    epochs = {_FLOOR: record.get("epoch", 0)}
-    return {(name, epochs.get(name)) for name in _FACTS if name in record}
+    epochs = {_FLOOR: record.epoch}
+    return {(name, epochs.get(name)) for name in _FACTS if getattr(record, name) is not None}
 
 
-def _may_go(record: Mapping[str, Any]) -> bool:
-    is_certain = record.get("status") in {"done", ABANDONED}
-    return is_certain and record.get("kind") != REPAIR and "ends_epoch" not in record
+def _may_go(record: RunRecord) -> bool:
+    return record.is_certain and not isinstance(record, Repaired) and record.ends_epoch is None

@@ -19,6 +19,7 @@ from retention.core.table_updates import set_removed
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
+from retention.history.record import ArchivedCopies, RolledUp
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
@@ -77,23 +78,24 @@ def commit_removal(
         metadata={**swap.metadata, "run": removal.run, "by_rule": {removal.rule: removal.messages}},
         updates=[*swap.updates, *set_removed(unstored, highest_removed(ranges))],
     )
-    record = {
-        "stream": opened.name,
-        "kind": removal.rule,
-        "as_of_ns": removal.as_of_ns,
-        "policy": opened.config.policy().as_json(),
-        "removed_messages": removal.messages,
-        "removed_bytes": removal.bytes,
-        "by_rule": {removal.rule: removal.messages},
-        "published_messages": swap.metadata["messages"],
-        "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
-        **({} if archived is None else {"archived": archived.as_json()}),
-        **({"epoch": snapshot.counters.epoch} if snapshot.counters.epoch else {}),
-    }
+    record = RolledUp(
+        run=removal.run,
+        stream=opened.name,
+        as_of_ns=removal.as_of_ns,
+        policy=opened.config.policy().as_json(),
+        removed_messages=removal.messages,
+        removed_bytes=removal.bytes,
+        by_rule={removal.rule: removal.messages},
+        published_messages=swap.metadata["messages"],
+        next_seq=dict(swap.next_seq),
+        archived=None if archived is None else ArchivedCopies(**archived.as_json()),
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )
     history = history_of(opened.warehouse, opened.name)
     # What was published stays when the run is undone: its files are no part of the record.
     keep_for_undo(opened, removal.run, removal.files, copies, [ranges])
-    history.begin(removal.run, record | basis(snapshot) | {"status": "begun"})
+    history.begin(record)
     version = opened.store.commit(whole, snapshot)
-    history.finish(removal.run, record | {"status": "done", "version_after": version})
+    history.finish(record.ended(version))
     return version

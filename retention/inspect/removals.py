@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.run_evidence import TakenByRun
-from retention.apply.undo import RESTORE
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
@@ -22,10 +21,9 @@ from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
-from retention.history.runs import UNKNOWN
+from retention.history.record import RestoredRun, RunRecord, SequencesRepaired, Undone
 from retention.inspect.taken import Reclaimed, Taken
 from retention.rules.reasons import reason_of
-from retention.rules.requests import from_json
 from retention.storage import files
 from retention.stores.layout import Layout
 
@@ -35,7 +33,7 @@ class Removal:
     """A run that removed messages, or may have, and what became of it."""
 
     opened: OpenedStream
-    outcome: Mapping[str, Any]
+    outcome: RunRecord
     """The run's record in the run history."""
     undone_by: str | None
     """The run that brought back what it removed; None: none did."""
@@ -45,22 +43,23 @@ class Removal:
     @property
     def run(self) -> str:
         """The run's name."""
-        return str(self.outcome["run"])
+        return self.outcome.run
 
     @property
     def removed_ns(self) -> int:
         """The start of the run, as near as its name tells when the messages went; nanoseconds since the epoch."""
-        return started_ns(self.run, int(self.outcome["as_of_ns"]))
+        return started_ns(self.run, self.outcome.as_of_ns)
 
     @property
     def epoch(self) -> int:
         """The epoch of the sequences that it removed."""
-        return int(self.outcome.get("ends_epoch", self.outcome.get("epoch", 0)))
+        ended = self.outcome.ends_epoch
+        return self.outcome.epoch if ended is None else ended
 
     @property
     def messages(self) -> int:
         """The number of messages that it took."""
-        return int(self.outcome.get("removed_messages") or 0)
+        return self.outcome.removed_messages
 
     def ranges(self) -> TakenByRun | None:
         """The messages that it took, as `Taken.of_run` has them.
@@ -80,17 +79,20 @@ class Removal:
 
     def reason(self, rule: str) -> str:
         """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""
-        if self.outcome.get("request"):
-            return from_json(self.outcome["request"]).wording
+        request = self.outcome.carried_request
+        if request is not None:
+            return request.wording
+        if self.outcome.policy is None:
+            return rule
         try:
-            policy = policy_from_json(self.outcome["policy"])
+            policy = policy_from_json(self.outcome.policy)
         except (KeyError, TypeError, ValueError):
             return rule
-        return reason_of(rule, policy, int(self.outcome["as_of_ns"]))
+        return reason_of(rule, policy, self.outcome.as_of_ns)
 
     def who(self) -> str:
         """The user, machine and process that ran it, and the scheduler's names, in words."""
-        who = self.outcome.get("who")
+        who = self.outcome.who
         if not isinstance(who, Mapping):
             return "nobody recorded who ran it"
         named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
@@ -100,8 +102,8 @@ class Removal:
             for name, names in (scheduler.items() if isinstance(scheduler, Mapping) else ())
             if isinstance(names, Mapping)
         ]
-        if "spark_application" in self.outcome:
-            schedulers.append(f"Spark application {self.outcome['spark_application']}")
+        if self.outcome.spark_application is not None:
+            schedulers.append(f"Spark application {self.outcome.spark_application}")
         return "; ".join([named, *schedulers])
 
     def recovery(self, now_ns: int) -> Recovery:
@@ -116,7 +118,7 @@ class Removal:
             is_over=now_ns >= until_ns,
             files_there=self._files_are_there(),
             reclaimed=self.taken.reclaimed(self.run),
-            archive=(self.outcome.get("archived") or {}).get("manifest"),
+            archive=None if self.outcome.archived is None else self.outcome.archived.manifest,
         )
 
     def read(self, row: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
@@ -152,11 +154,11 @@ class Removal:
         return None if rows is None else bool(pc.any(pc.equal(rows["seq"], seq)).as_py())
 
     def _is_final(self) -> str | None:
-        if (self.outcome.get("request") or {}).get("erase"):
+        if self.outcome.request is not None and self.outcome.request.erase:
             return "it was erased"
-        if self.outcome.get("repair") == "sequences":
+        if isinstance(self.outcome, SequencesRepaired):
             return "what a repair of sequences takes out is not brought back"
-        if self.outcome.get("kind") == "undo":
+        if isinstance(self.outcome, Undone):
             return "an undo is not undone: the next pass removes the same messages, and writes markers anew"
         return None
 
@@ -244,7 +246,7 @@ class Recovery:
         }
 
 
-def removals_of(opened: OpenedStream, outcomes: Sequence[Mapping[str, Any]]) -> Iterator[Removal]:
+def removals_of(opened: OpenedStream, outcomes: Sequence[RunRecord]) -> Iterator[Removal]:
     """The runs that took messages, or may have, newest first.
 
     Args:
@@ -252,20 +254,19 @@ def removals_of(opened: OpenedStream, outcomes: Sequence[Mapping[str, Any]]) -> 
         outcomes: all its runs' records, newest first.
     """
     undone = {
-        record["undoes"]: str(record["run"])
+        record.undoes: record.run
         for record in outcomes
-        if is_undoing(record, record.get("undoes"))
+        if isinstance(record, Undone) and record.is_done
     }
     taken = Taken(opened)
     for record in outcomes:
-        if record.get("status") in {"done", UNKNOWN} and record.get("kind") != RESTORE:
-            yield Removal(opened, record, undone.get(record["run"]), taken)
+        if record.may_count and not isinstance(record, RestoredRun):
+            yield Removal(opened, record, undone.get(record.run), taken)
 
 
-def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
+def is_undoing(record: RunRecord, run: str) -> bool:
     """Whether a record is that of a run which undid another."""
-    undid = record.get("kind") == "undo" and record.get("status") == "done"
-    return undid and record["undoes"] == run
+    return isinstance(record, Undone) and record.is_done and record.undoes == run
 
 
 def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,8 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.errors import MissingMessageError
-from retention.history.runs import DROP, History, history_of
+from retention.history.record import Dropped, Repaired
+from retention.history.runs import History, history_of
 from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
@@ -118,7 +119,7 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
     removal, rules = taken.removal, taken.row["rules"]
     message = _message(taken, place[1])
     recovery = removal.recovery(now_ns)
-    is_certain = taken.is_certain and removal.outcome["status"] == "done"
+    is_certain = taken.is_certain and removal.outcome.is_done
     named = _named(removal.opened, place, message)
     reasons = [removal.reason(rule) for rule in rules]
     took = "took" if taken.is_certain else "or one before it took"
@@ -139,7 +140,7 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
 
 def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
     """Explain a message that was in the range of a file which a run of an earlier version took."""
-    rules = [rule for rule in RULES if rule in (removal.outcome.get("by_rule") or {})]
+    rules = [rule for rule in RULES if rule in removal.outcome.by_rule]
     recovery = removal.recovery(now_ns)
     return Explanation(
         removal.opened.name,
@@ -210,18 +211,13 @@ def _named(opened: OpenedStream, place: Place, message: dict[str, Any] | None = 
 
 
 def _by_run(removal: Removal) -> str:
-    known = (
-        ""
-        if removal.outcome["status"] == "done"
-        else ", of which nobody knows whether it committed,"
-    )
+    known = "" if removal.outcome.is_done else ", of which nobody knows whether it committed,"
     return f"run {removal.run}{known} of {format_instant(removal.removed_ns)}"
 
 
 def _what(removal: Removal) -> str:
-    kind = removal.outcome.get("repair")
-    if kind is not None:
-        return f"a repair ({kind}) removed it"
+    if isinstance(removal.outcome, Repaired):
+        return f"a repair ({removal.outcome.repair}) removed it"
     return "it was a marker, and undoing the run that wrote it removed it"
 
 
@@ -230,12 +226,12 @@ def _of_epoch(history: History, removal: Removal) -> str:
     ends = (
         record
         for record in history.outcomes()
-        if record.get("ends_epoch") == removal.epoch and record.get("status") == "done"
+        if record.ends_epoch == removal.epoch and record.is_done
     )
-    end = next(ends, {"run": removal.run})
-    if end.get("kind") == DROP:
-        return f" with the table that run {end['run']} dropped"
-    return f" with the offsets that ended when run {end['run']} purged the topic"
+    end = next(ends, removal.outcome)
+    if isinstance(end, Dropped):
+        return f" with the table that run {end.run} dropped"
+    return f" with the offsets that ended when run {end.run} purged the topic"
 
 
 def _message(taken: _Taken, seq: int) -> dict[str, Any]:
@@ -248,13 +244,13 @@ def _message(taken: _Taken, seq: int) -> dict[str, Any]:
 def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
     row, outcome = taken.row, taken.removal.outcome
     if message:
-        age = spell_age(outcome["as_of_ns"] - message["ts_ns"])
+        age = spell_age(outcome.as_of_ns - message["ts_ns"])
         yield f"it was stored {format_instant(message['ts_ns'])}, and {age} old then; {message['size']:,} bytes"
     if message and message["deadline_ns"] not in (None, NEVER):
         yield f"its own TTL ended {format_instant(message['deadline_ns'])}"
     if not message:
         yield "its subject and its time are not on record: the file that held it is gone"
-    yield f"the run was as of {format_instant(outcome['as_of_ns'])}"
+    yield f"the run was as of {format_instant(outcome.as_of_ns)}"
     if len(row["rules"]) > 1:
         shares = zip(row["rules"], row["counts"], strict=True)
         counted = ", ".join(f"{rule} {number:,}" for rule, number in shares)
@@ -272,12 +268,12 @@ def _as_json(
     outcome = removal.outcome
     return {
         "run": removal.run,
-        "kind": outcome["kind"],
+        "kind": outcome.kind,
         "removed_ns": removal.removed_ns,
-        "as_of_ns": outcome["as_of_ns"],
+        "as_of_ns": outcome.as_of_ns,
         "rules": list(rules),
-        "who": outcome.get("who"),
-        "spark_application": outcome.get("spark_application"),
+        "who": outcome.who,
+        "spark_application": outcome.spark_application,
         "certain": certain,
         "recovery": recovery.as_json(),
     }

@@ -17,6 +17,7 @@ from retention.core.policy import policy_from_json
 from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
 from retention.errors import UsageError
+from retention.history.record import Applied, RunRecord, Undone
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
 from retention.inspect.taken import Taken
@@ -53,14 +54,14 @@ class RunDetails:
     """Of an undo with no pass after it: what the next one takes again of its messages; None: nothing certain."""
 
     @property
-    def outcome(self) -> Mapping[str, Any]:
+    def outcome(self) -> RunRecord:
         """The run's record in the run history."""
         return self.removal.outcome
 
     @property
     def has_removed(self) -> bool:
         """Whether the run may have taken messages, so that there is something to bring back."""
-        return bool(self.outcome.get("removed_messages")) or "ends_epoch" in self.outcome
+        return bool(self.outcome.removed_messages) or self.outcome.ends_epoch is not None
 
     @cached_property
     def taken(self) -> TakenByRun | None:
@@ -103,12 +104,12 @@ class RunDetails:
         """Everything about the run that is no number, a line each."""
         outcome, removal = self.outcome, self.removal
         lines = [
-            f"began {format_instant(removal.removed_ns)}, as of {format_instant(outcome['as_of_ns'])}",
+            f"began {format_instant(removal.removed_ns)}, as of {format_instant(outcome.as_of_ns)}",
             f"run by {removal.who()}",
         ]
-        lines += [removal.reason(rule) for rule in outcome.get("by_rule") or {}]
-        if "undoes" in outcome:
-            lines.append(f"undid run {outcome['undoes']}")
+        lines += [removal.reason(rule) for rule in outcome.by_rule]
+        if isinstance(outcome, Undone):
+            lines.append(f"undid run {outcome.undoes}")
         if self.removed_again is not None:
             lines.append(self.removed_again.sentence)
         if self.has_removed:
@@ -129,7 +130,7 @@ class RunDetails:
         """The run as JSON values: the fields of its record, and what is known beside them."""
         recovery = self.removal.recovery(self.now_ns).as_json() if self.has_removed else None
         return {
-            **self.outcome,
+            **self.outcome.as_json(),
             "stream": self.removal.opened.name,
             "began_ns": self.removal.removed_ns,
             "recorded_ranges": self.has_ranges,
@@ -158,12 +159,11 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
             f"{opened.name}: run {run} has no outcome yet: it is at work, or was interrupted, and the next run of the "
             "stream settles it"
         )
-    undone_by = next((later["run"] for later in history.since(run) if is_undoing(later, run)), None)
+    later = history.since(run)
+    undone_by = next((record.run for record in later if is_undoing(record, run)), None)
     again = None
-    if "undoes" in outcome and not any(
-        record.get("kind") == "apply" for record in history.since(run)
-    ):
-        again = _removed_again(opened, outcome["undoes"])
+    if isinstance(outcome, Undone) and not any(isinstance(record, Applied) for record in later):
+        again = _removed_again(opened, outcome.undoes)
     return RunDetails(Removal(opened, outcome, undone_by, Taken(opened)), now_ns, again)
 
 
@@ -174,11 +174,14 @@ def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:
 
 
 def _removed_again(opened: OpenedStream, run: str) -> RemovedAgain | None:
-    outcome = history_of(opened.warehouse, opened.name).done(run) or {}
+    outcome = history_of(opened.warehouse, opened.name).done(run)
     then = now = opened.config.policy()
-    with suppress(KeyError, TypeError):  # an earlier version of this program had other settings
-        then = policy_from_json(outcome["policy"])
-    return removed_again(outcome.get("by_rule") or {}, then, now)
+    if outcome is None:
+        return removed_again({}, then, now)
+    if outcome.policy is not None:
+        with suppress(KeyError, TypeError):  # an earlier version of this program had other settings
+            then = policy_from_json(outcome.policy)
+    return removed_again(outcome.by_rule, then, now)
 
 
 def _of_ranges(tables: Iterable[pa.Table]) -> list[SegmentLoss]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.recover import basis
-from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
@@ -35,6 +34,7 @@ from retention.errors import (
     StalePlanError,
     UsageError,
 )
+from retention.history.record import RestoredRun
 from retention.history.runs import history_of
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import recorded_removal
@@ -251,28 +251,28 @@ def _swap(
 
 def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archive) -> None:
     run, history = str(swap.metadata["run"]), history_of(opened.warehouse, opened.name)
-    record = {
-        "stream": opened.name,
-        "kind": RESTORE,
-        "as_of_ns": opened.clock(),
-        "source": archive.directory,
-        "removed_messages": 0,
-        "removed_bytes": 0,
-        "restored_messages": swap.metadata["messages"],
-        "restored_bytes": pc.sum(swap.add["bytes"]).as_py(),
-        "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
-    }
-    if snapshot.counters.epoch:
-        record["epoch"] = snapshot.counters.epoch
+    record = RestoredRun(
+        run=run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        source=archive.directory,
+        removed_messages=0,
+        removed_bytes=0,
+        restored_messages=swap.metadata["messages"],
+        restored_bytes=pc.sum(swap.add["bytes"]).as_py(),
+        next_seq=dict(swap.next_seq),
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )
     keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add, [])
-    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    history.begin(record)
     try:
         version = opened.store.commit(swap, snapshot)
     except (ConflictError, StalePlanError) as error:
         raise BusyError(
             f"{opened.name}: another writer came first; nothing was brought back; try again"
         ) from error
-    history.finish(run, record | {"status": "done", "version_after": version})
+    history.finish(record.ended(version))
     opened.store.finish()
 
 

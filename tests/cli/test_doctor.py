@@ -28,6 +28,7 @@ from retention.stores.checks import capability_probe
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
+from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -101,7 +102,7 @@ def test_a_table_feature_that_the_engine_does_not_know_is_named(tmp_path: Path) 
 
 def test_a_lost_cache_and_interrupted_runs_are_warnings(orders: Commands) -> None:
     history = history_of(str(orders.folder), "ORDERS")
-    history.begin("20270101T000000.000000000Z-abcdef", {"kind": "apply"})
+    history.begin(run_record("20270101T000000.000000000Z-abcdef"))
     for file in orders.folder.rglob("_retention/stats/*.parquet"):
         file.unlink()
     found = examined(orders)

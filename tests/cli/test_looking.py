@@ -8,6 +8,7 @@ import pytest
 
 from retention.history.runs import history_of
 from tests.cli.test_writing import backup
+from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 AS_OF = str(NOW)
@@ -211,9 +212,9 @@ def test_an_import_is_no_writer_of_peoples(tmp_path: Path) -> None:
 def test_a_killed_run_that_took_nothing_counts_nothing(orders: Commands) -> None:
     history = history_of(str(orders.folder), "ORDERS")
     run = history.name_run(NOW)
-    killed = {"kind": "apply", "as_of_ns": NOW, "removed_messages": 48, "removed_bytes": 9}
-    history.begin(run, killed)
-    history.finish(run, {**killed, "status": "abandoned"})
+    killed = run_record(run, as_of_ns=NOW, removed_messages=48, removed_bytes=9)
+    history.begin(killed)
+    history.finish(killed.updated(status="abandoned"))
     _, row = orders.run("history").stdout.splitlines()
     assert "apply, abandoned" in row
     assert row.split()[-3:] == ["0", "0", "B"]

@@ -28,6 +28,7 @@ from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog
 from schemas.bounds import MAX_SEQ
 from tests.contract.streams import foreign_rows, rows
+from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 HIGHEST = 2**63 - 1
@@ -191,9 +192,10 @@ def test_writers_batches_and_the_run_history_go_on_behind_a_repair(orders: Comma
     numbered = ("publish", "ORDERS", "-", "--writer", "w", "--batch")
     assert orders.json(*numbered, 7, stdin=lines(1)[0])
     history = history_of(str(orders.folder), "ORDERS")
-    gone = {"status": "done", "kind": "apply", "as_of_ns": 0, "removed_messages": 0}
-    history.finish(history.name_run(NOW), gone | {"next_seq": {"0": 9}})
-    history.finish(history.name_run(NOW + 1), gone | {"next_seq": {"0": HIGHEST}})
+    for later, seq in enumerate((9, HIGHEST)):
+        history.finish(
+            run_record(history.name_run(NOW + later), status="done", next_seq={"0": seq})
+        )
     refused = orders.run("publish", "ORDERS", "-", stdin=lines(1)[0])
     assert refused.exit_code == 4
     assert "its run history has 9223372036854775807 as the next sequence" in refused.stderr

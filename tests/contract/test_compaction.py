@@ -21,6 +21,7 @@ from retention.datafile.deadline_writer import in_large_parts
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError, VerificationError
+from retention.history.record import Compacted
 from retention.history.runs import history_of
 from retention.ports import Swap
 from schemas.files import LOGGED_FILES
@@ -93,8 +94,9 @@ def test_the_same_messages_lie_in_fewer_files(
         state.bytes,
         state.segments,
     )
-    record = history_of(stream.opened.warehouse, "ORDERS").done(report.runs[0]) or {}
-    assert (record["kind"], record["status"], record["files_before"]) == ("compact", "done", 8)
+    record = history_of(stream.opened.warehouse, "ORDERS").done(report.runs[0])
+    assert isinstance(record, Compacted)
+    assert (record.status, record.files_before) == ("done", 8)
     assert warehouse.compact()[0].value.merges == 0  # type: ignore[union-attr]
     if format_ == "delta":
         table = DeltaTable(f"{stream.opened.root}/messages")

@@ -140,5 +140,5 @@ def test_roll_ups_of_whole_batches_leave_what_the_server_leaves(nats: Nats, tmp_
         assert [ack.seq for ack in publish(opened, lines).acks()] == acks
         assert contents(opened) == [(one.seq, one.subject) for one in nats.survivors("R")]
     runs = list(history_of(opened.warehouse, "ORDERS").outcomes())
-    assert sum(run["removed_messages"] for run in runs) > 30
+    assert sum(run.removed_messages for run in runs) > 30
     nats.delete("R")

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from retention.api.warehouse import Warehouse
 from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
-from retention.history.runs import history_of
+from retention.history.runs import History, history_of
 from retention.storage.checksum import verified, with_checksum
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import KINDS
@@ -85,7 +85,12 @@ def test_the_floor_is_the_highest_of_records_from_before_it_was_kept(tmp_path: P
     assert publish(warehouse, 1) == [30]
     applied(warehouse)
     newest = next(history.outcomes())
-    assert newest["floor"] == {"0": 31}
+    assert newest.floor == {0: 31}
+
+
+def status_of(history: History, run: str) -> str | None:
+    outcome = history.done(run)
+    return None if outcome is None else outcome.status
 
 
 def killed_behind_its_commit(folder: Path, run: str) -> None:
@@ -118,7 +123,7 @@ def test_a_killed_run_of_which_the_log_was_cleaned_up_is_known_to_have_committed
     run = applied(warehouse)
     cleaned_up_behind(tmp_path, run, warehouse)
     applied(warehouse)
-    assert (history_of(str(tmp_path), "ORDERS").done(run) or {})["status"] == "done"
+    assert status_of(history_of(str(tmp_path), "ORDERS"), run) == "done"
 
 
 def test_a_run_that_was_killed_before_its_commit_is_abandoned_although_the_log_was_cleaned_up(
@@ -129,14 +134,15 @@ def test_a_run_that_was_killed_before_its_commit_is_abandoned_although_the_log_w
     publish(warehouse, 4)
     history = history_of(str(tmp_path), "ORDERS")
     first = applied(warehouse)
-    begun = history.begun(first) or {}
+    begun = history.begun(first)
+    assert begun is not None
     later = history.name_run(NOW)
-    history.begin(later, begun | {"run": later})
+    history.begin(begun.updated(run=later))
     publish(warehouse, 1)
     clean_up(tmp_path)
     publish(warehouse, 1)
     applied(warehouse)
-    assert (history.done(later) or {})["status"] == "abandoned"
+    assert status_of(history, later) == "abandoned"
 
 
 def begun_by_earlier_code(folder: Path, run: str) -> None:
@@ -159,7 +165,7 @@ def test_a_run_of_earlier_code_whose_entry_is_gone_is_undone_as_its_files_tell(
     publish(warehouse, 4)
     history = history_of(str(tmp_path), "ORDERS")
     restored = warehouse.undo(run)
-    assert (history.done(run) or {})["status"] == "unknown"
+    assert status_of(history, run) == "unknown"
     assert restored["restored_messages"] == 4
     assert warehouse.stream("ORDERS").state().first_seq == 1
     with pytest.raises(UsageError, match="was undone already"):
@@ -178,7 +184,7 @@ def test_a_run_whose_table_was_put_back_is_unknown_and_not_undone(tmp_path: Path
     with pytest.raises(UsageError, match="nothing to undo"):
         warehouse.undo(run)
     history = history_of(str(folder), "ORDERS")
-    assert (history.done(run) or {})["status"] == "unknown"
+    assert status_of(history, run) == "unknown"
     assert publish(warehouse, 1) == [9]
     assert history.last_as_of_ns() == NOW
 

@@ -103,7 +103,7 @@ def test_a_clock_that_jumps_back_keeps_runs_in_order_and_stops_rewinds(
     assert first.value is not None
     assert again.value is not None, again.sentence
     assert again.value.run > first.value.run
-    names = [record["run"] for record in history_of(str(tmp_path), "ORDERS").outcomes()]
+    names = [record.run for record in history_of(str(tmp_path), "ORDERS").outcomes()]
     assert names == sorted(names, reverse=True)
 
 

@@ -250,14 +250,14 @@ def outcome(lake: Lake, place: str) -> dict[str, Any]:
     names = [name for name in lake.objects(place) if f"{place}/{name}" not in left]
     kinds = ("messages", "subjects", "reports")
     data = [name for name in names if "_delta_log" not in name]
-    ended = [one for one in history.outcomes() if one["status"] == "done"]
+    ended = [one for one in history.outcomes() if one.is_done]
     return {
         "messages": held(place),
         "counters": [counters.next_seq.get(0), counters.open_base.get(0)],
         "batch": counters.batches.get("app"),
         "unfinished": history.unfinished(),
-        "removed": sum(one.get("removed_messages", 0) for one in ended),
-        "restored": sum(one.get("restored_messages", 0) for one in ended),
+        "removed": sum(one.removed_messages for one in ended),
+        "restored": sum(one.as_json().get("restored_messages", 0) for one in ended),
         "accounted": {kind: sum(kind in name for name in data) for kind in kinds},
     }
 

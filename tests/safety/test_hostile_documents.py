@@ -23,11 +23,11 @@ from retention.core.documents import (
     KeptTopic,
     LogEntry,
     PlanHeader,
-    RunRecord,
     StreamFormat,
     judge,
 )
 from retention.errors import DamagedError
+from retention.history.record import Applied
 from retention.plan.planfile import load_plans
 from retention.storage.checksum import with_checksum
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
@@ -85,7 +85,7 @@ KINDS = {
         "monday", PlanHeader, ("apply", "--yes", "monday"), ("plans", 0), is_checked=False
     ),
     "log entry": Kind("w/streams/ORDERS/_retention/log/*2.json", LogEntry, ("messages", "ORDERS")),
-    "run": Kind("w/runs/ORDERS/*.done.json", RunRecord, ("history",)),
+    "run": Kind("w/runs/ORDERS/*.done.json", Applied, ("history",)),
     "consumer": Kind(
         "w/streams/ORDERS/consumers/*/*2.json", KeptConsumer, ("consumer", "ls", "ORDERS")
     ),

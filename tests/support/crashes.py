@@ -663,7 +663,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     counters = snapshot.counters
     offsets = OffsetTable(opened.root).read().counting(counters)
     left = orphans(opened)
-    ended = [record for record in history.outcomes() if record["status"] == "done"]
+    ended = [record for record in history.outcomes() if record.is_done]
     found = {
         "messages": digest(stream),
         "properties": properties_of(folder, opened.name),
@@ -690,16 +690,16 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "asked": list(offsets.watermarks.items()),
         "unfinished": history.unfinished(),
         "claimed": sorted(Claims(Layout(opened.root, opened.name)).claimed()),
-        "removed": sum(record.get("removed_messages", 0) for record in ended),
-        "restored": sum(record.get("restored_messages", 0) for record in ended),
-        "taken": _taken(opened, [record["run"] for record in ended]),
+        "removed": sum(record.removed_messages for record in ended),
+        "restored": sum(record.as_json().get("restored_messages", 0) for record in ended),
+        "taken": _taken(opened, [record.run for record in ended]),
         "kept": _kept(folder, opened.name),
         "accounted": _accounted(folder, {orphan.location for orphan in left}),
         "orphans": sorted(orphan.what for orphan in left),
     }
     if scenario.act is apply:
         apply(folder)
-        found["again"] = next(iter(history.outcomes()))["removed_messages"]
+        found["again"] = next(iter(history.outcomes())).removed_messages
     if scenario.prepare in (due, applied, rollable):
         found["retried"] = retried(folder, scenario.stream)
     return found

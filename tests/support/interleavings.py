@@ -366,7 +366,7 @@ def left_by(folder: Path) -> dict[str, Any]:
     except RetentionError as error:
         return {"refused": str(error)}
     outcomes = history_of(opened.warehouse, STREAM).outcomes()
-    done = [record for record in outcomes if record["status"] == "done"]
+    done = [record for record in outcomes if record.is_done]
     return {
         "messages": pa.concat_tables(tables).to_pylist() if tables else [],
         "next_seq": counters.next_seq.get(0),
@@ -374,8 +374,8 @@ def left_by(folder: Path) -> dict[str, Any]:
             (one.consumer, one.revision, one.state.ack_floor)
             for one in ConsumerTable(opened.root).live(counters)
         ],
-        "removed": sum(record.get("removed_messages", 0) for record in done),
-        "restored": sum(record.get("restored_messages", 0) for record in done),
+        "removed": sum(record.removed_messages for record in done),
+        "restored": sum(record.as_json().get("restored_messages", 0) for record in done),
     }
 
 

@@ -47,7 +47,7 @@ def _of_runs(looked: Survey, spared: Collection[str]) -> set[int]:
     outcomes = (
         history.done(run) or history.begun(run) for run in staying.union(history.unfinished())
     )
-    return {number for record in outcomes if record for number in record.get("released") or ()}
+    return {number for record in outcomes if record for number in record.released or ()}
 
 
 def delete_spent(locations: Collection[str]) -> None:

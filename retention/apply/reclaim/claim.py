@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
@@ -15,6 +14,7 @@ from retention.core.reclaim import DeadFile, Reason, judge
 from retention.core.table_requirements import AssertClaims
 from retention.core.table_updates import SetClaims
 from retention.errors import CommitUnknownError, RetentionError
+from retention.history.record import ClaimedFiles, Reclaimed
 from retention.history.runs import history_of
 from retention.ports import Snapshot, Swap
 from retention.storage import files
@@ -24,8 +24,6 @@ from retention.stores.claims import Claims
 from retention.stores.layout import Layout, note_claiming
 from schemas.files import FILE_STATS, LOGGED_FILES
 
-KIND = "reclaim"
-"""The run history's kind of a run that deletes dead files."""
 _AT_A_TIME = 256
 _IN_A_ROW = 32
 """The number of places that one thread deletes before the next part is handed out."""
@@ -65,18 +63,22 @@ def delete_dead(
     """
     layout, history = Layout(opened.root, opened.name), history_of(opened.warehouse, opened.name)
     run = history.name_run(opened.clock())
-    amounts = {reason: amount.as_json() for reason, amount in by_reason(dead).items()}
-    epoch = snapshot.counters.epoch
-    record: dict[str, Any] = {
-        "stream": opened.name,
-        "kind": KIND,
-        "as_of_ns": opened.clock(),
-        "removed_messages": 0,
-        "removed_bytes": 0,
-        "reclaimed": amounts,
-    } | ({"epoch": epoch} if epoch else {})
+    amounts = {
+        reason: ClaimedFiles(files=amount.files, bytes=amount.bytes)
+        for reason, amount in by_reason(dead).items()
+    }
+    record = Reclaimed(
+        run=run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        removed_messages=0,
+        removed_bytes=0,
+        reclaimed=amounts,
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )
     note_claiming(layout, opened.config.format)
-    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    history.begin(record)
     version = _claim(opened, snapshot, run, dead)
     claimed = {file.path for file in dead}
     places = dead_files(opened)
@@ -87,7 +89,7 @@ def delete_dead(
         for first in range(0, len(going), _AT_A_TIME):
             part = going[first : first + _AT_A_TIME]
             unlink([place for file in part for place in places.places(file)])
-    history.finish(run, record | {"status": "done", "version_after": version})
+    history.finish(record.ended(version))
     return Deletion(run, frozenset(claimed.difference(file.path for file in going)))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, undo_location
 from retention.errors import DamagedError
 from retention.evidence.fold import fold
+from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from schemas.evidence import EVIDENCE
 
@@ -64,18 +64,18 @@ def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
     fold(
         opened.root,
         {
-            outcome["run"]: partial(_rows, opened, outcome, end)
+            outcome.run: partial(_rows, opened, outcome, end)
             for outcome in outcomes
-            if outcome is not None and outcome["status"] == "done"
+            if outcome is not None and outcome.is_done
         },
     )
 
 
-def _rows(opened: OpenedStream, outcome: Mapping[str, Any], end: _Reclaimed) -> Iterator[pa.Table]:
+def _rows(opened: OpenedStream, outcome: RunRecord, end: _Reclaimed) -> Iterator[pa.Table]:
     """The evidence of a run, some rows at a time; shape `EVIDENCE`. None of one that took nothing."""
-    run = str(outcome["run"])
+    run = outcome.run
     taken = recorded(opened, run)
-    if taken is None or not (taken.is_exact or outcome.get("removed_messages")):
+    if taken is None or not (taken.is_exact or outcome.removed_messages):
         return
     for table in taken.tables():
         columns = {

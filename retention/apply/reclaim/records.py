@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
 from retention.context.run_files import undo_location
 from retention.core.reclaim import DeadFile, Reason
 from retention.core.run_names import started_ns
-from retention.history.runs import ABANDONED, History
+from retention.history.record import ABANDONED, RunRecord, Undone
+from retention.history.runs import History
 from retention.storage import files
 from retention.stores.dead_files import DeadFiles
 
 _REMOVED, _ADDED = "removed", "added"
-_UNDO = "undo"
-_CERTAIN = frozenset({"done", ABANDONED})
-"""The statuses of runs of which it is known whether they committed."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def runs_with_records(
         if outcome is None and run not in unfinished:
             # Killed before the history knew of it: it committed nothing, and nobody knows what it was about to add.
             yield KeptRun(run, records, _written_ns(records))
-        elif outcome is None or outcome["status"] not in _CERTAIN:
+        elif outcome is None or not outcome.is_certain:
             yield _uncertain(opened, run, names, records)
         else:
             yield _ended(opened, history, dead_files, _Ended(run, outcome, names, newest))
@@ -69,7 +66,7 @@ class _Ended:
     """A run with an outcome, the records of files that it has, and the table's newest version."""
 
     run: str
-    outcome: Mapping[str, Any]
+    outcome: RunRecord
     names: list[str]
     newest: int
 
@@ -79,14 +76,14 @@ def _ended(opened: OpenedStream, history: History, dead_files: DeadFiles, ended:
     records = tuple(undo_location(opened, run, name) for name in ended.names)
     ended_ns = _written_ns([*records, history.done_location(run)])
     since_ns = max(ended_ns, started_ns(run, 0))
-    if outcome["status"] == ABANDONED:
+    if outcome.status == ABANDONED:
         # What an undo was about to add are files that another run removed, which that one's record tells.
-        is_staged = outcome["kind"] != _UNDO and _ADDED in ended.names
+        is_staged = not isinstance(outcome, Undone) and _ADDED in ended.names
         names = [_ADDED] if is_staged else []
         return KeptRun(
             run, records, since_ns, _dead(opened, run, names, Reason.ABANDONED, since_ns)
         )
-    commit = dead_files.commit_times(run, outcome.get("version_after"), ended.newest)
+    commit = dead_files.commit_times(run, outcome.version_after, ended.newest)
     if not commit.is_of_run:
         return _uncertain(opened, run, ended.names, records)
     since_ns = max(since_ns, commit.latest_ns)

@@ -14,10 +14,16 @@ from retention.context.maintenance import maintaining
 from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
-from retention.history.runs import UNKNOWN, History, history_of
+from retention.history.record import (
+    DONE,
+    Applied,
+    ClockRepaired,
+    PlannedRun,
+    RunRecord,
+    Undone,
+)
+from retention.history.runs import History, history_of
 
-REPAIR = "repair"
-"""The run history's kind of a run that mends a stream."""
 _APART_NS = 60 * SECOND
 """The difference between clocks of machines that work together up to which nobody calls one of them wrong."""
 
@@ -106,23 +112,22 @@ def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
         if not repair.wrong:
             return repair
         run = history.name_repair(repair.now_ns)
-        history.finish(run, _record(repair))
+        history.finish(_record(repair, run))
     return ClockRepair(**vars(repair) | {"run": run})
 
 
-def _record(repair: ClockRepair) -> dict[str, Any]:
-    return {
-        "stream": repair.stream,
-        "kind": REPAIR,
-        "repair": "clock",
-        "status": "done",
-        "as_of_ns": repair.as_of_ns,
-        "latest_as_of_ns": repair.as_of_ns,
-        "wrong_as_of_ns": repair.last_as_of_ns,
-        "wrong_runs": [wrong.run for wrong in repair.wrong],
-        "removed_messages": 0,
-        "removed_bytes": 0,
-    }
+def _record(repair: ClockRepair, run: str) -> ClockRepaired:
+    return ClockRepaired(
+        run=run,
+        stream=repair.stream,
+        status=DONE,
+        as_of_ns=repair.as_of_ns,
+        latest_as_of_ns=repair.as_of_ns,
+        wrong_as_of_ns=repair.last_as_of_ns,
+        wrong_runs=[wrong.run for wrong in repair.wrong],
+        removed_messages=0,
+        removed_bytes=0,
+    )
 
 
 def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
@@ -130,29 +135,29 @@ def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
     undone: dict[str, str] = {}
     wrong = []
     for record in history.outcomes():
-        if record.get("repair") == "clock":
+        if isinstance(record, ClockRepaired):
             break
-        if record.get("status") not in {"done", UNKNOWN}:
+        if not record.may_count:
             continue
-        if "undoes" in record:
-            undone[record["undoes"]] = record["run"]
-        name = parse_run_name(record["run"])
+        if isinstance(record, Undone):
+            undone[record.undoes] = record.run
+        name = parse_run_name(record.run)
         is_named_later = name is not None and name.started_ns > now_ns + _APART_NS
-        if is_named_later or (record.get("kind") == "apply" and record["as_of_ns"] > as_of_ns):
-            wrong.append(_wrong_run(record, undone.get(record["run"])))
+        if is_named_later or (isinstance(record, Applied) and record.as_of_ns > as_of_ns):
+            wrong.append(_wrong_run(record, undone.get(record.run)))
     return wrong
 
 
-def _wrong_run(record: Mapping[str, Any], undone_by: str | None) -> WrongRun:
+def _wrong_run(record: RunRecord, undone_by: str | None) -> WrongRun:
     return WrongRun(
-        run=record["run"],
-        kind=record["kind"],
-        as_of_ns=record["as_of_ns"],
-        removed_messages=record.get("removed_messages", 0),
-        removed_bytes=record.get("removed_bytes", 0),
-        by_rule=record.get("by_rule", {}),
-        markers=record.get("markers", 0),
-        deleted_consumers=tuple(record.get("deleted_consumers", ())),
+        run=record.run,
+        kind=record.kind,
+        as_of_ns=record.as_of_ns,
+        removed_messages=record.removed_messages,
+        removed_bytes=record.removed_bytes,
+        by_rule=record.by_rule,
+        markers=record.markers if isinstance(record, PlannedRun) else 0,
+        deleted_consumers=tuple(record.deleted_consumers) if isinstance(record, PlannedRun) else (),
         undone_by=undone_by,
     )
 

@@ -9,6 +9,7 @@ from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.errors import RefusedError
+from retention.history.record import ForeignMoved, MovedFile
 from retention.history.runs import history_of
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
@@ -62,19 +63,18 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
             return repair
         run = history.name_run(clock())
         directory = aside(_layout(opened), run)
-        record = {
-            "stream": opened.name,
-            "kind": "repair",
-            "repair": "foreign",
-            "as_of_ns": clock(),
-            "removed_messages": 0,
-            "removed_bytes": 0,
-            "directory": directory,
-            "files": [asdict(file) for file in repair.files],
-        }
-        history.begin(run, record | {"status": "begun"})
+        record = ForeignMoved(
+            run=run,
+            stream=opened.name,
+            as_of_ns=clock(),
+            removed_messages=0,
+            removed_bytes=0,
+            directory=directory,
+            files=[MovedFile(path=file.path, reason=file.reason) for file in repair.files],
+        )
+        history.begin(record)
         move_aside(_layout(opened), run, [file.path for file in repair.files])
-        history.finish(run, record | {"status": "done"})
+        history.finish(record.ended())
     return ForeignRepair(opened.name, repair.files, directory, run)
 
 

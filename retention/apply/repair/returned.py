@@ -28,7 +28,8 @@ from retention.errors import (
     StalePlanError,
     VerificationError,
 )
-from retention.history.runs import REPAIR, History, history_of
+from retention.history.record import ReturnedRemoved
+from retention.history.runs import History, history_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
@@ -211,17 +212,16 @@ def _removed(
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
     run = history.name_run(opened.clock())
-    record = {
-        "stream": opened.name,
-        "kind": REPAIR,
-        "repair": KIND,
-        "as_of_ns": opened.clock(),
-        "removed_messages": repair.messages,
-        "removed_bytes": repair.bytes,
-        "commits": [commit.version for commit in repair.commits],
-    }
-    if snapshot.counters.epoch:
-        record["epoch"] = snapshot.counters.epoch
+    record = ReturnedRemoved(
+        run=run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        removed_messages=repair.messages,
+        removed_bytes=repair.bytes,
+        commits=[commit.version for commit in repair.commits],
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )
     copies = [
         RewriteTask(part.file, (opened.store.stage_copy(part.file),), part.ranges)
         for part in repair.back
@@ -235,7 +235,7 @@ def _removed(
         hidden = opened.store.released(snapshot.counters.released)
         ranges = ranges_of_files(whole, lost, [], hidden)
         keep_for_undo(opened, run, whole, added, [ranges])
-        history.begin(run, record | basis(snapshot) | {"status": "begun"})
+        history.begin(record)
         swap = Swap(
             leaving.select(LOGGED_FILES.names),
             added,
@@ -248,7 +248,7 @@ def _removed(
     except BaseException:
         opened.store.discard(_targets(copies))
         raise
-    history.finish(run, record | {"status": "done", "version_after": version})
+    history.finish(record.ended(version))
     opened.store.finish()
     return ReturnedRepair(opened.name, repair.commits, repair.back, run)
 

@@ -30,7 +30,8 @@ from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
-from retention.history.runs import REPAIR, History, history_of
+from retention.history.record import SequencesRepaired
+from retention.history.runs import History, history_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.stores.checks import duplicates, inventory
@@ -104,7 +105,7 @@ class SequenceRepair:
         """The repair as JSON values."""
         return {
             "stream": self.stream,
-            "kind": REPAIR,
+            "kind": "repair",
             "repair": "sequences",
             "needed": self.is_needed,
             "removed_messages": self.messages,
@@ -315,10 +316,8 @@ def _commit(
         take_back(opened, repair.consumers, repair.next_seq, (here, epoch))
     ranges = _ranges(diagnosis)
     keep_for_undo(opened, run, _recorded(diagnosis), added, [ranges])
-    record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
-    record |= {"epoch": epoch} if epoch else {}
-    record |= {"ends_epoch": here} if epoch != here else {}
-    history.begin(run, record | basis(diagnosis.snapshot) | {"status": "begun"})
+    record = _record(opened, diagnosis, run, epoch)
+    history.begin(record)
     swap = Swap(
         remove=diagnosis.unsound,
         add=added,
@@ -328,9 +327,30 @@ def _commit(
     )
     swap = _counting_on(swap, diagnosis) if repair.begins_epoch else swap
     version = opened.store.commit(swap, diagnosis.snapshot)
-    history.finish(run, record | {"run": run, "status": "done", "version_after": version})
+    history.finish(record.ended(version))
     opened.store.finish()
     return replace(repair, run=run, version=version)
+
+
+def _record(opened: OpenedStream, diagnosis: _Diagnosis, run: str, epoch: int) -> SequencesRepaired:
+    here, repair = diagnosis.counters.epoch, diagnosis.repair
+    return SequencesRepaired(
+        run=run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        removed_messages=repair.messages,
+        removed_bytes=repair.bytes,
+        by_rule={},
+        needed=repair.is_needed,
+        files=[vars(file) for file in repair.files],
+        counters=dict(repair.counters),
+        begins_epoch=repair.begins_epoch,
+        next_seq=dict(repair.next_seq),
+        consumers=list(repair.consumers),
+        epoch=epoch,
+        ends_epoch=here if epoch != here else None,
+        basis=basis(diagnosis.snapshot),
+    )
 
 
 def _counting_on(swap: Swap, diagnosis: _Diagnosis) -> Swap:

@@ -63,7 +63,7 @@ def test_a_compaction_over_a_mistake_is_no_end_of_it(make: Make) -> None:
     assert stream.compact().files_before == 3
     stream.publish([json.dumps({"subject": "s.1", "data": "x"})])
     assert show_undo(stream.opened, run)["rewritten"]
-    assert undo_run(stream.opened, run)["restored_messages"] == 21
+    assert undo_run(stream.opened, run).restored_messages == 21
     assert content(stream).slice(0, 40).equals(before)
     assert seqs(make()) == list(range(1, 42))
     assert stream.compact().merges
@@ -155,7 +155,7 @@ def test_undoing_takes_no_marker_that_went_before(make: Make, deleted: tuple[int
     stream.plan().apply()
     run = last_run(stream)
     earlier = removed(stream, *deleted)
-    undone = undo_run(stream.opened, run)["run"]
+    undone = undo_run(stream.opened, run).run
     assert seqs(make(**settings)) == [1, 2, 3]
     takers = {4: earlier, 5: earlier if 5 in deleted else undone}
     told = {seq: stream.explain(seq).removed or {} for seq in takers}
@@ -232,7 +232,7 @@ def test_what_a_dry_run_says_is_what_happens(make: Make) -> None:
         "rewritten": False,
     }
     assert content(stream).equals(before)
-    assert undo_run(stream.opened, run)["restored_bytes"] == told["restored_bytes"]
+    assert undo_run(stream.opened, run).restored_bytes == told["restored_bytes"]
 
 
 def taken(*rows: dict[str, Any]) -> list[TakenOfFile]:

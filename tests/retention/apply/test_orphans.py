@@ -9,6 +9,7 @@ from retention.context.context import OpenedStream
 from retention.history.runs import history_of
 from retention.storage import files
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.run_records import run_record
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -61,7 +62,7 @@ def test_undo_records_of_a_run_that_never_began_and_runs_without_outcome_are_som
     history = history_of(orders.warehouse, orders.name)
     kept = files.join(orders.root, "_retention/reports/20260101T000000.000000000Z-x.removed.arrow")
     files.replace(kept, b"")
-    history.begin("20270101T000000.000000000Z-y", {})
+    history.begin(run_record("20270101T000000.000000000Z-y"))
     found = whats(orders)
     assert found[kept] == "undo record of a run that committed nothing"
     assert any("without an outcome" in what for what in found.values())

@@ -15,6 +15,7 @@ from retention.errors import RefusedError, StalePlanError
 from retention.history.runs import history_of
 from retention.planners.cached import plan_stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.run_records import run_record
 
 NOW = START + 100 * SECOND
 
@@ -96,10 +97,10 @@ def test_ttls_that_were_once_on_are_not_switched_off(orders: OpenedStream) -> No
 
 def test_a_run_interrupted_before_its_commit_is_settled_as_abandoned(orders: OpenedStream) -> None:
     history = history_of(orders.warehouse, orders.name)
-    history.begin(history.name_run(1), {"kind": "apply", "status": "begun", "as_of_ns": NOW})
+    history.begin(run_record(history.name_run(1), as_of_ns=NOW))
     with Engines("local") as engines:
         apply_now(orders, NOW - SECOND, engines, Guards())
-    assert [record["status"] for record in history.outcomes()] == ["done", "abandoned"]
+    assert [record.status for record in history.outcomes()] == ["done", "abandoned"]
 
 
 def test_a_run_interrupted_after_its_commit_is_settled_as_done(orders: OpenedStream) -> None:
@@ -112,7 +113,7 @@ def test_a_run_interrupted_after_its_commit_is_settled_as_done(orders: OpenedStr
             apply_now(orders, NOW - 1, engines, Guards())
     settled = history.done(report.run)
     assert settled is not None
-    assert (settled["status"], settled["version_after"]) == ("done", report.version_after)
+    assert (settled.status, settled.version_after) == ("done", report.version_after)
 
 
 def test_a_sequence_is_not_given_twice_although_the_table_forgot(warehouse: Path) -> None:

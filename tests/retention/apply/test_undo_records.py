@@ -30,6 +30,7 @@ from retention.storage.checksum import with_checksum
 from schemas.runs import RUN_RANGES
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, laid_stream
+from tests.support.run_records import run_record
 
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
@@ -135,7 +136,7 @@ def test_requests_and_roll_ups_record_what_they_take(make: Make) -> None:
     message = {"subject": "s.1", "data": "now", "headers": {"Nats-Rollup": "sub"}}
     publish(opened, [json.dumps(message)])
     rolled = history_of(opened.warehouse, opened.name)
-    [run] = [record["run"] for record in rolled.outcomes() if record["kind"] == "rollup"]
+    [run] = [record.run for record in rolled.outcomes() if record.kind == "rollup"]
     gone = taken(opened, run, before)
     assert set(gone) == before - seqs(opened)
     assert all(rules == ["rollup"] for rules in gone.values())
@@ -144,7 +145,7 @@ def test_requests_and_roll_ups_record_what_they_take(make: Make) -> None:
 def test_undoing_takes_no_message(make: Make) -> None:
     opened = make(max_age="60s")
     undone = undo_run(opened, passed(opened))
-    assert read_ranges(opened, undone["run"]).num_rows == 0
+    assert read_ranges(opened, undone.run).num_rows == 0
 
 
 def test_undoing_takes_the_markers_that_a_run_wrote(make: Make) -> None:
@@ -154,7 +155,7 @@ def test_undoing_takes_the_markers_that_a_run_wrote(make: Make) -> None:
     markers = {seq for seq in before if seq > 40}
     assert markers
     undone = undo_run(opened, run)
-    assert set(taken(opened, undone["run"], before)) == markers == before - seqs(opened)
+    assert set(taken(opened, undone.run, before)) == markers == before - seqs(opened)
 
 
 def test_an_old_run_is_known_by_its_record(make: Make) -> None:
@@ -166,9 +167,9 @@ def test_an_old_run_is_known_by_its_record(make: Make) -> None:
     history = history_of(opened.warehouse, opened.name)
     begun = history.begun(run)
     assert begun is not None
-    begun.pop("who")
+    old = {name: value for name, value in begun.as_json().items() if name != "who"}
     place = history.begun_location(run)
-    files.replace(place, json.dumps(with_checksum(begun)).encode())
+    files.replace(place, json.dumps(with_checksum(old)).encode())
     with pytest.raises(RefusedError, match="an earlier version of this program made it"):
         read_ranges(opened, run)
 
@@ -189,9 +190,8 @@ def test_a_run_that_another_settles_is_still_of_who_began_it(make: Make, who: ob
     opened = make(max_age="60s")
     history = history_of(opened.warehouse, opened.name)
     killed = history.name_run(NOW)
-    record = {"kind": "apply", "as_of_ns": AS_OF, "removed_messages": 3, "status": "begun"}
-    history.begin(killed, record | {"who": who})
+    history.begin(run_record(killed, as_of_ns=AS_OF, removed_messages=3, who=who))
     passed(opened)
     settled = history.done(killed)
     assert settled is not None
-    assert (settled["status"], settled["who"]) == ("abandoned", who)
+    assert (settled.status, settled.who) == ("abandoned", who)

@@ -8,6 +8,7 @@ import pytest
 
 from retention.history.initiator import SCHEDULERS, initiator
 from retention.history.runs import History
+from tests.support.run_records import run_record
 
 AIRFLOW = {
     "AIRFLOW_CTX_DAG_ID": "nightly",
@@ -68,16 +69,15 @@ def test_a_hostile_name_is_one_short_line() -> None:
 
 def test_both_records_of_a_run_say_who_ran_it(tmp_path: Path) -> None:
     history = History(str(tmp_path))
-    fields = {"kind": "apply", "as_of_ns": 5, "status": "done"}
-    history.begin("a", fields)
-    history.finish("a", fields)
+    history.begin(run_record("a"))
+    history.finish(run_record("a", status="done"))
     for record in (history.begun("a"), history.done("a")):
         assert record is not None
-        assert record["who"] == initiator()
+        assert record.who == initiator()
 
 
 def test_a_record_that_says_nobody_is_left_so(tmp_path: Path) -> None:
     history = History(str(tmp_path))
-    history.finish("a", {"kind": "apply", "as_of_ns": 5, "status": "done", "who": None})
+    history.finish(run_record("a", status="done", who=None))
     [record] = history.outcomes()
-    assert record["who"] is None
+    assert record.who is None

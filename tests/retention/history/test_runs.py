@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retention.errors import DamagedError
+from retention.history.record import RunRecord
 from retention.history.runs import History
+from tests.support.run_records import run_record
 
 INSTANT = 1_700_000_000_123_456_789
 
@@ -21,32 +24,29 @@ def test_a_run_is_named_by_the_instant_it_started(history: History) -> None:
 
 def test_names_rise_although_the_clock_was_set_back(history: History) -> None:
     first = history.name_run(INSTANT)
-    history.begin(first, {})
+    history.begin(run_record(first))
     second = history.name_run(INSTANT - 10**12)
     assert second.startswith("20231114T221320.123456790Z-")
     assert second > first
 
 
 def test_what_began_without_an_outcome_is_unfinished(history: History) -> None:
-    history.begin("a", {"kind": "apply"})
-    history.begin("b", {"kind": "apply"})
-    history.finish("a", {"kind": "apply", "status": "done"})
+    history.begin(run_record("a"))
+    history.begin(run_record("b"))
+    history.finish(run_record("a", status="done"))
     assert history.unfinished() == ["b"]
 
 
 def test_the_latest_instant_outlives_a_rewind(history: History) -> None:
     for run, as_of_ns, latest in (("a", 5, 5), ("b", 3, 5)):
-        history.finish(
-            run,
-            {"kind": "apply", "status": "done", "as_of_ns": as_of_ns, "latest_as_of_ns": latest},
-        )
+        history.finish(run_record(run, status="done", as_of_ns=as_of_ns, latest_as_of_ns=latest))
     assert history.last_as_of_ns() == 5
 
 
 def test_a_settled_run_counts_by_its_own_instant(history: History) -> None:
-    history.finish("a", {"kind": "apply", "status": "done", "as_of_ns": 5, "latest_as_of_ns": 5})
-    history.finish("b", {"kind": "apply", "status": "done", "as_of_ns": 9, "settled": True})
-    history.finish("c", {"kind": "apply", "status": "abandoned", "as_of_ns": 99})
+    history.finish(run_record("a", status="done", as_of_ns=5, latest_as_of_ns=5))
+    history.finish(run_record("b", status="done", as_of_ns=9, settled=True))
+    history.finish(run_record("c", status="abandoned", as_of_ns=99))
     assert history.last_as_of_ns() == 9
 
 
@@ -58,13 +58,9 @@ def test_a_damaged_record_is_named(history: History, tmp_path: Path) -> None:
 
 def test_the_last_policy_is_that_of_the_newest_run_that_was_carried_out(history: History) -> None:
     assert history.last_policy() is None
-    history.finish(
-        "a", {"kind": "apply", "as_of_ns": 1, "status": "done", "policy": {"max_msgs": 1}}
-    )
-    history.finish("b", {"kind": "undo", "as_of_ns": 1, "status": "done"})
-    history.finish(
-        "c", {"kind": "apply", "as_of_ns": 1, "status": "abandoned", "policy": {"max_msgs": 2}}
-    )
+    history.finish(run_record("a", as_of_ns=1, status="done", policy={"max_msgs": 1}))
+    history.finish(run_record("b", kind="undo", undoes="a", as_of_ns=1, status="done"))
+    history.finish(run_record("c", as_of_ns=1, status="abandoned", policy={"max_msgs": 2}))
     assert history.last_policy() == {"max_msgs": 1}
 
 
@@ -72,13 +68,13 @@ def test_each_outcome_is_read_once_for_the_next_sequences(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every publish asks for them, on a storage where a read may take its time."""
-    record = {"kind": "apply", "status": "done", "as_of_ns": 1, "next_seq": {"0": 7}}
     for second in (1, 2, 3):
-        history.finish(history.name_run(second * 10**9), record)
+        run = history.name_run(second * 10**9)
+        history.finish(run_record(run, status="done", next_seq={"0": 7}))
     read: list[str] = []
     of_history = History._read
 
-    def counted(of: History, name: str) -> dict[str, object] | None:
+    def counted(of: History, name: str) -> RunRecord | None:
         read.append(name)
         return of_history(of, name)
 
@@ -89,10 +85,11 @@ def test_each_outcome_is_read_once_for_the_next_sequences(
 
 
 def test_the_next_sequences_go_on_in_the_epoch_of_a_repair(history: History) -> None:
-    done = {"status": "done", "as_of_ns": 1}
-    begun = {"kind": "apply", **done, "next_seq": {"0": 7}}
-    repaired = {"kind": "repair", **done, "epoch": 9, "ends_epoch": 0, "next_seq": {"0": 5}}
-    for second, record in enumerate((begun, repaired), start=1):
-        history.finish(history.name_run(second * 10**9), record)
+    passed: dict[str, Any] = {"next_seq": {"0": 7}}
+    epochs = {"epoch": 9, "ends_epoch": 0}
+    repaired = {"kind": "repair", "repair": "sequences", **epochs, "next_seq": {"0": 5}}
+    for second, fields in enumerate((passed, repaired), start=1):
+        run = history.name_run(second * 10**9)
+        history.finish(run_record(run, status="done", **fields))
     assert history.next_seqs(9) == history.next_seqs(0) == {0: 5}
     assert History(history.directory + "-none").next_seqs(3) == {}

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.run_names import RunName
-from retention.history.runs import ABANDONED, REPAIR, UNKNOWN, History
+from retention.history.record import ABANDONED, UNKNOWN, RunRecord, record_of
+from retention.history.runs import History
 from retention.history.spent import spent_runs
 
 CUTOFF = 1_000
 YOUNG = 5_000
 
 
-def record(started_ns: int, **fields: Any) -> dict[str, Any]:
+def record(started_ns: int, **fields: Any) -> RunRecord:
     """The outcome of a pass with all that it carries, unless it says otherwise."""
     whole = {
         "run": RunName(0, started_ns).written(),
@@ -30,7 +31,7 @@ def record(started_ns: int, **fields: Any) -> dict[str, Any]:
         "latest_as_of_ns": started_ns,
         "policy": {},
     } | fields
-    return {name: value for name, value in whole.items() if value is not None}
+    return record_of({name: value for name, value in whole.items() if value is not None})
 
 
 PLAIN = {"next_seq": None, "floor": None, "latest_as_of_ns": None, "policy": None}
@@ -38,7 +39,10 @@ CASES = {
     "an old pass behind a new one": ([record(YOUNG), record(1)], [1]),
     "the newest": ([record(2)], []),
     "a young one": ([record(YOUNG), record(CUTOFF)], []),
-    "one that nothing newer speaks for": ([record(YOUNG, kind="undo", **PLAIN), record(1)], []),
+    "one that nothing newer speaks for": (
+        [record(YOUNG, kind="undo", undoes="a", **PLAIN), record(1)],
+        [],
+    ),
     "one that only an abandoned run speaks for": (
         [record(YOUNG, status=ABANDONED), record(1)],
         [],
@@ -53,7 +57,7 @@ CASES = {
         [],
     ),
     "of unknown outcome": ([record(YOUNG), record(1, status=UNKNOWN)], []),
-    "a repair": ([record(YOUNG), record(1, kind=REPAIR)], []),
+    "a repair": ([record(YOUNG), record(1, kind="repair", repair="clock")], []),
     "the end of an epoch": ([record(YOUNG), record(1, ends_epoch=0)], []),
     "an abandoned one": ([record(YOUNG), record(1, status=ABANDONED)], [1]),
     "several": ([record(YOUNG), record(3), record(2, **PLAIN), record(1)], [1, 2, 3]),
@@ -62,11 +66,11 @@ CASES = {
 
 @pytest.mark.parametrize(("outcomes", "expected"), CASES.values(), ids=CASES)
 def test_a_record_goes_when_nothing_rests_on_it(
-    outcomes: list[dict[str, Any]], expected: list[int]
+    outcomes: list[RunRecord], expected: list[int]
 ) -> None:
-    by_run = {one["run"]: one for one in outcomes}
+    by_run = {one.run: one for one in outcomes}
     spent = spent_runs(by_run, by_run.get, set(), CUTOFF)
-    assert [by_run[run]["as_of_ns"] for run in spent] == expected
+    assert [by_run[run].as_of_ns for run in spent] == expected
     assert spent_runs(by_run, by_run.get, set(by_run), CUTOFF) == []
 
 
@@ -74,26 +78,27 @@ def test_young_records_are_not_read_once_newer_ones_have_said_everything() -> No
     newest = [record(YOUNG + 1_000, policy=None), record(YOUNG + 999)]
     young = [record(YOUNG + number) for number in range(90, 0, -1)]
     old = [record(number) for number in range(9, 0, -1)]
-    by_run = {one["run"]: one for one in [*newest, *young, *old]}
+    by_run = {one.run: one for one in [*newest, *young, *old]}
     read: list[str] = []
 
-    def reading(run: str) -> dict[str, Any] | None:
+    def reading(run: str) -> RunRecord | None:
         read.append(run)
         return by_run[run]
 
     spent = spent_runs(by_run, reading, set(), CUTOFF)
-    assert read == [one["run"] for one in [*newest, *old]]
-    assert spent == [one["run"] for one in reversed(old)]
+    assert read == [one.run for one in [*newest, *old]]
+    assert spent == [one.run for one in reversed(old)]
 
 
-KINDS = st.sampled_from(["apply", "undo", "reclaim", "purge", REPAIR])
+KINDS = st.sampled_from(["apply", "undo", "reclaim", "purge", "repair"])
+MORE = {"undo": {"undoes": "a"}, "repair": {"repair": "foreign"}}
 STATUSES = st.sampled_from(["done", "done", ABANDONED, UNKNOWN])
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+def histories(draw: st.DrawFn) -> list[RunRecord]:
     """Outcomes as runs write them, oldest first."""
-    outcomes: list[dict[str, Any]] = []
+    outcomes: list[RunRecord] = []
     for number in range(draw(st.integers(1, 6))):
         kind = draw(KINDS)
         passed = kind == "apply"
@@ -109,6 +114,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
                 if passed and draw(st.booleans())
                 else None,
                 policy={"number": number} if passed else None,
+                **MORE.get(kind, {}),
             )
         )
     return outcomes
@@ -116,12 +122,12 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(outcomes=histories(), cutoff_ns=st.one_of(st.just(10**9), st.integers(0, 60_000)))
 def test_the_history_answers_the_same_without_them(
-    tmp_path_factory: pytest.TempPathFactory, outcomes: list[dict[str, Any]], cutoff_ns: int
+    tmp_path_factory: pytest.TempPathFactory, outcomes: list[RunRecord], cutoff_ns: int
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("runs")
     history = History(str(folder))
     for one in outcomes:
-        history.finish(one["run"], one)
+        history.finish(one)
 
     def answers() -> Iterator[object]:
         yield history.next_seqs(0)

@@ -94,7 +94,7 @@ def test_batches_leave_what_one_message_after_the_other_leaves(tmp_path: Path, s
         stored = sum(1 for number, _ in kept if number > seq - len(lines))
         removed += before + stored - len(kept)
     outcomes = list(history(orders).outcomes())
-    assert sum(outcome["by_rule"]["rollup"] for outcome in outcomes) == removed
+    assert sum(outcome.by_rule["rollup"] for outcome in outcomes) == removed
 
 
 def test_a_summary_counts_what_was_answered_and_what_went(orders: OpenedStream) -> None:
@@ -151,12 +151,12 @@ def test_a_removal_is_on_record_with_its_rule_and_the_next_sequence(orders: Open
     publish(orders, [line("a"), line("b"), line("a")])
     publish(orders, [line("a", SUB), line("c")])
     [record] = history(orders).outcomes()
-    assert record["kind"] == "rollup"
-    assert record["by_rule"] == {"rollup": 2}
-    assert record["removed_bytes"] == 2 * (30 + len("orders.a") + 1)
-    assert (record["status"], record["as_of_ns"]) == ("done", NOW)
+    assert record.kind == "rollup"
+    assert record.by_rule == {"rollup": 2}
+    assert record.removed_bytes == 2 * (30 + len("orders.a") + 1)
+    assert (record.status, record.as_of_ns) == ("done", NOW)
     assert history(orders).next_seq(0, 0) == 6
-    assert store_of(orders).swaps[-1].metadata["run"] == record["run"]
+    assert store_of(orders).swaps[-1].metadata["run"] == record.run
     assert history(orders).last_as_of_ns() is None
 
 
@@ -173,7 +173,7 @@ def test_the_next_one_settles_a_removal_that_ended_behind_its_commit(orders: Ope
     publish(orders, [line("b", SUB)])
     settled = history(orders).done(run)
     assert settled is not None
-    assert (settled["status"], settled["removed_messages"]) == ("done", 1)
+    assert (settled.status, settled.removed_messages) == ("done", 1)
     assert contents(orders) == [(3, "a"), (4, "b")]
 
 
@@ -205,7 +205,7 @@ def test_who_comes_first_is_rolled_up_as_well(orders: OpenedStream, tmp_path: Pa
     assert answers(publish(orders, [line("a", SUB)])) == [5]
     assert contents(orders) == [(2, "b"), (4, "c"), (5, "a")]
     assert store_of(orders).leftovers() == []
-    assert [record["by_rule"] for record in history(orders).outcomes()] == [{"rollup": 2}]
+    assert [record.by_rule for record in history(orders).outcomes()] == [{"rollup": 2}]
     assert history(orders).unfinished() == []
 
 

@@ -16,6 +16,7 @@ from retention.consumers.expiry import has_expired, inactive_threshold_ns, mark_
 from retention.consumers.state import new_state
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
+from retention.history.record import Applied
 from retention.history.runs import history_of
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.cached import plan_stream
@@ -77,7 +78,8 @@ def test_an_ephemeral_goes_after_five_seconds_and_what_only_it_needed(make: Make
     assert names(stream) == ["durable"]
     assert left(stream.opened) == [3, 6, 9, 12, 15, 18]
     [newest, _] = history_of(stream.opened.warehouse, "ORDERS").outcomes()
-    assert newest["deleted_consumers"] == ["ephemeral"]
+    assert isinstance(newest, Applied)
+    assert newest.deleted_consumers == ["ephemeral"]
     assert passing(make(9))["deleted_consumers"] == []
 
 

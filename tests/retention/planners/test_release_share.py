@@ -59,7 +59,9 @@ def seqs(opened: OpenedStream) -> list[int]:
 
 def history_of(opened: OpenedStream) -> list[dict[str, Any]]:
     """The outcomes of a stream's runs, newest first."""
-    return list(runs.history_of(opened.warehouse, opened.name).outcomes())
+    return [
+        record.as_json() for record in runs.history_of(opened.warehouse, opened.name).outcomes()
+    ]
 
 
 def paths(opened: OpenedStream) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from retention.history.runs import History
 from retention.storage.checksum import verified, with_checksum
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog
+from tests.support.run_records import run_record
 
-RECORD = {
+RECORD: dict[str, Any] = {
     "kind": "apply",
     "status": "done",
     "as_of_ns": 1_700_000_000_000_000_000,
@@ -39,7 +41,7 @@ def _with_every_digit_changed(file: Path) -> list[bytes]:
 
 def test_no_digit_of_the_run_history_can_change_unseen(tmp_path: Path) -> None:
     history = History(str(tmp_path))
-    history.finish("run", RECORD)
+    history.finish(run_record("run", **RECORD))
     assert history.done("run") is not None
     file = tmp_path / "run.done.json"
     for damaged in _with_every_digit_changed(file):

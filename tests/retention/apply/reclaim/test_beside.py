@@ -110,8 +110,8 @@ def test_records_that_an_undo_needs_stay(tmp_path: Path, format_: str) -> None:
     assert TOMBSTONES not in reclaim_now(opened).going
     assert len(records(opened)) == 3
     second, third = list(history_of(opened.warehouse, "ORDERS").outcomes())[1::-1]
-    undo_run(again(tmp_path), third["run"])
-    undo_run(again(tmp_path), second["run"])
+    undo_run(again(tmp_path), third.run)
+    undo_run(again(tmp_path), second.run)
     assert held(open_warehouse(tmp_path))["seq"].to_pylist() == list(range(13, 41))
 
 

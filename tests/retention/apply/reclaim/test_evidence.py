@@ -209,7 +209,7 @@ def test_evidence_goes_with_the_history_that_it_belongs_to(
     real_warehouse(tmp_path, format_, max_msgs=12, history="1h")
     opened = later(tmp_path, monkeypatch, 2 * HOUR)
     reclaim_now(opened)
-    runs = {record["run"] for record in history_of(opened.warehouse, "ORDERS").outcomes()}
+    runs = {record.run for record in history_of(opened.warehouse, "ORDERS").outcomes()}
     assert (first in runs, second in runs) == (False, True)
     monkeypatch.setattr(storage_clock, "storage_now", lambda _: opened.clock())
     assert list(Evidence(opened.root).of_run(first)) == []

@@ -65,7 +65,7 @@ def test_what_comes_back_behind_a_claim_stays(tmp_path: Path, *, by_entries: boo
     opened = emptied(tmp_path, "delta")
     version = opened.store.snapshot().version
     acted: list[Step] = []
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     removed = read_record(opened, run, "removed").to_pylist()
 
     def add() -> None:

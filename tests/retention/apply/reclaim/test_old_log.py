@@ -77,7 +77,7 @@ def test_old_entries_go_and_everything_stands(tmp_path: Path, format_: str) -> N
     assert again.opened.store.snapshot().counters == counters
     assert reclaim_now(again.opened).going == {}
     # The young pass is found, undone and repeated.
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     assert again.opened.store.find_commit(run) is not None
     undo_run(again.opened, run)
     assert held(open_warehouse(tmp_path)).num_rows == before.num_rows + 3

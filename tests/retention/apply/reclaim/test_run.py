@@ -84,7 +84,7 @@ def test_what_came_back_by_undo_stays_and_goes_after_its_second_removal(
     tmp_path: Path, format_: str
 ) -> None:
     opened = emptied(tmp_path, format_)
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     undo_run(again(tmp_path), run)
     time.sleep(TICK_S)
     assert held(open_warehouse(tmp_path)).num_rows == 40
@@ -103,7 +103,7 @@ def test_an_undo_under_way_loses_against_a_claim(
     tmp_path: Path, format_: str, *, killed: bool
 ) -> None:
     opened = emptied(tmp_path, format_)
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     acted: list[Step] = []
 
     def reclaim_meanwhile(step: Step) -> None:
@@ -137,7 +137,7 @@ def test_a_claim_loses_against_an_undo_that_came_first(
     tmp_path: Path, format_: str, step: Step
 ) -> None:
     opened = emptied(tmp_path, format_)
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     acted: list[Exception | None] = []
 
     def undo_meanwhile(reached: Step) -> None:
@@ -162,7 +162,7 @@ def test_a_claim_loses_against_an_undo_that_came_first(
 def test_a_claim_stays_while_a_file_of_it_is_there(tmp_path: Path, format_: str) -> None:
     """Whoever has made it may only stand still, and delete the file at any time."""
     opened = emptied(tmp_path, format_, grace="1h")
-    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     removed = read_record(opened, run, "removed")["path"].to_pylist()
     claims(opened).write("another-reclaim", removed[:1])
     reclaim_now(again(tmp_path))

@@ -1,0 +1,79 @@
+"""The record of a run that carries a plan out: its intent, and its outcome."""
+
+from __future__ import annotations
+
+from retention.datafile.segment_writer import PARTITION
+from retention.history.record import (
+    Applied,
+    ArchivedCopies,
+    Dropped,
+    PlannedRun,
+    RecordedRequest,
+    Requested,
+    Segments,
+)
+from retention.history.report import RunReport
+from retention.history.runs import History
+from retention.plan.plan import Plan
+from retention.planners.cached import Planned
+from retention.rules.requests import Drop
+
+
+def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun:
+    """The record of a run that is about to carry a plan out."""
+    plan, (before, after) = planned.plan, epochs
+    known, sequences = dict(planned.next_seq), sequences_after(plan)
+    return _typed(plan, run).updated(
+        stream=plan.stream,
+        plan_id=plan.plan_id,
+        policy=plan.policy.as_json(),
+        removed_messages=plan.removed_messages,
+        removed_bytes=plan.removed_bytes,
+        by_rule=plan.by_rule,
+        segments=Segments(**vars(plan.segments)),
+        markers=plan.markers.num_rows,
+        deleted_consumers=[pin.consumer for pin in plan.expired],
+        held=plan.held_as_json,
+        dropped=None if plan.dropped is None else plan.dropped.as_json(),
+        next_seq=sequences if plan.begins_epoch else known | sequences,
+        ended_next_seq=known if plan.begins_epoch else None,
+        epoch=after,
+        ends_epoch=None if before == after else before,
+    )
+
+
+def _typed(plan: Plan, run: str) -> PlannedRun:
+    """The record of a run of a plan's kind, with nothing else in it."""
+    if plan.request is None:
+        return Applied(run=run, as_of_ns=plan.as_of_ns)
+    request = RecordedRequest.of(plan.request)
+    if isinstance(plan.request, Drop):
+        return Dropped(run=run, as_of_ns=plan.as_of_ns, request=request)
+    return Requested.model_validate(
+        {"run": run, "as_of_ns": plan.as_of_ns, "kind": plan.kind, "request": request}
+    )
+
+
+def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> PlannedRun:
+    """The record of a run that has carried its plan out."""
+    archived = report.archived
+    outcome = intent.ended(
+        report.version_after,
+        version_before=report.version_before,
+        files_read=report.files_read,
+        bytes_read=report.bytes_read,
+        bytes_written=report.bytes_written,
+        seconds=report.seconds,
+        overdue=report.overdue,
+        archived=None if archived is None else ArchivedCopies(**archived),
+        guards=report.guards,
+    )
+    if not isinstance(intent, Applied):
+        return outcome
+    latest = history.last_as_of_ns() or report.as_of_ns
+    return outcome.updated(latest_as_of_ns=max(report.as_of_ns, latest))
+
+
+def sequences_after(plan: Plan) -> dict[int, int]:
+    """Partition → the next sequence to assign, where the plan uses or steps over some."""
+    return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}

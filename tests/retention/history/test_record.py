@@ -1,0 +1,121 @@
+"""Records of runs are read for good, whichever release wrote them; what a newer one wrote stops removals alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.errors import RefusedError
+from retention.history import record as records
+from retention.history.record import FORMAT, NewerRun, RecordedRequest, record_of
+from retention.history.runs import History
+from retention.rules.requests import Delete, Drop, Purge, Request
+from retention.storage.checksum import with_checksum
+from tests.support.run_records import run_record
+
+GOLDEN: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[2] / "fixtures/run-records.json").read_text(encoding="utf-8")
+)
+HOLD = {"run": "b", "kind": "hold", "status": "done", "as_of_ns": 7, "until_ns": 9}
+
+
+def stored(history: History, fields: dict[str, Any]) -> None:
+    """Write a record as another release would."""
+    suffix = "begun" if fields["status"] == "begun" else "done"
+    place = Path(history.directory, f"{fields['run']}.{suffix}.json")
+    place.write_text(json.dumps(with_checksum(fields)))
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "golden",
+    GOLDEN,
+    ids=[f"{one['type']}, {one['record']['status']}, {one['era'][:17]}" for one in GOLDEN],
+)
+def test_a_record_of_every_kind_and_release_is_read_and_written_as_it_was(
+    golden: dict[str, Any],
+) -> None:
+    record = record_of(golden["record"])
+    assert type(record) is getattr(records, golden["type"])
+    assert record.as_json() == golden["record"]
+    assert list(record.as_json()) == sorted(golden["record"])
+
+
+def test_the_golden_records_have_every_kind() -> None:
+    kinds = {*records._SHAPES.values(), *records._REPAIRS.values()}
+    assert {kind.__name__ for kind in kinds} == {golden["type"] for golden in GOLDEN}
+
+
+def test_what_a_newer_release_added_to_a_record_is_kept(history: History) -> None:
+    fields = {"run": "a", "kind": "compact", "status": "begun", "as_of_ns": 5, "vectors": [1, 2]}
+    stored(history, fields | {"basis": {"table_id": "t", "version": 3, "branch": "main"}})
+    [intent] = history.interrupted()
+    history.finish(intent.updated(status="abandoned"))
+    done = json.loads(Path(history.done_location("a")).read_text())
+    assert (done["vectors"], done["basis"]["branch"]) == ([1, 2], "main")
+
+
+@pytest.mark.parametrize("request_", [Purge("a.>", keep=3), Delete((3, 17), erase=True), Drop()])
+def test_a_request_is_read_as_it_was_carried_out(request_: Request) -> None:
+    said = json.loads(json.dumps(RecordedRequest.of(request_).model_dump(exclude_unset=True)))
+    assert RecordedRequest.model_validate(said | {"of_a_newer": 1}).read() == request_
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        HOLD,
+        HOLD | {"status": "begun"},
+        {**HOLD, "kind": "apply", "status": "partial"},
+        {**HOLD, "kind": "repair", "repair": "gravity"},
+    ],
+)
+def test_a_run_of_a_newer_release_is_read_and_stops_removals(
+    history: History, unknown: dict[str, Any]
+) -> None:
+    stored(history, unknown)
+    history.finish(run_record("c", status="done"))
+    rewritten = json.loads(Path(history.done_location("c")).read_text())
+    # A release from before this rule went on all the same.
+    Path(history.done_location("c")).write_text(
+        json.dumps({name: rewritten[name] for name in rewritten if name not in {"check", "format"}})
+    )
+    with pytest.raises(RefusedError, match=r"a newer release .* does not know"):
+        history.refuse_newer()
+    read = history.begun("b") if unknown["status"] == "begun" else history.done("b")
+    assert isinstance(read, NewerRun)
+    assert read.as_json() == unknown
+    assert history.last_as_of_ns() == 0
+
+
+def test_a_record_vouches_for_those_before_it(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of passes is not read anew at each one."""
+    for run in "acd":
+        history.finish(run_record(run, status="done"))
+    read: list[str] = []
+    of_history = History._read
+
+    def counted(of: History, name: str) -> records.RunRecord | None:
+        read.append(name)
+        return of_history(of, name)
+
+    monkeypatch.setattr(History, "_read", counted)
+    history.refuse_newer()
+    assert read == ["d.done.json"]
+
+
+def test_a_record_of_a_release_that_knows_more_vouches_for_nothing(history: History) -> None:
+    stored(history, HOLD)
+    stored(history, {"run": "c", "kind": "apply", "status": "done", "as_of_ns": 8, "format": 9})
+    with pytest.raises(RefusedError, match="hold"):
+        history.refuse_newer()
+    assert FORMAT < 9
