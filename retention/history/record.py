@@ -335,6 +335,14 @@ class ReturnedRemoved(Repaired):
     """The versions that the other writer had made."""
 
 
+class LostCommitted(Repaired):
+    """A repair that committed again what another program had overwritten in the log."""
+
+    repair: Literal["lost-commit"] = "lost-commit"
+    commit: Any = None
+    """The commit, as `CommittedAgain.as_json` has it."""
+
+
 class SequencesRepaired(Repaired):
     """A repair that took rows with impossible numbers out; `SequenceRepair` has what its fields mean."""
 
@@ -365,6 +373,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
 _REPAIRS: Mapping[str, type[Repaired]] = {
     "clock": ClockRepaired,
     "foreign": ForeignMoved,
+    "lost-commit": LostCommitted,
     "returned": ReturnedRemoved,
     "sequences": SequencesRepaired,
 }

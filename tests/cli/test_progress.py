@@ -46,7 +46,9 @@ def published(folder: Path, count: int, **settings: Any) -> Commands:
         ),
         engine="local",
     )
-    command.json("publish", "S00", stdin='{"subject": "s0.a", "data": "x", "ts_ns": 1000000000000000000}')
+    command.json(
+        "publish", "S00", stdin='{"subject": "s0.a", "data": "x", "ts_ns": 1000000000000000000}'
+    )
     return command
 
 

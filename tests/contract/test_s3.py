@@ -123,7 +123,9 @@ def test_an_instant_before_the_first_message_lets_nothing_go(bucket: str) -> Non
     stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "1s"}
     files.replace(f"{bucket}/retention.yaml", json.dumps({"streams": [stream]}).encode())
     warehouse = open_warehouse(bucket, engine="local", clock=lambda: NOW_NS)
-    warehouse.new_stream("ORDERS").publish(['{"subject": "a", "data": "x", "ts_ns": 1000000000000000000}'])
+    warehouse.new_stream("ORDERS").publish(
+        ['{"subject": "a", "data": "x", "ts_ns": 1000000000000000000}']
+    )
     for instant in (0, 999_999_999, 1_000_000_000, 2_000_000_000):
         [outcome] = warehouse.apply(as_of=instant)
         assert outcome.value is not None, outcome.sentence

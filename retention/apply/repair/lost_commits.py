@@ -16,7 +16,8 @@ from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, na
 from retention.core.inventory import DROPPED, EPOCH, GENERATION, RUN, Counters
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
-from retention.history.runs import REPAIR, History, history_of
+from retention.history.record import LostCommitted
+from retention.history.runs import History, history_of
 from retention.ports import LostCommit, Snapshot, Swap
 from retention.stores.checks.swap import overlapping
 from retention.stores.lease import lease
@@ -212,17 +213,16 @@ def _commit(
     run = history.name_run(opened.clock())
     commit = again.commit
     again = replace(again, run=run)
-    record = {
-        "stream": opened.name,
-        "kind": REPAIR,
-        "repair": KIND,
-        "as_of_ns": opened.clock(),
-        "removed_messages": 0,
-        "commit": again.as_json(),
-    }
-    if snapshot.counters.epoch:
-        record["epoch"] = snapshot.counters.epoch
-    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    record = LostCommitted(
+        run=run,
+        stream=opened.name,
+        as_of_ns=opened.clock(),
+        removed_messages=0,
+        commit=again.as_json(),
+        epoch=snapshot.counters.epoch,
+        basis=basis(snapshot),
+    )
+    history.begin(record)
     metadata = {"run": run, "repair": KIND, "token": commit.token}
     if again.reason is None:
         metadata["again"] = str(commit.metadata.get("run"))
@@ -235,5 +235,5 @@ def _commit(
         again=commit,
     )
     version = opened.store.commit(swap, snapshot)
-    history.finish(run, record | {"status": "done", "version_after": version})
+    history.finish(record.ended(version))
     return again
