@@ -28,6 +28,7 @@ from retention.errors import (
     RevisionError,
     UsageError,
 )
+from retention.storage.elapsed import elapsed_ns
 
 _RENEWALS = 3
 """Renewals in the lifetime of a lock."""
@@ -129,7 +130,7 @@ class Lock:
         self._writer = writer
         self._lifetime = lifetime
         self._wait_s = wait_s
-        self._until = 0.0
+        self._until_ns = 0
         self._lost: str | None = None
         self._ending = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -173,7 +174,7 @@ class Lock:
         Raises:
             LockLostError: it is not, or may not be.
         """
-        if self._lost is None and time.monotonic() >= self._until:
+        if self._lost is None and elapsed_ns() >= self._until_ns:
             self._lost = "it was not renewed in time"
         if self._lost is not None:
             raise LockLostError(self._named, self.revision, self._lost)
@@ -220,7 +221,7 @@ class Lock:
                 self._lost = _other_revision(error)
             except RetentionError as error:
                 # What fails now may work before it expires.
-                if time.monotonic() >= self._until:
+                if elapsed_ns() >= self._until_ns:
                     self._lost = f"it could not be renewed ({error})"
             if self._lost is not None:
                 return
@@ -228,7 +229,7 @@ class Lock:
     def _take(self, write: Callable[[str], int]) -> None:
         """Write a value that nobody else writes, and hold its revision from before it was written."""
         value = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex}"
-        begun = time.monotonic()
+        begun_ns = elapsed_ns()
         try:
             revision = write(value)
         except CommitUnknownError:
@@ -237,7 +238,7 @@ class Lock:
                 raise
             revision = stored
         self.revision = revision
-        self._until = begun + (self._lifetime.ttl_ns - self._lifetime.skew_ns) / SECOND
+        self._until_ns = begun_ns + self._lifetime.ttl_ns - self._lifetime.skew_ns
 
     def _revision_of(self, value: str) -> int | None:
         """The revision of a value of which nobody said whether it was written; None: it is not there."""
@@ -259,7 +260,7 @@ class Lock:
             except RevisionError as error:
                 self._lost = _other_revision(error)
             except BusyError:
-                if time.monotonic() < self._until:
+                if elapsed_ns() < self._until_ns:
                     continue
                 raise
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -301,6 +302,24 @@ def test_a_late_release_frees_nobody_else_s_lock(any_lake: Lake) -> None:
     assert "another may hold it since" in str(lost)
     assert other > second.revision
     assert kv.get("nightly").value == b"third"
+
+
+def test_a_lock_is_lost_to_its_holder_whose_machine_was_suspended(
+    any_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = any_lake
+    lock = lake.kv("LOCKS").lock("nightly").__enter__()
+    awake = time.clock_gettime_ns
+    # CLOCK_MONOTONIC stands still meanwhile.
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: awake(clock) + HOUR)
+    lake.now_ns += HOUR
+    with lake.kv("LOCKS").lock("nightly", wait="0s"):
+        lost = refused(LockLostError, lock.check)
+        assert str(lost) == (
+            f"bucket LOCKS: lock 'nightly' was lost at revision {lock.revision}: it was not renewed in time; another "
+            "may hold it since; look at what was done meanwhile before it is done again"
+        )
+    refused(LockLostError, lambda: lock.__exit__(None, None, None))
 
 
 def test_rivals_that_commit_first_cost_a_lock_time_and_nothing_else(

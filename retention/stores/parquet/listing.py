@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from retention.storage.crash_points import Step
+from retention.storage.elapsed import elapsed_ns
 from retention.storage.errors import as_storage_errors
 from retention.storage.sidecar import ArrowCodec, Sidecar
 from retention.stores.layout import Layout
@@ -96,7 +96,7 @@ def _walk(directory: str, record: ListingRecord | None, since: int) -> ListingRe
     inner = _inner(before)
     listed: dict[str, list[str]] = {}
     stamps: dict[str, Stamp] = {}
-    pending, began = [""], time.monotonic_ns()
+    pending, began = [""], elapsed_ns()
     while pending:
         inside = pending.pop()
         with suppress(FileNotFoundError):
@@ -173,7 +173,7 @@ class Directories:
             now = os.stat(probe.name).st_mtime_ns  # noqa: PTH116
             if max(_stamp(directory)[1:]) < now - _TIMED_NS:
                 return 0
-        return now - (time.monotonic_ns() - walked.began) - COARSE_NS
+        return now - (elapsed_ns() - walked.began) - COARSE_NS
 
 
 def _stamp(directory: str) -> Stamp:
