@@ -10,6 +10,7 @@ from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import document
 from retention.views.json_entries import entry
@@ -69,11 +70,11 @@ def summary(outcomes: list[Outcome[CompactionReport]], seconds: float) -> str:
         sum(getattr(report, name) for report in reports) for name in ("files_before", "files_after")
     )
     pending = sum(report.pending for report in reports)
-    rest = f"; {pending:,} merges left for the next time" if pending else ""
+    rest = f"; {counted(pending, 'merge')} left for the next time" if pending else ""
     failed = len(outcomes) - len(reports)
     return (
-        f"compact: {len(reports)} streams done, {failed} failed; {before:,} files became {after:,}{rest}; "
-        f"{seconds:.1f} s"
+        f"compact: {counted(len(reports), 'stream')} done, {failed} failed; "
+        f"{counted(before, 'file')} became {after:,}{rest}; {seconds:.1f} s"
     )
 
 

@@ -12,6 +12,7 @@ from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.config.discovery import unlisted_stream
 from retention.core.accepted_times import accepted_times
+from retention.core.wording import counted
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
 
@@ -41,7 +42,7 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         done, seconds = run(arguments), seconds_since(started)
-        text = f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s"
+        text = f"ingest: {counted(done.messages, 'message')} ({counted(done.bytes, 'byte')}) came; {seconds:.1f} s"
         return JobResult(asdict(done) | {"seconds": seconds}, text)
 
     return run_job("ingest", arguments, work)

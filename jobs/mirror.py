@@ -8,6 +8,7 @@ from jobs.arguments import add_selection, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.history.report import document
 from retention.ingest.mirror.run import Mirrored
 from retention.views.mirror import mirror_entry
@@ -42,8 +43,10 @@ def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:
     failed = len(outcomes) - len(done)
     messages = sum(mirrored.messages for mirrored in done)
     size = sum(mirrored.bytes for mirrored in done)
-    streams = f"mirror: {len(done)} streams done, {failed} failed"
-    return f"{streams}; {messages:,} messages ({size:,} bytes) came; {seconds:.1f} s"
+    streams = f"mirror: {counted(len(done), 'stream')} done, {failed} failed"
+    return (
+        f"{streams}; {counted(messages, 'message')} ({counted(size, 'byte')}) came; {seconds:.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.approval import approval_need
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.history.report import document
 from retention.plan.plan import Plan
 from retention.views.json_entries import plan_entry
@@ -57,8 +58,8 @@ def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
     messages = sum(plan.removed_messages for plan in plans)
     size = sum(plan.removed_bytes for plan in plans)
-    done = f"plan: {len(plans)} streams done, {len(outcomes) - len(plans)} failed"
-    return f"{done}; {messages:,} messages ({size:,} bytes) would go; {seconds:.1f} s"
+    done = f"plan: {counted(len(plans), 'stream')} done, {len(outcomes) - len(plans)} failed"
+    return f"{done}; {counted(messages, 'message')} ({counted(size, 'byte')}) would go; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

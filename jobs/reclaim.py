@@ -9,6 +9,7 @@ from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.history.report import document
 from retention.views.reclaim import reclaim_entry
 
@@ -43,8 +44,8 @@ def summary(outcomes: list[Outcome[ReclaimReport]], seconds: float) -> str:
     """The outcomes of a run in one line."""
     done = [outcome.value for outcome in outcomes if outcome.value is not None]
     total = sum((report.total for report in done), Amount())
-    streams = f"reclaim: {len(done)} streams done, {len(outcomes) - len(done)} failed"
-    return f"{streams}; {total.files:,} files ({total.bytes:,} bytes) went; {seconds:.1f} s"
+    streams = f"reclaim: {counted(len(done), 'stream')} done, {len(outcomes) - len(done)} failed"
+    return f"{streams}; {counted(total.files, 'file')} ({counted(total.bytes, 'byte')}) went; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
 from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
 from retention.views.json_entries import entry, report_entry
@@ -125,11 +126,11 @@ def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
     size = sum(report.removed_bytes for report in reports)
     failed = len(outcomes) - len(reports)
     undone = sum(report.is_left for report in reports)
-    done = f"retain: {len(reports) - undone} streams done, {failed} failed"
+    done = f"retain: {counted(len(reports) - undone, 'stream')} done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
     stay = f"; at least {overdue:,} older than max_age stay (expiry: head)" if overdue else ""
     left = f"; {text}" if (text := left_text(outcomes)) else ""
-    return f"{done}; {messages:,} messages ({size:,} bytes) went{stay}{left}; {seconds:.1f} s"
+    return f"{done}; {counted(messages, 'message')} ({counted(size, 'byte')}) went{stay}{left}; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retention.config.keeping import KeepingSettings
 from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.errors import RefusedError
 from retention.plan.plan import Plan
 
@@ -29,10 +30,10 @@ def approval_need(settings: KeepingSettings, plan: Plan) -> str | None:
     messages, size = plan.removed_messages, plan.removed_bytes
     if bounds.above_messages is not None and messages > bounds.above_messages:
         most = "none" if bounds.above_messages == 0 else f"no more than {bounds.above_messages:,}"
-        return f"{messages:,} messages would go, and `approve` lets a job remove {most} by itself"
+        return f"{counted(messages, 'message')} would go, and `approve` lets a job remove {most} by itself"
     if bounds.above_bytes is not None and size > bounds.above_bytes:
         most = f"no more than {bounds.above_bytes:,}"
-        return f"{size:,} bytes would go, and `approve` lets a job remove {most} by itself"
+        return f"{counted(size, 'byte')} would go, and `approve` lets a job remove {most} by itself"
     return None
 
 
@@ -70,9 +71,11 @@ def _check_within(plan: Plan, limit: Approved) -> None:
         if count > limit.by_rule.get(rule, 0)
     ]
     if plan.removed_bytes > limit.bytes:
-        beyond.append(f"{plan.removed_bytes:,} instead of {limit.bytes:,} bytes")
+        beyond.append(f"{plan.removed_bytes:,} instead of {counted(limit.bytes, 'byte')}")
     if beyond:
         raise RefusedError(
-            f"{plan.stream}: more would go than the {limit.messages:,} messages ({limit.bytes:,} bytes) that were "
-            f"approved: {', '.join(beyond)}; nothing was removed; plan again, and have that plan approved"
+            f"{plan.stream}: more would go than was approved ({counted(limit.messages, 'message')}, "
+            f"{counted(limit.bytes, 'byte')}): {', '.join(beyond)}; nothing was removed; plan again, and have that "
+            f"plan "
+            "approved"
         )

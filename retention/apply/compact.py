@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.labels import on_stream
 from retention.core.units import SECOND, parse_duration, parse_size
+from retention.core.wording import counted
 from retention.engines.select import Engines
 from retention.errors import DamagedError
 from retention.history.compaction_report import CompactionReport
@@ -162,6 +163,7 @@ def _refuse_damaged(report: CompactionReport, done: Iterable[MergedBatch]) -> No
     damaged = [sentence for batch in done for sentence in batch.damaged]
     if damaged:
         raise DamagedError(
-            f"{report.stream}: {len(damaged)} merges were left undone because a file of each is damaged, "
-            f"{report.merges} are done; the first: {damaged[0]}"
+            f"{report.stream}: {counted(len(damaged), 'merge was', 'merges were')} left undone because a file of "
+            f"each is "
+            f"damaged, {report.merges} are done; the first: {damaged[0]}"
         )

@@ -18,6 +18,7 @@ from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.config.selection import is_pattern
 from retention.core.outcomes import Outcome, exit_code
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -129,15 +130,13 @@ def undo(
     ] = False,
 ) -> None:
     """Bring back what a run removed, while its files are still there."""
-    from retention.views.wording import count
-
     settings = settings_of(ctx)
     if dry_run:
         _show_undo(settings, run)
         return
     record = settings.open().undo(run)
     if settings.format == "table":
-        back = count(record["restored_messages"], "message") + (
+        back = counted(record["restored_messages"], "message") + (
             " is" if record["restored_messages"] == 1 else " are"
         )
         put_lines(
@@ -148,14 +147,16 @@ def undo(
 
 
 def _show_undo(settings: Settings, run: str) -> None:
-    from retention.views.wording import count
 
     shown = settings.open().show_undo(run)
     if settings.format != "table":
         put_json(settings, shown, [shown])
         return
     how = "written anew from" if shown["rewritten"] else "put back with"
-    messages, files = count(shown["restored_messages"], "message"), count(shown["files"], "file")
+    messages, files = (
+        counted(shown["restored_messages"], "message"),
+        counted(shown["files"], "file"),
+    )
     put_lines([f"{shown['stream']}: {messages} would be {how} {files}", *_removed_again(shown)])
 
 
@@ -251,7 +252,7 @@ def _put_metrics(
 def _went(report: RunReport) -> str:
     if report.is_left:
         return "left for the next run"
-    return f"applied, {report.removed_messages:,} messages went"
+    return f"applied, {counted(report.removed_messages, 'message')} went"
 
 
 def _is_file(name: str) -> bool:

@@ -16,6 +16,7 @@ from retention.cli.output import put_json, put_json_lines, put_lines, put_report
 from retention.cli.removing import DryRun, Yes, remove
 from retention.cli.settings import Settings, settings_of
 from retention.core.bucket_names import stream_of
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def _put_all(settings: Settings, held: Bucket, file: str) -> None:
     source = sys.stdin.buffer if file == "-" else Path(file)
     first, last = held.put_all(read_values(source))
     if settings.format == "table":
-        put_lines([f"{last - first + 1:,} values put, revisions {first:,} to {last:,}"])
+        put_lines([f"{counted(last - first + 1, 'value')} put, revisions {first:,} to {last:,}"])
     else:
         document = {"bucket": held.name, "first_revision": first, "last_revision": last}
         put_json(settings, document, [document])

@@ -11,6 +11,7 @@ from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.history.compaction_report import CompactionReport
@@ -69,8 +70,8 @@ def compact(
 
 
 def _merged(report: CompactionReport) -> str:
-    return f"compacted, {report.files_before:,} files became {report.files_after:,}"
+    return f"compacted, {counted(report.files_before, 'file')} became {report.files_after:,}"
 
 
 def _would_merge(plan: CompactionPlan) -> str:
-    return f"planned, {plan.files_saved:,} of {plan.files:,} files would be saved"
+    return f"planned, {plan.files_saved:,} of {counted(plan.files, 'file')} would be saved"

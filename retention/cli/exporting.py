@@ -9,6 +9,7 @@ import typer
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.inspect.nats_export import Exported
@@ -44,6 +45,6 @@ def nats_backup(
 
 def _sentence(exported: Exported) -> str:
     sequences = f"sequences {exported.first_seq:,} to {exported.last_seq:,}"
-    held = f"{exported.messages:,} messages exported{f', {sequences}' if exported.messages else ''}"
-    consumers = f", {exported.consumers:,} consumers" if exported.consumers else ""
+    held = f"{counted(exported.messages, 'message')} exported{f', {sequences}' if exported.messages else ''}"
+    consumers = f", {counted(exported.consumers, 'consumer')}" if exported.consumers else ""
     return f"{exported.stream}: {held}{consumers}, to {exported.file}"

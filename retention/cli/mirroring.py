@@ -10,6 +10,7 @@ from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.ingest.mirror.run import Mirrored
@@ -57,4 +58,4 @@ def mirror(
 
 
 def _came(mirrored: Mirrored) -> str:
-    return f"mirrored, {mirrored.messages:,} messages came"
+    return f"mirrored, {counted(mirrored.messages, 'message')} came"

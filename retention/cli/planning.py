@@ -14,6 +14,7 @@ from retention.cli.output import MOST_BLOCKS, chosen_streams, finish, put_outcom
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome
+from retention.core.wording import counted
 from retention.errors import BusyError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
     save_plans(file, plans)
     say(
-        f"saved {len(plans)} of {len(outcomes)} plans: `retention apply {file}` carries out exactly these"
+        f"saved {len(plans)} of {counted(len(outcomes), 'plan')}: `retention apply {file}` carries out exactly these"
     )
 
 
@@ -129,4 +130,4 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
 
 
 def _would_go(plan: Plan) -> str:
-    return f"planned, {plan.removed_messages:,} messages would go"
+    return f"planned, {counted(plan.removed_messages, 'message')} would go"

@@ -15,6 +15,7 @@ from retention.cli.settings import Settings
 from retention.core.event_log import logging_events
 from retention.core.outcomes import Outcome, Watch
 from retention.core.progress import EVERY_S, LOGGER, Pace
+from retention.core.wording import counted
 from retention.errors.printable import sentence, visible
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class _Lines:
         if now - self._shown_at >= EVERY_S or self._count == self._total:
             self._shown_at = now
             left = self._pace.left(self._verb, self._count, self._total)
-            say(f"{self._verb}: {self._count:,} of {self._total:,} streams{left}")
+            say(f"{self._verb}: {self._count:,} of {counted(self._total, 'stream')}{left}")
 
     def show_record(self, record: logging.LogRecord) -> None:
         about = getattr(record, "about", {})

@@ -11,6 +11,7 @@ from retention.cli.arguments import Streams, Tags
 from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import ReclaimReport
@@ -56,4 +57,4 @@ def reclaim(
 
 def _went(report: ReclaimReport) -> str:
     verb = "went" if report.is_done else "would go"
-    return f"looked at, {report.total.files:,} files {verb}"
+    return f"looked at, {counted(report.total.files, 'file')} {verb}"

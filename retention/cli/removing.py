@@ -14,6 +14,7 @@ from retention.cli.output import finish, put_outcomes
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome, act_sequentially
 from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -183,9 +184,8 @@ def _meant_nothing(report: RunReport, request: Request) -> str:
 
 
 def _dropped_lines(report: RunReport) -> Iterator[str]:
-    from retention.views.wording import count
 
-    yield f"{report.stream}: dropped, with {count(report.removed_messages, 'message')}"
+    yield f"{report.stream}: dropped, with {counted(report.removed_messages, 'message')}"
     yield f"  `retention undo {report.run}` brings it back within the grace, until something is written to it"
 
 

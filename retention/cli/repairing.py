@@ -11,6 +11,7 @@ import typer
 from retention.cli.arguments import AsOf, OneStream
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
@@ -75,13 +76,12 @@ def _clock_lines(done: ClockRepair, grace_ns: int) -> Iterator[str]:
 
 def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
     from retention.core.units import format_duration, format_instant, format_size
-    from retention.views.wording import count
 
     yield f"  run {wrong.run}: {wrong.kind} as of {format_instant(wrong.as_of_ns)}"
     if wrong.removed_messages:
         rules = ", ".join(f"{number:,} by {rule}" for rule, number in wrong.by_rule.items())
         size = format_size(wrong.removed_bytes)
-        yield f"    removed {count(wrong.removed_messages, 'message')} ({size}): {rules}"
+        yield f"    removed {counted(wrong.removed_messages, 'message')} ({size}): {rules}"
         if wrong.undone_by:
             yield f"    undone by {wrong.undone_by}"
         else:
@@ -105,7 +105,6 @@ def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 
 def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
-    from retention.views.wording import count
 
     if not done.is_needed:
         yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
@@ -113,11 +112,11 @@ def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
     goes, begins = ("went", "began") if done.run else ("would go", "would begin")
     kept = sum(file.kept for file in done.files)
     stay = f", {kept:,} beside them stay" if kept else ""
-    yield f"{done.stream}: {count(done.messages, 'row')} with impossible numbers {goes}{stay}"
+    yield f"{done.stream}: {counted(done.messages, 'row')} with impossible numbers {goes}{stay}"
     for file in done.files:
         seqs = "only its statistics are wrong"
         if file.seqs is not None:
-            seqs = f"{count(file.messages, 'row')}, sequences {file.seqs[0]} to {file.seqs[1]}"
+            seqs = f"{counted(file.messages, 'row')}, sequences {file.seqs[0]} to {file.seqs[1]}"
         yield f"  {file.path}: {seqs}"
     for name, value in done.counters.items():
         yield f"  {name}: {value} does not count any more"
@@ -146,12 +145,11 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 def _returned_lines(done: ReturnedRepair) -> Iterator[str]:
     from retention.core.units import format_size
-    from retention.views.wording import count
 
     if not done.commits:
         yield f"{done.stream}: nothing came back"
         return
-    messages, size = count(done.messages, "message"), format_size(done.bytes)
+    messages, size = counted(done.messages, "message"), format_size(done.bytes)
     yield f"{done.stream}: {messages} ({size}) that had been removed came back"
     for commit in done.commits:
         yield f"  by version {commit.version} of the table, {commit.program}, which read {commit.removed[0]}"
@@ -220,12 +218,11 @@ def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 
 def _foreign_lines(done: ForeignRepair) -> Iterator[str]:
-    from retention.views.wording import count
 
     if not done.files:
         yield f"{done.stream}: nothing to repair: every file can be taken in"
         return
-    head = f"{done.stream}: {count(len(done.files), 'file')} of other writers cannot be taken in"
+    head = f"{done.stream}: {counted(len(done.files), 'file')} of other writers cannot be taken in"
     yield head if done.directory is None else f"{head}, and went to {done.directory}"
     for file in done.files:
         yield f"  {file.path}: {file.reason}"

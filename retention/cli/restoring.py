@@ -11,6 +11,7 @@ import typer
 from retention.cli.arguments import OneStream, Partition
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import settings_of
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,14 +87,13 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Messa
 
 def _lines(result: Restored) -> Iterator[str]:
     from retention.core.units import format_size
-    from retention.views.wording import count
 
-    there = f"; {count(result.already, 'message')} there already" if result.already else ""
+    there = f"; {counted(result.already, 'message')} there already" if result.already else ""
     if result.run is None:
         yield f"{result.stream}: nothing to bring back{there}"
         return
     size = format_size(result.bytes)
-    yield f"{result.stream}: {count(result.messages, 'message')} ({size}) back, from {result.source}{there}"
+    yield f"{result.stream}: {counted(result.messages, 'message')} ({size}) back, from {result.source}{there}"
     yield f"  run {result.run}"
     if result.expires_again is None:
         yield "  no pass can be planned now: what would go again cannot be told"

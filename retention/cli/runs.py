@@ -20,6 +20,7 @@ from retention.cli.output import (
 from retention.cli.settings import Settings, settings_of
 from retention.core.run_names import parse_run_name
 from retention.core.units import format_instant, format_size
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,10 +124,10 @@ def _message_lines(details: RunDetails) -> Iterator[str]:
         rules = " or ".join(message["rules"]) or "no rule"
         partition = f"{message['partition']}: " if message["partition"] else ""
         if "seq" not in message:
-            first, last, count = (message[name] for name in ("first_seq", "last_seq", "messages"))
+            first, last, number = (message[name] for name in ("first_seq", "last_seq", "messages"))
             seqs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-            counted = "1 message" if count == 1 else f"{count:,} messages"
-            yield f"{partition}{seqs:>10}  {counted}, whose file is gone  {rules}"
+            gone = counted(number, "message")
+            yield f"{partition}{seqs:>10}  {gone}, whose file is gone  {rules}"
             continue
         time = format_instant(message["ts_ns"])
         about = f"{message['subject']}  {message['size']:,} B  {rules}"

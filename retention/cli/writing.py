@@ -18,6 +18,7 @@ from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 from retention.config.discovery import unlisted_stream
 from retention.core.outcomes import act_sequentially, failure_entry
+from retention.core.wording import counted
 from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, begins, check_output, write_output
 
@@ -91,7 +92,9 @@ def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
         content = "".join(f"{entry}\n" for entry in entries).encode()
         write_output(str(rejects), REJECTS_FILE, content)
         if refused:
-            say(f"{len(refused):,} of {len(kept):,} lines are refused, and left out: {rejects}")
+            say(
+                f"{len(refused):,} of {counted(len(kept), 'line')} are refused, and left out: {rejects}"
+            )
 
     check_output(str(rejects), REJECTS_FILE)
     kept = list(lines)
@@ -186,7 +189,7 @@ def iggy_log(
 def _topic_imported(imported: TopicImported) -> str:
     if imported.already:
         return "this directory was imported before; nothing was written"
-    return f"{imported.messages:,} messages imported, in {imported.partitions:,} partitions"
+    return f"{counted(imported.messages, 'message')} imported, in {counted(imported.partitions, 'partition')}"
 
 
 def _stem(file: Path) -> str:
@@ -201,7 +204,8 @@ def _stem(file: Path) -> str:
 def _imported(imported: Imported) -> str:
     if imported.already:
         return "this backup was imported before; nothing was written"
-    done = f"{imported.messages:,} messages imported, sequences {imported.first_seq:,} to {imported.last_seq:,}"
+    sequences = f"sequences {imported.first_seq:,} to {imported.last_seq:,}"
+    done = f"{counted(imported.messages, 'message')} imported, {sequences}"
     if not imported.differences:
         return done
     differ = "; ".join(map(str, imported.differences))

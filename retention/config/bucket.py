@@ -23,6 +23,7 @@ from retention.config.types import (
     refusals_error,
 )
 from retention.core.bucket_names import bucket_of, is_bucket_name, stream_of, subject_prefix
+from retention.core.wording import counted
 
 MOST_HISTORY = 64
 """The most values of a key that a bucket keeps (ADR-8)."""
@@ -87,7 +88,9 @@ def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
         text = f"{bucket.name!r} is no bucket's name: write letters, digits, _ and -"
         yield refusal("name", text, None)
     if not 1 <= bucket.history <= MOST_HISTORY:
-        text = f"{bucket.history} values of a key cannot be kept: write 1 to {MOST_HISTORY}"
+        text = (
+            f"{counted(bucket.history, 'value')} of a key cannot be kept: write 1 to {MOST_HISTORY}"
+        )
         yield refusal("history", text, None)
 
 

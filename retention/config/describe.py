@@ -11,6 +11,7 @@ from retention.config.topic_stream import TopicStream
 from retention.core.policy import describe
 from retention.core.removal_guards import RemovalGuards
 from retention.core.units import format_size, spell_duration
+from retention.core.wording import counted
 
 MOST_LINES = 20
 """The streams that have a line each; of more, those of which the same is to be said share one."""
@@ -87,7 +88,7 @@ def _approval(approve: Approval) -> str:
     if approve.above_messages == 0:
         return "before any message goes"
     if approve.above_messages is not None:
-        bounds.append(f"{approve.above_messages:,} messages")
+        bounds.append(f"{counted(approve.above_messages, 'message')}")
     if approve.above_bytes is not None:
         bounds.append(format_size(approve.above_bytes))
     return f"before more than {' or '.join(bounds)} go at once"

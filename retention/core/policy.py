@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_size, parse_size, spell_duration
+from retention.core.wording import counted
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
@@ -270,7 +271,7 @@ def _exist(number: int) -> str:
 
 def _size(size: int) -> str:
     short = format_size(size)
-    return short if parse_size(short) == size else f"{size:,} bytes"
+    return short if parse_size(short) == size else f"{counted(size, 'byte')}"
 
 
 def _join(parts: list[str]) -> str:

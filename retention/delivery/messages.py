@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import Delivery, Mask, Numbers
 from retention.core.arguments import checked_class
+from retention.core.wording import counted
 from retention.errors import UsageError
 from schemas.messages import FILE_COLUMNS
 
@@ -114,7 +115,7 @@ class Messages:
         if not len(self):
             return "no messages"
         seqs = self.seqs
-        return f"{len(self)} messages, {seqs.min()} to {seqs.max()}"
+        return f"{counted(len(self), 'message')}, {seqs.min()} to {seqs.max()}"
 
 
 @checked_class

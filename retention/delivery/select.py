@@ -21,6 +21,7 @@ from retention.consumers.delivery_state import (
 )
 from retention.consumers.state import ConsumerState
 from retention.core.units import INT64_MAX
+from retention.core.wording import counted
 from retention.delivery.upcoming import Upcoming
 from retention.errors import RefusedError, UsageError
 
@@ -54,7 +55,9 @@ def request_of(
         )
     if count > allowed:
         raise UsageError(
-            f"{config.name}: its max_batch is {allowed}, and {count} messages are asked for; ask for fewer"
+            f"{config.name}: its max_batch is {allowed}, and {counted(count, 'message is', 'messages are')} asked "
+            f"for; ask "
+            "for fewer"
         )
     if max_bytes is not None and 0 < config.max_bytes < max_bytes:
         raise UsageError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from retention.api.warehouse import Warehouse
 from retention.config.discovery import no_streams
+from retention.core.wording import counted
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_names, check_place
@@ -42,7 +43,7 @@ def examine(
     on_s3 = files.is_remote(warehouse.location)
     yield from check_machine(problem if _needs_spark(warehouse) else warning, on_s3=on_s3)
     count = len(warehouse.config.streams)
-    yield ok("configuration", f"says what {count} streams keep")
+    yield ok("configuration", f"says what {counted(count, 'stream keeps', 'streams keep')}")
     yield from check_place(warehouse.location, warehouse.clock)
     yield from check_names(warehouse.location, known)
     if not known:

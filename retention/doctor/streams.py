@@ -8,6 +8,7 @@ from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.units import DAY, format_instant
+from retention.core.wording import counted
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
 from retention.history.record import NewerRun
@@ -58,7 +59,7 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
     if table.version < 0:
         yield ok("table", "not made yet, and files of another writer are there", name)
     else:
-        yield ok("table", f"opens at version {table.version} with {count:,} files", name)
+        yield ok("table", f"opens at version {table.version} with {counted(count, 'file')}", name)
     if table.unfit:
         yield _unfit(table.unfit, name)
     yield _data_files(table, name)
@@ -69,7 +70,7 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
     if count > MANY_FILES:
         yield warning(
             "segments",
-            f"{count:,} files make every plan slow",
+            f"{counted(count, 'file')} make every plan slow",
             "raise segment_size and segment_span, and append in larger batches",
             name,
         )
@@ -80,7 +81,7 @@ def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:
     more = f"; and {len(unfit) - _NAMED:,} more" if len(unfit) > _NAMED else ""
     return problem(
         "foreign files",
-        f"{len(unfit):,} files of other writers cannot be taken in, and while they are there nothing else is done: "
+        f"{counted(len(unfit), 'file')} of other writers cannot be taken in, and until then nothing else is done: "
         f"{listed}{more}",
         f"take them away, or run {command('repair foreign', name, options='--yes')}, which moves them aside",
         name,
@@ -100,7 +101,8 @@ def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
     if table.unmoved:
         yield warning(
             "moves",
-            f"{table.unmoved:,} commits have files that are not in their places, which only other readers miss",
+            f"{counted(table.unmoved, 'commit has', 'commits have')} files that are not in their places, which only "
+            f"other readers miss",
             "run `retention apply`: whoever opens the stream next finishes them",
             name,
         )
@@ -148,7 +150,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
     return Finding(
         "data files",
         "problem",
-        f"{len(wrong):,} of {table.files.num_rows:,} files are not what was committed: {listed}{more}",
+        f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not what was committed: {listed}{more}",
         "restore them from a copy",
         name,
         damage=True,
@@ -160,14 +162,14 @@ def _statistics(table: Inspection, name: str) -> Finding:
         return ok("statistics", "known of every file: a plan opens none to learn them", name)
     return warning(
         "statistics",
-        f"not known of {table.unknown:,} files, which the next plan opens once",
+        f"not known of {counted(table.unknown, 'file')}, which the next plan opens once",
         "run `retention plan` to learn them now",
         name,
     )
 
 
 def _vectors(opened: OpenedStream, count: int) -> Finding:
-    detail = f"{count:,} files carry deletion vectors of another writer"
+    detail = f"{counted(count, 'file carries', 'files carry')} deletion vectors of another writer"
     if opened.config.engine == "local":
         remedy = of_vectors(Layout(opened.root, opened.name))
         return problem("deletion vectors", detail, remedy, opened.name)
@@ -191,7 +193,7 @@ def _runs(opened: OpenedStream) -> Iterator[Finding]:
     if unfinished:
         yield warning(
             "runs",
-            f"{len(unfinished)} runs began and have no outcome, {unfinished[0]} the first",
+            f"{counted(len(unfinished), 'run has', 'runs have')} begun without an outcome, {unfinished[0]} the first",
             "run `retention apply`: it asks the table what became of them; one may be under way",
             name,
         )
@@ -212,7 +214,8 @@ def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
     young = sum(1 for orphan in leftovers if orphan.since_ns > opened.clock() - DAY)
     yield warning(
         "leftovers",
-        f"{len(leftovers):,} files that no commit accounts for ({young:,} of them younger than a day, perhaps of a run "
+        f"{counted(len(leftovers), 'file')} that no commit accounts for ({young:,} of them younger than a day, "
+        f"perhaps of a run "
         f"under way), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
         "they cost room and nothing else; `retention reclaim --leftovers --yes` notes them, and deletes them when they "
         "have been noted for the grace",

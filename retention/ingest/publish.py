@@ -19,6 +19,7 @@ from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.subjects import matching_mask
+from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
@@ -83,7 +84,7 @@ class Published:
         seqs = self.answers.seqs[self.answers.new]
         if not len(seqs):
             return "nothing was new; nothing was written"
-        parts = [f"{len(seqs):,} messages {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
+        parts = [f"{counted(len(seqs), 'message')} {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
         if self.appended.removed:
             parts.append(f"{self.appended.removed:,} older ones rolled up")
         if self.unwanted:

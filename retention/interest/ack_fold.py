@@ -20,6 +20,7 @@ from retention.context.dropped import refuse_dropped
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.core.labels import labelled, on_stream
+from retention.core.wording import counted
 from retention.engine_port import Engine, GroupsRows
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
@@ -309,9 +310,11 @@ def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerReco
             continue
         rows = int(place[_ROWS])
         if rows > log.rows:
-            wrong = f"it has {log.rows} lines, and {rows} of it are"
+            wrong = f"it has {counted(log.rows, 'line')}, and {rows} of it are"
         elif place[_TAIL] != _tail_at(log, rows, tails):
-            wrong = f"its first {rows} lines are not those that are"
+            wrong = (
+                f"its first {counted(rows, 'line is not what is', 'lines are not those that are')}"
+            )
         else:
             continue
         raise RefusedError(

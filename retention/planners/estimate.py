@@ -5,6 +5,7 @@ from __future__ import annotations
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
+from retention.core.wording import counted
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.plan.estimate_bounds import Estimate, bounds_of
@@ -35,7 +36,8 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     unread = opened.store.unread(snapshot)
     if unread:
         raise RefusedError(
-            f"{opened.name}: {unread} files have no statistics yet, so nothing can be said about them unopened; run "
+            f"{opened.name}: {counted(unread, 'file has', 'files have')} no statistics yet, so nothing can be said "
+            f"about them unopened; run "
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
     if policy.topic is not None:

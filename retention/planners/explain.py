@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from retention.context.context import OpenedStream
 from retention.core.labels import on_stream
 from retention.core.units import format_instant
+from retention.core.wording import counted
 from retention.engines.select import Engines
 from retention.errors import MissingMessageError, StalePlanError
 from retention.plan.explanation import Explanation, explanation
@@ -125,7 +126,7 @@ def _reason_unread(plan: Plan) -> str:
     if cause.next_due_ns is not None:
         return f"nothing that the stream held is due before {format_instant(cause.next_due_ns)}"
     return (
-        f"it is one of {cause.tail.messages:,} messages behind the oldest segments, and the pass "
+        f"it is one of {counted(cause.tail.messages, 'message')} behind the oldest segments, and the pass "
         "ends before them"
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
 from retention.core.units import format_size
+from retention.core.wording import counted
 
 MAX_REMOVED_SHARE = "max_removed_share"
 MAX_REMOVED_BYTES = "max_removed_bytes"
@@ -105,20 +106,23 @@ def _share_sentence(finding: GuardFinding) -> str:
     # Rounded up, so that a share beyond the limit never looks as if it met it.
     tenths = -(-finding.removed_messages * 1000 // finding.of_messages)
     percent = f"{tenths // 10}.{tenths % 10}".removesuffix(".0")
-    removed = f"{finding.removed_messages:,} of {finding.of_messages:,} messages ({percent}%)"
+    removed = (
+        f"{finding.removed_messages:,} of {counted(finding.of_messages, 'message')} ({percent}%)"
+    )
     return f"removes {removed}, more than {MAX_REMOVED_SHARE} {finding.limit}%"
 
 
 def _bytes_sentence(finding: GuardFinding) -> str:
     removed, limit = (
-        f"{format_size(size)} ({size:,} bytes)" for size in (finding.removed_bytes, finding.limit)
+        f"{format_size(size)} ({counted(size, 'byte')})"
+        for size in (finding.removed_bytes, finding.limit)
     )
     return f"removes {removed}, more than {MAX_REMOVED_BYTES} {limit}"
 
 
 def _kept_sentence(finding: GuardFinding) -> str:
     kept = finding.of_messages - finding.removed_messages
-    stays = f"keeps {kept:,} of {finding.of_messages:,} messages"
+    stays = f"keeps {kept:,} of {counted(finding.of_messages, 'message')}"
     return f"{stays}, fewer than {MIN_KEPT_MESSAGES} {finding.limit:,}"
 
 

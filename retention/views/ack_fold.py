@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.ack_fold import FoldReport
+from retention.core.wording import counted
 from retention.interest.ack_fold import FoldedLog
 
 MOST_RANGES = 1000
@@ -33,7 +34,7 @@ def folded_entry(folded: FoldedLog) -> dict[str, Any]:
 def folded_lines(folded: FoldedLog) -> Iterator[str]:
     """A folded log as lines of text."""
     new = folded.rows - folded.before
-    yield f"{folded.stream}: {new:,} lines of {folded.log} folded, {folded.before:,} were before"
+    yield f"{folded.stream}: {counted(new, 'line')} of {folded.log} folded, {folded.before:,} were before"
     for name, report in folded.consumers.items():
         yield f"  {name}: {_counts(report)}"
         if report.missing.num_rows:
@@ -41,7 +42,7 @@ def folded_lines(folded: FoldedLog) -> Iterator[str]:
             more = ", …" if report.missing.num_rows > _MOST_SHOWN else ""
             yield f"    no line speaks of {_missing(report):,} deliveries: {shown}{more}"
     for kind in folded.malformed:
-        yield f"  {kind.count:,} malformed lines: a reply {kind.why}, such as {kind.example!r}"
+        yield f"  {counted(kind.count, 'malformed line')}: a reply {kind.why}, such as {kind.example!r}"
     yield from _strangers("of consumers that are not there", folded.unknown_consumers)
     yield from _strangers("of other streams", folded.other_streams)
 
@@ -63,7 +64,7 @@ def _counts(report: FoldReport) -> str:
         "speak of what was not delivered": report.undelivered,
     }
     parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return f"{report.lines:,} lines" + (f", of which {parts}" if parts else "")
+    return f"{counted(report.lines, 'line')}" + (f", of which {parts}" if parts else "")
 
 
 def _missing(report: FoldReport) -> int:
@@ -78,4 +79,4 @@ def _ranges(report: FoldReport, count: int) -> list[list[int]]:
 
 def _strangers(what: str, lines: Mapping[str, int]) -> Iterator[str]:
     if lines:
-        yield f"  {sum(lines.values()):,} lines {what}: {', '.join(list(lines)[:_MOST_SHOWN])}"
+        yield f"  {counted(sum(lines.values()), 'line')} {what}: {', '.join(list(lines)[:_MOST_SHOWN])}"

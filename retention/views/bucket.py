@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from retention.buckets.status import BucketStatus
 from retention.core.units import format_duration, format_size
-from retention.views.wording import count
+from retention.core.wording import counted
 
 
 def status_text(status: BucketStatus) -> Iterator[str]:
@@ -15,7 +15,7 @@ def status_text(status: BucketStatus) -> Iterator[str]:
     if status.mirrors is not None:
         yield f"  mirrors {status.mirrors}"
     yield (
-        f"  {count(status.keys, 'key')} with a value; {count(status.values, 'message')} "
+        f"  {counted(status.keys, 'key')} with a value; {counted(status.values, 'message')} "
         f"({format_size(status.bytes)}) in all"
     )
     settings = {

@@ -7,6 +7,7 @@ from html import escape as html_escape
 from typing import Any
 
 from retention.core.units import format_size
+from retention.core.wording import counted
 from retention.errors.printable import visible
 from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_headline, shown_rows
@@ -34,7 +35,7 @@ from retention.views.text_topic import (
     settings_text,
     stats_rows,
 )
-from retention.views.wording import brief_instant, count
+from retention.views.wording import brief_instant
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
 _LINE = "rgba(128,128,128,.35)"
@@ -91,7 +92,7 @@ def report_html(report: RunReport) -> str:
     """The report of a run as HTML."""
     rules = [(rule, f"{number:,}", "") for rule, number in report.by_rule.items()]
     cost = [
-        count(report.files_read, "file") + f" read ({format_size(report.bytes_read)})",
+        counted(report.files_read, "file") + f" read ({format_size(report.bytes_read)})",
         f"{format_size(report.bytes_written)} written",
         f"{report.seconds:.2f} s",
         f"run {report.run}",
@@ -155,9 +156,9 @@ def state_html(state: State) -> str:
 def stats_html(stats: TopicStats) -> str:
     """Statistics of topics as HTML."""
     total = stats.rows[0]
-    aside = f"{count(total.partitions, 'partition')}, {count(total.segments, 'segment')}"
+    aside = f"{counted(total.partitions, 'partition')}, {counted(total.segments, 'segment')}"
     parts = [_headline(total.messages, total.bytes, ""), _numbers(STATS_HEAD, stats_rows(stats), 2)]
-    return _card(count(total.topics, "topic"), aside, parts)
+    return _card(counted(total.topics, "topic"), aside, parts)
 
 
 def _numbers(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 0) -> str:
@@ -170,7 +171,7 @@ def messages_html(messages: TopicMessages) -> str:
     """Messages of a topic as HTML, with their user headers."""
     rows = list(topic_rows(messages.table))
     return _card(
-        messages.topic, count(len(messages), "message"), [_table(HEAD, rows, numbers={0, 1, 3})]
+        messages.topic, counted(len(messages), "message"), [_table(HEAD, rows, numbers={0, 1, 3})]
     )
 
 
@@ -200,7 +201,7 @@ def _muted(text: str) -> str:
 
 
 def _headline(messages: int, size: int, verb: str) -> str:
-    number, noun = count(messages, "message").split(" ")
+    number, noun = counted(messages, "message").split(" ")
     return (
         f'<div style="margin:.4em 0 .6em"><span style="font-size:1.9em;font-weight:600">{number}</span> '
         f"{noun} ({format_size(size)}) {verb}</div>"
@@ -222,7 +223,7 @@ def _bar(segments: Mapping[str, int]) -> str:
         f"{segments[name]:,} {name}</span>"
         for name, colour in _COLOURS.items()
     )
-    in_all = f"of {count(total, 'segment')}"
+    in_all = f"of {counted(total, 'segment')}"
     return (
         f'<div style="display:flex;height:10px;border-radius:5px;overflow:hidden;gap:1px">{stripes}</div>'
         f'<div style="margin:.3em 0 .8em">{legend}{_muted(in_all)}</div>'

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome
-from retention.views.wording import brief_duration, count
+from retention.core.wording import counted
+from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
@@ -21,7 +22,7 @@ def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
         return ""
     behind = [report for report in left if _lag(report)["since_ns"] is not None]
     text = (
-        f"{count(len(left), 'stream')} left for the next run ({_lag(left[0])['budget']} is spent)"
+        f"{counted(len(left), 'stream')} left for the next run ({_lag(left[0])['budget']} is spent)"
     )
     if not behind:
         return f"{text}, none of which is known to be behind its policy"

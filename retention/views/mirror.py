@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome, failure_entry
-from retention.views.wording import count
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.ingest.mirror.pull import PullResult
@@ -26,7 +26,7 @@ _NOTHING: dict[str, Any] = {
 
 def mirror_text(mirrored: Mirrored) -> list[str]:
     """Lines for a stream that messages were carried over to: its sum, then each origin."""
-    came = count(mirrored.messages, "message")
+    came = counted(mirrored.messages, "message")
     where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
     return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
 
@@ -39,11 +39,11 @@ def mirror_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
 
 
 def _origin_text(taken: PullResult) -> str:
-    parts = [f"{count(taken.messages, 'message')} up to its sequence {taken.position:,}"]
+    parts = [f"{counted(taken.messages, 'message')} up to its sequence {taken.position:,}"]
     if taken.skipped:
         parts.append(f"{taken.skipped:,} not stored")
     if taken.missing:
-        parts.append(f"{count(taken.missing, 'sequence')} gone there before they came")
+        parts.append(f"{counted(taken.missing, 'sequence')} gone there before they came")
     if taken.rolled_up:
-        parts.append(f"{count(taken.rolled_up, 'older message')} rolled up")
+        parts.append(f"{counted(taken.rolled_up, 'older message')} rolled up")
     return f"  from {taken.origin}: {', '.join(parts)}"

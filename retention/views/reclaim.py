@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.units import format_size
-from retention.views.wording import brief_duration, count
+from retention.core.wording import counted
+from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import Amount, ReclaimReport
@@ -42,7 +43,7 @@ _WORDS: Mapping[str, str] = {
 def reclaim_text(report: ReclaimReport) -> list[str]:
     """Lines for a stream: its sum, then each reason for which files go or stay."""
     total = report.total
-    head = f"{count(total.files, 'file')} ({format_size(total.bytes)})"
+    head = f"{counted(total.files, 'file')} ({format_size(total.bytes)})"
     verb = "went" if report.is_done else "would go"
     grace = brief_duration(report.grace_ns)
     return [
@@ -63,5 +64,5 @@ def reclaim_entry(outcome: Outcome[ReclaimReport]) -> dict[str, Any]:
 
 
 def _line(verb: str, name: str, amount: Amount) -> str:
-    size = f"{count(amount.files, 'file')}, {format_size(amount.bytes)}"
+    size = f"{counted(amount.files, 'file')}, {format_size(amount.bytes)}"
     return f"{verb}: {_WORDS.get(name, name)}: {size}"

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.units import format_duration
+from retention.core.wording import counted
 from retention.plan.plan import Plan
 from retention.rules import MAX_AGE, RULES
 from retention.views.reasons import reason
-from retention.views.wording import brief_duration, count, go_or_goes
+from retention.views.wording import brief_duration, go_or_goes
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Group:
     def goes(self) -> str:
         """The number of messages that go, with its noun and verb."""
         if self.dropped:
-            return f"{count(self.messages, 'message')} {go_or_goes(self.messages)}"
-        return f"{self.removed:,} of {count(self.messages, 'message')} go"
+            return f"{counted(self.messages, 'message')} {go_or_goes(self.messages)}"
+        return f"{self.removed:,} of {counted(self.messages, 'message')} go"
 
     @property
     def line(self) -> str:

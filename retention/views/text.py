@@ -7,6 +7,7 @@ from typing import Any
 
 from retention.core.dropped import Dropped
 from retention.core.units import format_size
+from retention.core.wording import counted
 from retention.history.report import RunReport
 from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
@@ -20,7 +21,7 @@ from retention.views.text_guards import guards_text, lowered_text, passed_guards
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import bounds_text, brief_duration, brief_instant, count, go_or_goes
+from retention.views.wording import bounds_text, brief_duration, brief_instant, go_or_goes
 
 MOST_GROUPS = 12
 """The most lines about segments that a plan shows before it sums up the rest."""
@@ -42,7 +43,7 @@ def plan_text(plan: Plan) -> list[str]:
     if rest:
         removed = sum(group.removed for group in rest)
         lines.append(
-            f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go_or_goes(removed)}"
+            f"  and {len(rest):,} more groups of segments: {counted(removed, 'message')} {go_or_goes(removed)}"
         )
     place = plan.policy.archive
     first = [f"  what goes is copied to {place} before"] if place is not None else []
@@ -64,14 +65,14 @@ def plan_headline(plan: Plan) -> str:
     if plan.is_empty:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
-    removed = count(plan.removed_messages, "message")
+    removed = counted(plan.removed_messages, "message")
     going = f"{removed} ({format_size(plan.removed_bytes)}) {go_or_goes(plan.removed_messages)}"
     return f"{going} as of {instant}: {rules}{_announced(plan.markers.num_rows)}"
 
 
 def _announced(markers: int) -> str:
     """The clause for the delete markers that a run writes; empty for none."""
-    return f"; {count(markers, 'delete marker')} written" if markers else ""
+    return f"; {counted(markers, 'delete marker')} written" if markers else ""
 
 
 def _request_headline(plan: Plan, request: Request) -> str:
@@ -84,7 +85,7 @@ def _request_headline(plan: Plan, request: Request) -> str:
         next_seq = "; offsets begin at 0 again, and nobody has stored one"
     if not plan.removed_messages:
         return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
-    removed = count(plan.removed_messages, "message")
+    removed = counted(plan.removed_messages, "message")
     size, verb = format_size(plan.removed_bytes), go_or_goes(plan.removed_messages)
     return f"{removed} ({size}) {verb}: {request.wording}{next_seq}"
 
@@ -100,12 +101,13 @@ def report_text(report: RunReport) -> list[str]:
         at = dropped_text(None if report.dropped is None else Dropped(**report.dropped))
         return [f"{report.stream}: nothing went as of {instant}", *gone, *held, *at]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
-    removed = count(report.removed_messages, "message")
+    removed = counted(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
     return [
         f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}{_announced(report.markers)}",
         *gone,
-        f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
+        f"  {segments_text(report.segments)}; {counted(report.files_read, 'file')} read{written}; "
+        f"{report.seconds:.2f} s",
         f"  run {report.run}",
         *_archived(report),
         *held,
@@ -122,7 +124,9 @@ def _archived(report: RunReport) -> list[str]:
     """The line for the archive that removed files were copied to; none without one."""
     if report.archived is None:
         return []
-    copied = f"{count(report.archived['files'], 'file')} ({format_size(report.archived['bytes'])})"
+    copied = (
+        f"{counted(report.archived['files'], 'file')} ({format_size(report.archived['bytes'])})"
+    )
     return [f"  {copied} copied before: {report.archived['manifest']}"]
 
 
@@ -140,14 +144,14 @@ def explanation_text(explanation: Explanation) -> list[str]:
 def state_text(state: State) -> list[str]:
     """The lines of a stream's state."""
     first, last = state.first_ts_ns, state.last_ts_ns
-    held = f"{count(state.messages, 'message')} ({format_size(state.bytes)})"
+    held = f"{counted(state.messages, 'message')} ({format_size(state.bytes)})"
     if first is None or last is None:
         empty = f"{state.stream}: empty; the next message gets sequence {state.last_seq + 1:,}"
         return [empty, *dropped_text(state.dropped)]
     return [
         f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
         f"  stored from {brief_instant(first)} to {brief_instant(last)}",
-        f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
+        f"  {counted(state.num_subjects, 'subject')}, {counted(state.segments, 'segment')}; {lag_text(state)}",
         *([f"  {due_text(state.forecast)}"] if state.forecast.due else ()),
         *([f"  {old}"] if (old := state_overdue_text(state)) else ()),
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
@@ -178,7 +182,7 @@ def states_text(states: Sequence[State]) -> str:
     behind = sum(state.lag is None or state.lag.messages > 0 for state in states)
     empty = sum(not state.messages for state in states)
     return (
-        f"{count(len(states), 'stream')}, {empty:,} of them empty: {count(messages, 'message')} ({size}); "
+        f"{counted(len(states), 'stream')}, {empty:,} of them empty: {counted(messages, 'message')} ({size}); "
         f"{behind:,} behind their policy"
     )
 
@@ -191,7 +195,7 @@ def state_overdue_text(state: State) -> str:
 def bucket_text(bucket: Bucket) -> str:
     """The clause for a key-value bucket: its live and deleted keys."""
     gone = f", {bucket.deletions:,} deleted" if bucket.deletions else ""
-    return f"bucket {bucket.name}: {count(bucket.live_keys, 'live key')}{gone}"
+    return f"bucket {bucket.name}: {counted(bucket.live_keys, 'live key')}{gone}"
 
 
 def lag_text(state: State) -> str:
@@ -204,7 +208,7 @@ def lag_text(state: State) -> str:
         stay = state.overdue is not None and state.overdue.messages_at_least
         return "up to date, but for old messages behind a young one" if stay else "up to date"
     size = format_size(state.lag.bytes)
-    return f"at least {count(state.lag.messages, 'message')} ({size}) may go"
+    return f"at least {counted(state.lag.messages, 'message')} ({size}) may go"
 
 
 def segments_text(segments: object) -> str:
@@ -217,7 +221,8 @@ def segments_text(segments: object) -> str:
 
 def estimate_text(bounds: Estimate) -> list[str]:
     """The lines of an estimate."""
-    messages = bounds_text(bounds.removed_messages)
+    removed = bounds.removed_messages
+    messages = f"{bounds_text(removed)} {'message goes' if removed.upper == 1 else 'messages go'}"
     rules = ", ".join(f"{bounds_text(number)} by {rule}" for rule, number in bounds.by_rule.items())
     segments = ", ".join(
         f"{bounds_text(number)} {name}" for name, number in bounds.segments.items()
@@ -226,6 +231,6 @@ def estimate_text(bounds: Estimate) -> list[str]:
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]
     return [
-        f"{bounds.stream}: {messages} messages go as of {instant}: {rules}",
+        f"{bounds.stream}: {messages} as of {instant}: {rules}",
         f"  {segments} segments; planning would open {bounds_text(bounds.files_read)} files",
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
-from retention.views.wording import count
+from retention.core.wording import counted
 
 if TYPE_CHECKING:
     from retention.history.compaction_report import CompactionReport
@@ -18,34 +18,34 @@ _MOST_MERGES = 20
 def compaction_plan_text(plan: CompactionPlan) -> Iterator[str]:
     """The merges that a compaction would make, best first, with the reason of each and what it saves."""
     if not plan.merges:
-        yield f"{plan.stream}: nothing to merge in {count(plan.files, 'file')}"
+        yield f"{plan.stream}: nothing to merge in {counted(plan.files, 'file')}"
     else:
         yield (
-            f"{plan.stream}: {count(len(plan.merges), 'merge')} would save {count(plan.files_saved, 'file')} of "
+            f"{plan.stream}: {counted(len(plan.merges), 'merge')} would save {counted(plan.files_saved, 'file')} of "
             f"{plan.files:,}{_dead(plan.dead_bytes)}, rewriting {format_size(plan.bytes_rewritten)}"
         )
     for merge in plan.merges[:_MOST_MERGES]:
         yield f"  {_merge_text(merge)}"
     if len(plan.merges) > _MOST_MERGES:
-        yield f"  and {count(len(plan.merges) - _MOST_MERGES, 'merge')} more"
+        yield f"  and {counted(len(plan.merges) - _MOST_MERGES, 'merge')} more"
     for left in plan.left:
-        yield f"  left: {count(left.files.num_rows, 'file')}, {left.files['path'][0].as_py()} first: {left.why}"
+        yield f"  left: {counted(left.files.num_rows, 'file')}, {left.files['path'][0].as_py()} first: {left.why}"
 
 
 def compaction_text(report: CompactionReport) -> Iterator[str]:
     """The work of a compaction."""
-    rest = f"; {count(report.pending, 'merge')} left for the next time" if report.pending else ""
+    rest = f"; {counted(report.pending, 'merge')} left for the next time" if report.pending else ""
     if not report.merges:
         yield f"{report.stream}: nothing was merged{rest}"
     else:
         yield (
-            f"{report.stream}: {count(report.files_before, 'file')} became {report.files_after:,}"
+            f"{report.stream}: {counted(report.files_before, 'file')} became {report.files_after:,}"
             f"{_dead(report.dead_bytes)}; {format_size(report.bytes_read)} read, "
             f"{format_size(report.bytes_written)} written{rest}"
         )
-        yield f"  {count(len(report.runs), 'run')}, {report.runs[0]} first{_so_far(report)}; {report.seconds:.2f} s"
+        yield f"  {counted(len(report.runs), 'run')}, {report.runs[0]} first{_so_far(report)}; {report.seconds:.2f} s"
     for left in report.left:
-        yield f"  left: {count(len(left['files']), 'file')}, {left['files'][0]} first: {left['why']}"
+        yield f"  left: {counted(len(left['files']), 'file')}, {left['files'][0]} first: {left['why']}"
 
 
 def _so_far(report: CompactionReport) -> str:
@@ -61,12 +61,12 @@ def _merge_text(merge: Merge) -> str:
         where = f"partition {merge.partition}, {where}"
     rewritten = format_size(merge.bytes_rewritten)
     if merge.reason == "hollow_segments":
-        what = f"{merge.segments:,} segments of which little is left become one"
+        what = f"{counted(merge.segments, 'segment')} of which little is left become one"
     elif merge.reason == "dead_rows":
         what = f"a file without the {format_size(merge.dead_bytes)} in it that are deleted"
     else:
         about = "" if merge.files_after == 1 else "about "
-        what = f"{merge.files.num_rows:,} small files become {about}{merge.files_after}"
+        what = f"{counted(merge.files.num_rows, 'small file becomes', 'small files become')} {about}{merge.files_after}"
     return f"{where}: {what} ({rewritten})"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from retention.core.outcomes import Outcome
 from retention.core.units import MICROSECOND, format_duration, format_size
+from retention.core.wording import counted
 from retention.history.report import RunReport
 from retention.plan.lowered import LimitChange, LoweredLimit
 from retention.plan.plan import Plan
-from retention.views.wording import count
 
 
 def guards_text(plan: Plan) -> Iterator[str]:
@@ -40,7 +40,7 @@ def passed_guards(outcomes: Sequence[Outcome[RunReport]]) -> Iterator[str]:
 def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
     """The limits that were lowered since the last pass, a sentence each, and what goes for that reason."""
     for limit in lowered:
-        more = count(limit.removed_messages, "message")
+        more = counted(limit.removed_messages, "message")
         taken = f"{more} ({format_size(limit.removed_bytes)})" if limit.removed_messages else "none"
         change = f"{limit.limit} {_limit(limit, limit.before)} → {_limit(limit, limit.now)}"
         yield f"lowered since the last run: {change}, which alone takes {taken}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retention.views.wording import brief_instant, count
+from retention.core.wording import counted
+from retention.views.wording import brief_instant
 
 
 def overdue_text(overdue: Mapping[str, Any] | None) -> str:
@@ -19,7 +20,7 @@ def overdue_text(overdue: Mapping[str, Any] | None) -> str:
     least = overdue["messages_at_least"]
     bound = "" if overdue["messages_at_most"] == least else "at least "
     number = (
-        f"{bound}{count(least, 'message')} older than max_age {'stays' if least == 1 else 'stay'}"
+        f"{bound}{counted(least, 'message')} older than max_age {'stays' if least == 1 else 'stay'}"
     )
     return f"{number} behind {_end(overdue)}, which is younger (expiry: each lets old ones go)"
 

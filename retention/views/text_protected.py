@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from retention.core.units import format_size
-from retention.views.wording import brief_instant, count
+from retention.core.wording import counted
+from retention.views.wording import brief_instant
 
 MOST_READERS = 12
 """The most lines about readers that are shown before the rest is counted."""
@@ -33,7 +34,7 @@ def protected_text(held: Mapping[str, Any] | None) -> list[str]:
         else "needed still, and not held back (action: warn)"
     )
     size = format_size(held["bytes"])
-    total = f"{count(held['messages'], 'message')} ({size}) {verb}:"
+    total = f"{counted(held['messages'], 'message')} ({size}) {verb}:"
     return [*missing, total, *(f"  {_line(entry)}" for entry in held["by_consumer"])]
 
 
@@ -61,4 +62,6 @@ def _of_topic(held: Mapping[str, Any]) -> list[str]:
 
 def _amount(held: Mapping[str, Any]) -> str:
     size = format_size(held["bytes"])
-    return f"{count(held['segments'], 'segment')} ({count(held['messages'], 'message')}, {size})"
+    return (
+        f"{counted(held['segments'], 'segment')} ({counted(held['messages'], 'message')}, {size})"
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from retention.core.units import MICROSECOND, format_duration, format_size
+from retention.core.wording import counted
 from retention.inspect.topic_state import SettingsState, TopicState
 from retention.inspect.topic_stats import StatsRow, TopicStats
-from retention.views.wording import count
 
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])
@@ -33,7 +33,7 @@ def topic_text(topic: TopicState) -> list[str]:
     """A topic's settings, and a line for each partition."""
     rows = partition_rows(topic)
     rest = len(rows) - MOST_PARTITIONS
-    more = [f"and {count(rest, 'more partition')}"] if rest > 0 else []
+    more = [f"and {counted(rest, 'more partition')}"] if rest > 0 else []
     return [settings_text(topic.settings), *aligned(PARTITION_HEAD, rows[:MOST_PARTITIONS]), *more]
 
 
@@ -68,8 +68,8 @@ def _stats_row(row: StatsRow) -> tuple[str, ...]:
     first, last = ("" if seq is None else f"{seq:,}" for seq in (row.first_seq, row.last_seq))
     return (
         "total" if row.level == "total" else row.iggy_stream or "",
-        row.topic or ("" if row.level == "partition" else count(row.topics, "topic")),
-        count(row.partitions, "partition") if row.partition is None else str(row.partition),
+        row.topic or ("" if row.level == "partition" else counted(row.topics, "topic")),
+        counted(row.partitions, "partition") if row.partition is None else str(row.partition),
         f"{row.segments:,}",
         f"{row.messages:,}",
         format_size(row.bytes),

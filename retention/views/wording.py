@@ -14,11 +14,6 @@ def lines_text(lines: Iterable[str]) -> str:
     return "\n".join(map(visible, lines))
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural unless it is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def go_or_goes(number: int) -> str:
     """The verb `go_or_goes` for a number of messages: `goes` for 1."""
     return "goes" if number == 1 else "go"

@@ -193,7 +193,7 @@ def test_a_run_of_the_scheduler_ends_as_it_should(stack: Stack, first: str) -> N
     }
     log = stack.log(first, "BROKEN.plan")
     assert re.search(r"retention BROKEN\.plan failed: BROKEN: .* \(exit code 6\)", log)
-    assert "retain: 1 streams done, 0 failed; 3 messages" in stack.log(first, "ORDERS.apply")
+    assert "retain: 1 stream done, 0 failed; 3 messages" in stack.log(first, "ORDERS.apply")
     assert stack.tries(first, "BROKEN.plan") == 1
 
 
@@ -234,7 +234,7 @@ def test_a_busy_stream_is_tried_again(stack: Stack, first: str) -> None:
         holding.communicate()
     assert stack.ended(run)["WAITS.apply"] == "success"
     assert "(exit code 75)" in stack.log(run, "WAITS.apply")
-    assert "1 messages" in stack.log(run, "WAITS.apply", stack.tries(run, "WAITS.apply"))
+    assert "1 message " in stack.log(run, "WAITS.apply", stack.tries(run, "WAITS.apply"))
     assert stack.world.messages("WAITS") == 0
 
 

@@ -145,7 +145,7 @@ def test_messages_are_published_to_partitions_and_answered_with_them(clicks: Com
     again = clicks.json("publish", NAME, "-", "--writer", "app", "--batch", 1, stdin=lines)
     assert again == [{"stream": NAME, "batch": 1, "duplicate": True}]
     told = clicks.run("publish", NAME, stdin='{"data": "c", "partition": 0}\n')
-    assert told.stdout == "clicks: 1 messages stored; partition 0: 31 to 31\n"
+    assert told.stdout == "clicks: 1 message stored; partition 0: 31 to 31\n"
     done = clicks.run("publish", NAME, stdin='{"data": "x", "partition": 2}\n')
     assert done.exit_code == 4
     assert "server error 3007, PartitionNotFound" in done.stderr

@@ -89,9 +89,9 @@ def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: Spar
     snapshot, files = latest(store)
     sql(spark, place, "ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
     sql(spark, place, "DELETE FROM {table} WHERE seq = 15")
-    with pytest.raises(RefusedError, match="1 files carry deletion vectors"):
+    with pytest.raises(RefusedError, match="1 file carries deletion vectors"):
         store.inventory(store.snapshot())
-    with pytest.raises(RefusedError, match="1 files carry deletion vectors"):
+    with pytest.raises(RefusedError, match="1 file carries deletion vectors"):
         store.commit(removing(files.slice(1)), store.snapshot())
     assert store.files_with_vectors(store.snapshot()) == [files["path"][1].as_py()]
     store.commit(removing(files.slice(0, 1)), snapshot)

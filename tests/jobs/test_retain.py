@@ -60,7 +60,7 @@ def test_named_streams_alone_are_done(folder: Path) -> None:
     done = run_job(
         "retain", folder, *LOCAL, "--as-of", PAST, "--warehouse", str(folder), "--stream", "OTHER"
     )
-    assert "1 streams done, 0 failed; 2 messages" in done.stdout
+    assert "1 stream done, 0 failed; 2 messages" in done.stdout
 
 
 def test_one_failure_of_several_ends_with_five_and_is_in_the_report(folder: Path) -> None:
@@ -131,7 +131,7 @@ def test_it_runs_under_spark_submit_from_anywhere_without_an_environment(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("retain: 1 streams done, 0 failed; 1 messages (")
+    assert done.stdout.startswith("retain: 1 stream done, 0 failed; 1 message (")
     (entry,) = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
     assert entry["removed_messages"] == 1
 

@@ -14,6 +14,7 @@ from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
+from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
 from retention.errors import RetentionError
@@ -184,9 +185,7 @@ def _with_progress(taken: PullResult) -> Iterator[None]:
         yield
     except RetentionError as error:
         if taken.messages:
-            came = (
-                f"{taken.messages:,} messages up to sequence {taken.position:,} of {taken.origin}"
-            )
+            came = f"{counted(taken.messages, 'message')} up to sequence {taken.position:,} of {taken.origin}"
             error.args = (f"{error} ({came} came before this part, and stay)",)
         raise
 

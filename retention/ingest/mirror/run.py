@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.context.context import OpenedStream
+from retention.core.wording import counted
 from retention.errors import RefusedError
 from retention.ingest.mirror.origin import Origin
 from retention.ingest.mirror.pull import Pull, PullResult
@@ -76,7 +77,8 @@ def run_mirror(
     stalled = [result for result in taken if result.stalled]
     if stalled:
         raise RefusedError(
-            f"{target.name}: {stalled[0].stalled}; {mirrored.messages:,} messages came; make room (`apply`), or change "
+            f"{target.name}: {stalled[0].stalled}; {counted(mirrored.messages, 'message')} came; make room "
+            f"(`apply`), or change "
             "the stream's limits, and run again"
         )
     return mirrored

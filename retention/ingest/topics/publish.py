@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.spans import Array
+from retention.core.wording import counted
 from retention.datafile.segment_writer import Staged, write_segments
 from retention.dialects.iggy import Iggy
 from retention.dialects.iggy_checks import TopicRefusal, refusals_of, sizes_of
@@ -58,7 +59,7 @@ class TopicPublished(Published):
             f"partition {partition}: {first:,} to {last:,}"
             for partition, (first, last) in self.appended.partitions.items()
         )
-        return f"{len(self.partitions):,} messages stored; {places}"
+        return f"{counted(len(self.partitions), 'message')} stored; {places}"
 
 
 def publish_to_topic(

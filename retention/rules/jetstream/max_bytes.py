@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.core.units import format_size
+from retention.core.wording import counted
 from retention.rules import MAX_BYTES
 from retention.rules.facts import REFUSES, Facts
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut, lowest_until
@@ -49,7 +50,7 @@ class MaxBytes(Rule):
             return None
         if not policy.trims_head:
             return f"{cls.name}{REFUSES}"
-        taken = f"it and everything newer take {facts.bytes_with_newer:,} bytes"
+        taken = f"it and everything newer take {counted(facts.bytes_with_newer, 'byte')}"
         return f"{cls.name} {format_size(limit)} ({limit:,} bytes): {taken}"
 
     @classmethod

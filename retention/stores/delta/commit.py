@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
 from retention.core.inventory import RUN, Counters
 from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.errors import (
     CommitUnknownError,
     HiddenRowsError,
@@ -269,7 +270,8 @@ def refuse_vectors(layout: Layout, handle: DeltaHandle, touched: pa.Table) -> No
     bad = touched.filter(pc.is_in(touched["path"], value_set=paths))
     if bad.num_rows:
         raise HiddenRowsError(
-            f"stream {layout.stream}: {bad.num_rows} files carry deletion vectors of another writer, which only Spark "
+            f"stream {layout.stream}: {counted(bad.num_rows, 'file carries', 'files carry')} deletion vectors of "
+            f"another writer, which only Spark "
             f"can resolve; nothing was changed; {of_vectors(layout)}",
             list(zip(bad["partition"].to_pylist(), bad["segment"].to_pylist(), strict=True)),
         )

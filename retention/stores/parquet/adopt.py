@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.datafile.parquet import further_columns
 from retention.errors import DamagedError, ForeignRowsError
 from retention.storage import files
@@ -96,7 +97,7 @@ def refuse_unfit(layout: Layout) -> None:
 
 
 def _remedy(layout: Layout, unfit: Sequence[Unfit]) -> str:
-    more = f" and {len(unfit) - 1:,} more files" if len(unfit) > 1 else ""
+    more = f" and {counted(len(unfit) - 1, 'more file')}" if len(unfit) > 1 else ""
     repair = command("repair foreign", layout.stream, options="--yes")
     return (
         f"{layout.live(unfit[0].path)}{more} cannot be taken in; nothing was changed; take away what another writer "
