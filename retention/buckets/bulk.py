@@ -9,7 +9,7 @@ from typing import Any
 
 from retention.buckets.entry import Value
 from retention.errors import UsageError
-from retention.formats.jsonl import octets_of, open_lines, refuse_unknown
+from retention.formats.jsonl import octets_of, open_lines, refuse_unknown, text_of_line
 
 _KEYS = frozenset(("key", "value", "value_b64"))
 
@@ -28,7 +28,7 @@ def read_values(source: Path | Iterable[bytes]) -> Iterator[tuple[str, Value]]:
             if not isinstance(line, bytes | str) or not line.strip():
                 continue
             try:
-                yield _pair(json.loads(line))
+                yield _pair(json.loads(text_of_line(line)))
             except (ValueError, RecursionError) as error:
                 raise UsageError(
                     f"line {number}: {error}; nothing was put; correct it and put them again"

@@ -13,6 +13,7 @@ from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from retention.core.encoding import utf8
 from retention.errors import ConfigError, NoConfigError
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -69,7 +70,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         content = _content(path) if content is None else content
         if len(content) > _MOST_BYTES:
             raise ConfigError(f"{path}:1: is longer than {_MOST_BYTES >> 20} MiB; write less")
-        text = content.decode("utf-8")
+        text = utf8(content)
         _refuse_brackets(text)
         root = yaml.compose(text)
     except OSError as error:
@@ -78,8 +79,8 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
             f"{path}: cannot be read ({error.strerror}): name a configuration that exists, or"
             " write one with `retention init DIR`"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1

@@ -18,6 +18,11 @@ _SECRET_OF_QUERY = re.compile(
     r"[^\s&;'\"]+",
     re.IGNORECASE,
 )
+_LONGEST_WORD, _LONGEST_LINE = 1024, 8192
+"""The most characters of a word, and of a line, in a sentence; the longest key of an object store has 1,024 bytes."""
+_LONGEST_LOCATION = 1 << 14
+"""The characters at the ends of a long word that are searched for credentials: the search is quadratic."""
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 _LAST_C1 = 0x9F
 _HIDDEN = "***"
 NO_CREDENTIALS = (
@@ -56,8 +61,28 @@ def has_credentials(location: str) -> bool:
 
 
 def sentence(text: str) -> str:
-    """The printable form of an error or of progress, one line or several: redacted, and visible."""
-    return visible_lines(redacted(text))
+    """The printable form of an error or of progress, in one line or several: redacted, visible, and of bounded length.
+
+    Sentences repeat names, keys and values of any length: of a long word, and of a long line, the beginning and the end
+    stay, and between them is said how much there was.
+    """
+    short = _LONG_WORD.sub(_short_word, text) if len(text) > _LONGEST_WORD else text
+    return "\n".join(map(_short_line, visible_lines(redacted(short)).split("\n")))
+
+
+def _short_word(match: re.Match[str]) -> str:
+    """A long word with its beginning and end, each redacted before it is cut."""
+    word = match[0]
+    end = _LONGEST_WORD // 4
+    first, last = redacted(word[:_LONGEST_LOCATION]), redacted(word[-_LONGEST_LOCATION:])
+    return f"{first[: _LONGEST_WORD - end]}… ({len(word):,} characters) …{last[-end:]}"
+
+
+def _short_line(line: str) -> str:
+    if len(line) <= _LONGEST_LINE:
+        return line
+    end = _LONGEST_LINE // 4
+    return f"{line[: _LONGEST_LINE - end]}… ({len(line):,} characters) …{line[-end:]}"
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from retention.core import headers, kv
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.core.encoding import utf8, without_mark
 from retention.errors import UsageError
 from retention.formats.records import ArrowStream, Instant, plain, records_of
 
@@ -116,7 +117,7 @@ def table_of_lines(
         try:
             if isinstance(line, Mapping):
                 rows.append((*read(as_object(line)), number))
-            elif text := _text(line):
+            elif text := text_of_line(line):
                 rows.append((*read(_checked(decode(text))), number))
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
@@ -158,12 +159,16 @@ def _base64(octets: bytes) -> str:
     return b2a_base64(octets, newline=False).decode()
 
 
-def _text(line: Any) -> str:
-    """The text of a line; empty, if nothing but whitespace is in it."""
+def text_of_line(line: Any) -> str:
+    """The text of a line; empty, if nothing but whitespace is in it. A byte order mark before it is no part of it.
+
+    Raises:
+        ValueError: it is no text, or not in UTF-8.
+    """
     if not isinstance(line, str | bytes | bytearray):
         kind = type(line).__name__
         raise ValueError(f"it is a {kind}, neither JSON text nor a dict")  # noqa: TRY004
-    text = line if isinstance(line, str) else line.decode()
+    text = without_mark(line) if isinstance(line, str) else utf8(bytes(line))
     return "" if text.isspace() else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,40 @@ def test_a_location_that_names_credentials_is_refused_without_them(
     assert done.exit_code == 2
     assert "s/ec+ret" not in done.output
     assert f"{file}:1: warehouse" in done.output
+
+
+@pytest.mark.parametrize(
+    ("line", "beginning", "count"),
+    [
+        ({"subject": "a" * 2_000_000}, "line 1: ", "2,000,0"),
+        ({"x" * 2_000_000: 1}, "line 1: unknown key xxx", "2,000,0"),
+        ({"subject": "a b " * 500_000}, "line 1: ", " characters) "),
+    ],
+)
+def test_a_sentence_repeats_the_ends_of_a_long_value(
+    tmp_path: Path, line: dict[str, Any], beginning: str, count: str
+) -> None:
+    command = commands(tmp_path, ORDERS)
+    done = command.run("publish", "ORDERS", stdin=json.dumps(line))
+    assert done.exit_code == 2
+    assert len(done.stderr) < 10_000
+    assert done.stderr.startswith(beginning)
+    assert count in done.stderr
+    assert done.stderr.endswith("publish again\n")
+
+
+@pytest.mark.parametrize("fill", ["a.b-", "k:", "://", "x "])
+def test_a_long_value_is_shortened_at_once(fill: str) -> None:
+    begun = time.process_time()
+    said = str(UsageError(f"s3://key:secret@bucket/{fill * 1_000_000} s3://b/x?token=secret: no"))
+    assert time.process_time() - begun < 2
+    assert "secret" not in said
+    assert said.startswith("s3://***@bucket/")
+    assert said.endswith(" s3://b/x?token=*** no")
+
+
+@pytest.mark.parametrize("at", [500, 740, 755, 760, 764, 767, 800, 19_000])
+def test_no_part_of_credentials_is_left_at_a_cut(at: int) -> None:
+    word = f"{'y' * at}'s3://key:secret@bucket/{'z' * 20_000}"
+    assert "sec" not in str(UsageError(word))
+    assert "ret@" not in str(UsageError(word[::-1] + word[at:][:280]))

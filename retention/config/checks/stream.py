@@ -75,7 +75,7 @@ def _durations(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal(
             "duplicate_window", f"{format_duration(window)} is too short; write at least 100ms"
         )
-    if stream.max_age and window > stream.max_age:
+    if stream.max_age >= SHORTEST_NS and window > stream.max_age:
         yield refusal(
             "duplicate_window max_age",
             f"{format_duration(window)} is longer than max_age; write at most"

@@ -352,6 +352,25 @@ def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> N
         load_config(tmp_path / "retention.yaml")
 
 
+def test_a_byte_order_mark_is_taken_and_another_encoding_named(tmp_path: Path) -> None:
+    file, text = tmp_path / "retention.yaml", "streams: [{name: A, max_age: 50ms}]"
+    file.write_bytes(text.encode("utf-8-sig"))
+    with pytest.raises(
+        ConfigError, match=r"retention.yaml:1: max_age: stream A: 50ms is too short"
+    ):
+        load_config(file)
+    file.write_bytes(text.encode("utf-16"))
+    with pytest.raises(ConfigError, match=r"retention.yaml: begins as UTF-16; write it in UTF-8$"):
+        load_config(file)
+
+
+def test_a_negative_age_is_one_mistake(tmp_path: Path) -> None:
+    (only,) = mistakes(tmp_path, "streams: [{name: A, max_age: -5}]")
+    assert only.endswith(
+        "-5ns is too short; write at least 100ms, or 0 for no limit (server error 10052)"
+    )
+
+
 def test_topics_may_be_there_as_long_as_they_are_empty(tmp_path: Path) -> None:
     assert load(tmp_path, "topics: []").streams == ()
 

@@ -17,6 +17,26 @@ def parsed(*lines: dict[str, Any] | str | bytes, now_ns: int = 5) -> list[dict[s
     return jsonl.parse_messages(given, now_ns).to_pylist()
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line() -> None:
+    line = b'\xef\xbb\xbf{"subject":"a"}'
+    assert parsed(line, line.decode(), b"\xef\xbb\xbf\n") == parsed(
+        '{"subject":"a"}', '{"subject":"a"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"subject":"a"}'.encode("utf-16"), "begins as UTF-16; write it in UTF-8"),
+        ('{"subject":"a"}'.encode("utf-32"), "begins as UTF-32; write it in UTF-8"),
+        (b'{"subject":"\xe9"}', r"is not UTF-8 \(byte 0xe9 at position 12\); write it in UTF-8"),
+    ],
+)
+def test_another_encoding_is_named(line: bytes, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"line 1: {reason}; nothing was published"):
+        parsed(line)
+
+
 def test_a_line_becomes_a_message_with_the_time_given_or_now() -> None:
     first, second = parsed(
         {"subject": "a", "data": "é", "ts_ns": -7}, b'{"subject":"b","data_b64":"/w=="}\r\n'
@@ -86,7 +106,7 @@ def test_empty_headers_are_none(given: Any) -> None:
         ('{"subject": "a", "headers": {"A": 1}}', "headers must be pairs"),
         ('{"subject": "a", "headers": {"A:": "1"}}', "not a header"),
         ('{"subject": "a", "headers": {"A": "1\\r\\n"}}', "not a header"),
-        (b'{"subject": "\xff"}', "decode"),
+        (b'{"subject": "\xff"}', "is not UTF-8 (byte 0xff at position 13)"),
     ],
 )
 def test_a_wrong_line_is_refused_with_its_number(line: str | bytes, problem: str) -> None:
