@@ -186,17 +186,16 @@ def _lost_lines(done: LostCommitRepair) -> Iterator[str]:
 
 def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
     from retention.core.units import format_size
-    from retention.views.wording import count
 
     fields, lost = again.as_json(), again.commit
     was = "was" if again.run else "is"
     yield f"{stream}: version {lost.version}, run {fields['lost_run']}, {was} lost: {lost.program} overwrote it"
     if again.added.num_rows:
-        messages, size = count(fields["messages"], "message"), format_size(fields["bytes"])
+        messages, size = counted(fields["messages"], "message"), format_size(fields["bytes"])
         seqs = f"sequences {fields['first_seq']:,} to {fields['last_seq']:,}"
         yield f"  in the table again: {messages} ({size}), {seqs}"
     if again.removed.num_rows:
-        yield f"  removed again: {count(again.removed.num_rows, 'file')}"
+        yield f"  removed again: {counted(again.removed.num_rows, 'file')}"
     for name, value in again.counters.items():
         yield f"  {name}: {value}"
     if again.reason is not None:

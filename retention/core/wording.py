@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def counted(number: int, one: str, several: str | None = None) -> str:
+def counted(number: int, noun: str, several: str | None = None) -> str:
     """A number with its noun, in the plural unless it is 1.
 
     Args:
         number: how many.
-        one: the noun, and what agrees with it: `message`, `file is`.
-        several: the same of several; None: the noun with an s.
+        noun: the singular, and the verb that agrees with it: `message`, `file is`.
+        several: the same in the plural; None: the noun with an s.
 
     >>> counted(1, "message"), counted(0, "message"), counted(1200, "file is", "files are")
     ('1 message', '0 messages', '1,200 files are')
     """
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
