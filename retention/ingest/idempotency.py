@@ -56,6 +56,18 @@ class BatchIdentity:
 
 
 @dataclass(frozen=True)
+class NextBatch(BatchIdentity):
+    """A batch that follows a certain one of its writer, and no other: what it holds was found out after that one."""
+
+    after: int | None = None
+    """The number of that batch; None: the writer has written none."""
+
+    def repeats(self, stream: str, counters: Counters) -> bool:
+        """Whether another batch came first."""
+        return counters.batches.get(self.writer) != self.after
+
+
+@dataclass(frozen=True)
 class MicroBatch(BatchIdentity):
     """A batch of a streaming query, whose numbers mean something in one checkpoint only.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.core.subjects import name_of_path
 from retention.dialects import iggy, jetstream
 from retention.dialects.dialect import Dialect
 from retention.errors import RefusedError, UsageError
@@ -19,9 +21,12 @@ from retention.ingest.sources.delta_source import DeltaSource
 from retention.ingest.sources.directory import SourceFile, Wishes
 from retention.ingest.sources.directory_source import DirectorySource, converted
 from retention.ingest.sources.positions import DeltaPosition, DirectoryPosition
+from retention.ingest.sources.records import CUT as _CUT
 from retention.ingest.sources.taking import WRITER, TakenSoFar, Taking
+from retention.storage import files
 from retention.storage.listing import list_files
-from retention.storage.places import place_of, refused_scheme, spellings
+from retention.storage.places import only_spark_reaches, place_of
+from retention.stores.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +134,7 @@ def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceRe
             raise _other_format(source, "a directory")
         backlog = table.backlog(known)
     else:
-        is_ours = refused_scheme(source.location) is None
+        is_ours = not only_spark_reaches(source.location)
         listing = _listed(source.location) if is_ours else reader().listing(source.location)
         contents = Contents(source.location, source.format, readable=is_ours)
         directory = DirectorySource(source.location, source.format, contents, source.wishes)
@@ -148,7 +153,7 @@ def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceRe
 def _listed(location: str) -> list[SourceFile]:
     try:
         return [
-            SourceFile(file.path, file.length, file.modified_ns, file.etag)
+            SourceFile(file.path, file.length, file.modified_ns, file.etag, file.inode)
             for file in list_files(location)
         ]
     except FileNotFoundError as error:
@@ -188,12 +193,26 @@ def _messages(source: Source, dialect: Dialect, rows: DataFrame) -> DataFrame:
 
 
 def _known_place(opened: OpenedStream, location: str) -> str:
-    """A source's place, spelt as it was when rows of it were taken before: how far is kept under that name."""
-    if refused_scheme(location) and "://" in location:
-        return location  # Only Spark reaches it.
-    ways = spellings(place_of(location))
-    known = opened.store.snapshot().counters.batches if opened.store.exists() else {}
-    return next((way for way in ways if f"{WRITER}{way}" in known), location)
+    """A source's place, spelt as it was when rows of it were taken before: the record is kept under that name."""
+    place = _one_form(location)
+    directory = Layout(opened.root, opened.name).engine_path("ingest")
+    names = [name_of_path(name) for name in files.directories(directory) if _CUT not in name]
+    if opened.store.exists():
+        writers = opened.store.snapshot().counters.batches
+        names += [name.removeprefix(WRITER) for name in writers if name.startswith(WRITER)]
+    return next((name for name in names if _one_form(name) == place), place)
+
+
+def _one_form(location: str) -> str:
+    """The one form of a source's place, of all in which it may be written.
+
+    Raises:
+        UsageError: it is neither a path nor a URI.
+    """
+    if only_spark_reaches(location):
+        return location.rstrip("/")
+    place = place_of(location)
+    return place.rstrip("/") if files.is_remote(place) else os.path.abspath(place)  # noqa: PTH100
 
 
 def _other_format(source: Source, before: str) -> RefusedError:

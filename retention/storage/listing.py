@@ -26,6 +26,8 @@ class ListedFile:
     """Nanoseconds since the epoch, as exact as the storage has it."""
     etag: str = ""
     """An object store's digest; empty where it was not asked, or has none."""
+    inode: int = 0
+    """The number that a local disk keeps through renames; 0 elsewhere."""
 
 
 def list_files(location: str) -> list[ListedFile]:
@@ -58,7 +60,9 @@ def _local(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> It
                 known = entry.stat()
             except FileNotFoundError:
                 continue  # Gone since, or a link to nothing.
-            yield ListedFile(f"{prefix}{entry.name}", known.st_size, known.st_mtime_ns)
+            yield ListedFile(
+                f"{prefix}{entry.name}", known.st_size, known.st_mtime_ns, "", known.st_ino
+            )
 
 
 def _objects(location: str) -> list[ListedFile]:

@@ -18,6 +18,7 @@ _KNOWN = {
     "s3": "has one slash too few; write s3://bucket/prefix",
     "s3a": "has one slash too few; write s3://bucket/prefix",
 }
+_MISSPELT = ("file", "s3", "s3a")
 _OTHER = "is neither a path nor s3://bucket/prefix; write one of them"
 _IS_TABLE = (
     "is a table's name in a catalog, and none is asked here; write the path or the s3:// prefix at which it lies, or "
@@ -48,6 +49,16 @@ def refused_scheme(text: str) -> str | None:
     """The reason for which a text with a scheme is no place, and what to write; None for a path and for `s3://`."""
     match = None if text.startswith((*ON_S3, _FILE)) else _SCHEME.match(text)
     return None if match is None else _KNOWN.get(match[1].lower(), _OTHER)
+
+
+def only_spark_reaches(text: str) -> bool:
+    """Whether a place has a scheme that no storage of ours knows, and that may be one of Hadoop's.
+
+    >>> only_spark_reaches("hdfs://namenode/lake"), only_spark_reaches("s3://bucket/lake"), only_spark_reaches("a/b")
+    (True, False, False)
+    """
+    match = None if text.startswith((*ON_S3, _FILE)) else _SCHEME.match(text)
+    return match is not None and match[1].lower() not in _MISSPELT
 
 
 def refused_table(text: str) -> str | None:

@@ -55,8 +55,9 @@ def inferred_columns(spark: SparkSession, format_: str, places: Iterable[str]) -
     Raises:
         PySparkException, Py4JError: a file cannot be read, or files contradict each other.
     """
-    merging = {"mergeSchema": "true"} if format_ in ("parquet", "orc") else {}
-    reader = spark.read.format(format_).options(**_OF_ALL, **{**_OPTIONS[format_], **merging})
+    # Records that are none have no columns; the read that follows refuses them by file and line.
+    lenient = {"mode": "PERMISSIVE"} if format_ in ("json", "csv") else {"mergeSchema": "true"}
+    reader = spark.read.format(format_).options(**_OF_ALL, **{**_OPTIONS[format_], **lenient})
     schema: dict[str, Any] = reader.load([_escaped(place) for place in places]).schema.jsonValue()
     return schema
 

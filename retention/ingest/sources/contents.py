@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import xxhash
 
 from retention.ingest.sources.directory import (
     Difference,
-    FilePart,
     Resolved,
     SourceFile,
     TakenFile,
@@ -58,7 +57,7 @@ class Contents:
 
     def taken(self, file: SourceFile) -> TakenFile:
         """A file as the record keeps it."""
-        return TakenFile(file.path, file.length, file.modified_ns, self.of(file))
+        return TakenFile(file.path, file.length, file.modified_ns, self.of(file), file.inode)
 
     def grew(self, known: TakenFile, file: SourceFile) -> bool:
         """Whether a file holds what was taken, and behind a line's end more."""
@@ -99,14 +98,19 @@ def resolve(difference: Difference, contents: Contents, wishes: Wishes) -> Resol
         StorageError: the storage failed.
     """
     resolved = Resolved()
-    lengths: dict[int, list[TakenFile]] = {}
-    for gone in difference.gone:
-        if gone.length and gone.content:
-            lengths.setdefault(gone.length, []).append(gone)
+    lost = [
+        known
+        for known in (*difference.gone, *(known for known, _ in difference.changed))
+        if known.length > 0
+    ]
     for file in difference.new:
-        resolved = _with_new(resolved, file, lengths.get(file.length, []), contents, wishes)
+        resolved = _with_new(resolved, file, lost, contents, wishes)
+    renamed = {old for old, _ in resolved.renamed}
     for known, file in difference.changed:
-        resolved = _with_changed(resolved, known, file, contents, wishes)
+        if known.path in renamed:
+            resolved = resolved.with_part(file)
+        else:
+            resolved = _with_changed(resolved, known, file, contents, wishes)
     ordered = sorted(resolved.parts, key=lambda part: (part.file.modified_ns, part.file.path))
     return replace(resolved, parts=tuple(ordered))
 
@@ -114,29 +118,34 @@ def resolve(difference: Difference, contents: Contents, wishes: Wishes) -> Resol
 def _with_new(
     resolved: Resolved,
     file: SourceFile,
-    gone: list[TakenFile],
+    lost: Sequence[TakenFile],
     contents: Contents,
     wishes: Wishes,
 ) -> Resolved:
-    """The decisions with one about a file under a path that was not taken: it may be a taken one, renamed."""
+    """The decisions with one about a file under a path that was not taken: it may be a taken one, renamed.
+
+    Args:
+        resolved: the decisions so far.
+        file: the file.
+        lost: files that were taken, and are not at their paths any more.
+        contents: of the source.
+        wishes: those of a person.
+    """
     if file.path in wishes.skip:
-        return replace(resolved, known=(*resolved.known, contents.taken(file)))
-    content = contents.of(file) if gone and file.path not in wishes.take else ""
-    old = next((known for known in gone if content and known.content == content), None)
-    if old is None:
-        return replace(resolved, parts=(*resolved.parts, FilePart(file)))
-    if file.modified_ns == old.modified_ns:
-        taken = TakenFile(file.path, file.length, file.modified_ns, content)
-        return replace(
-            resolved,
-            known=(*resolved.known, taken),
-            renamed=(*resolved.renamed, (old.path, file.path)),
-        )
-    why = (
-        f"{file.path} has the very content of {old.path}, which was taken and is gone: whether it was moved cannot be "
-        "told"
-    )
-    return replace(resolved, refused=(*resolved.refused, why))
+        return resolved.with_known(contents.taken(file))
+    if file.path in wishes.take:
+        return resolved.with_part(file)
+    for old in lost:
+        if old.length == file.length and old.content and contents.of(file) == old.content:
+            if old.may_be(file):
+                return resolved.with_known(contents.taken(file)).with_rename(old.path, file.path)
+            return resolved.with_refusal(
+                f"{file.path} has the very content of {old.path}, which was taken and is gone: whether it was moved "
+                "cannot be told"
+            )
+        if old.length < file.length and old.may_be(file) and contents.grew(old, file):
+            return resolved.with_part(file, old.length).with_rename(old.path, file.path)
+    return resolved.with_part(file)
 
 
 def _with_changed(
@@ -144,22 +153,15 @@ def _with_changed(
 ) -> Resolved:
     """The decisions with one about a taken file that looks otherwise now."""
     if file.path in wishes.take:
-        return replace(resolved, parts=(*resolved.parts, FilePart(file)))
-    if file.path in wishes.skip or (
-        file.length == known.length and known.content and contents.of(file) == known.content
-    ):
-        return replace(resolved, known=(*resolved.known, contents.taken(file)))
+        return resolved.with_part(file)
+    is_same = file.length == known.length and known.content and contents.of(file) == known.content
+    if is_same or file.path in wishes.skip:
+        return resolved.with_known(contents.taken(file))
     if contents.grew(known, file):
-        return replace(resolved, parts=(*resolved.parts, FilePart(file, known.length)))
-    how = (
-        "grew"
-        if file.length > known.length
-        else "shrank"
-        if file.length < known.length
-        else "changed"
-    )
-    why = (
+        return resolved.with_part(file, known.length)
+    how = "shrank" if file.length < known.length else "changed"
+    how = "grew" if file.length > known.length else how
+    return resolved.with_refusal(
         f"{file.path} {how} after it was taken ({known.length:,} bytes then, {file.length:,} now), and which of its "
         "rows are new cannot be told"
     )
-    return replace(resolved, refused=(*resolved.refused, why))

@@ -155,6 +155,17 @@ class DeltaSource:
 
     def _with(self, position: DeltaPosition, *, is_moved: bool, notes: Sequence[str]) -> Backlog:
         refuse_catalogs(self.location, position.protocol)
+        skipped = {
+            path: hidden_rows(add)
+            for path, add in position.files.pending.items()
+            if path in self.wishes.skip
+        }
+        if skipped:
+            left = {
+                path: add for path, add in position.files.pending.items() if path not in skipped
+            }
+            position = replace(position, files=DeltaFiles(left, position.files.taken | skipped))
+            is_moved = True
         pending = bool(position.files.pending)
         return Backlog(
             partial(self._batches, position) if pending else no_batches,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _HIDDEN = ("_", ".")
 _UNFINISHED = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload")
@@ -22,6 +22,8 @@ class SourceFile:
     """Time of the last change, nanoseconds since the epoch, as exact as the storage has it."""
     etag: str = ""
     """An object store's own digest; empty elsewhere."""
+    inode: int = 0
+    """The number that a local disk keeps through renames; 0 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class TakenFile:
     modified_ns: int
     content: str = ""
     """Its content's digest, or the object store's ETag, each with a prefix; empty: not known."""
+    inode: int = 0
+    """The number that a local disk keeps through renames; 0: not known."""
+
+    def may_be(self, file: SourceFile) -> bool:
+        """Whether a file under another path is surely this one, if its content says so, too."""
+        is_same = self.inode == file.inode if self.inode and file.inode else False
+        return is_same or (self.length, self.modified_ns) == (file.length, file.modified_ns)
 
     def is_still(self, file: SourceFile) -> bool:
         """Whether a file is what was taken, as far as a listing tells."""
@@ -83,6 +92,22 @@ class Resolved:
     """A sentence's part for each file that cannot be decided."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Old path, new path."""
+
+    def with_part(self, file: SourceFile, start: int = 0) -> Resolved:
+        """These decisions, and one to take a file from a byte on."""
+        return replace(self, parts=(*self.parts, FilePart(file, start)))
+
+    def with_known(self, file: TakenFile) -> Resolved:
+        """These decisions, and one to take nothing of a file."""
+        return replace(self, known=(*self.known, file))
+
+    def with_refusal(self, why: str) -> Resolved:
+        """These decisions, and a reason why there are not enough."""
+        return replace(self, refused=(*self.refused, why))
+
+    def with_rename(self, old: str, new: str) -> Resolved:
+        """These decisions, and a path that a taken file has now."""
+        return replace(self, renamed=(*self.renamed, (old, new)))
 
 
 @dataclass(frozen=True)

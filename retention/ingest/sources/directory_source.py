@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from retention.errors import BusyError, RefusedError
+from retention.errors import BusyError, RefusedError, UsageError
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader, no_batches
 from retention.ingest.sources.batches import batches_of
 from retention.ingest.sources.columns import with_added, without
@@ -25,6 +25,7 @@ from retention.ingest.sources.positions import DirectoryPosition
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
+_DELTA_LOG = "_delta_log/"
 _SHOWN = 3
 _THREADS = 8
 
@@ -46,8 +47,14 @@ class DirectorySource:
             known: how far the source was taken; None: it never was.
 
         Raises:
+            UsageError: it is a Delta table.
             RefusedError: of a file it cannot be told which rows are new, or it does not fit the files before.
         """
+        if any(file.path.startswith(_DELTA_LOG) for file in listing):
+            raise UsageError(
+                f"{self.location} is a Delta table, of which some files may hold rows that it has no more; nothing was "
+                "read; give --source-format delta"
+            )
         before = known or DirectoryPosition(self.format, None, {})
         self._refuse_format(before)
         difference = compare(listing, before.files)
@@ -168,7 +175,7 @@ def converted(
         path = place.removeprefix(f"{root.rstrip('/')}/")
         file = there.get(path)
         if file is not None and file.modified_ns // 1_000_000 == modified_ms:
-            known[path] = TakenFile(path, file.length, file.modified_ns)
+            known[path] = TakenFile(path, file.length, file.modified_ns, inode=file.inode)
         else:
             known[path] = TakenFile(path, -1, modified_ms * 1_000_000)
     return DirectoryPosition(format_, None, kinds_of(known, as_spark=True), known)

@@ -21,6 +21,7 @@ _DIRECTORY = pa.schema(
         ("length", pa.int64()),
         ("modified_ns", pa.int64()),
         ("content", pa.string()),
+        ("inode", pa.int64()),
     ]
 )
 _DELTA = pa.schema([("path", pa.string()), ("untaken", pa.int64()), ("add", pa.string())])
@@ -116,7 +117,10 @@ def unpacked(content: bytes) -> Position:
 
 
 def _directory_table(files: Mapping[str, TakenFile]) -> pa.Table:
-    rows = [(file.path, file.length, file.modified_ns, file.content) for file in files.values()]
+    rows = [
+        (file.path, file.length, file.modified_ns, file.content, file.inode)
+        for file in files.values()
+    ]
     return _table(rows, _DIRECTORY)
 
 

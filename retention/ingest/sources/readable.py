@@ -14,7 +14,7 @@ from retention.ingest.sources.contents import LINES, PACKED, pieces_of
 from retention.ingest.sources.damage import first_bad_line
 from retention.ingest.sources.directory import FilePart
 from retention.storage import files, scratch_files
-from retention.storage.places import ON_S3, refused_scheme
+from retention.storage.places import ON_S3, only_spark_reaches
 
 _HEAD = 1 << 20
 
@@ -54,13 +54,13 @@ def readable_files(batch: FilesBatch, directory: str) -> list[ReadableFile]:
 
 def absolute(location: str) -> str:
     """A location that means the same to every process."""
-    is_uri = location.startswith(ON_S3) or refused_scheme(location)
+    is_uri = location.startswith(ON_S3) or only_spark_reaches(location)
     return location if is_uri else str(Path(location).absolute())
 
 
 def fault_of(read: ReadableFile, format_: str, columns: Columns | None) -> tuple[str, str] | None:
     """File and line of the first line that is no row, and why; None where that cannot be told."""
-    if format_ not in LINES or read.origin.endswith(PACKED) or refused_scheme(read.origin):
+    if format_ not in LINES or read.origin.endswith(PACKED) or only_spark_reaches(read.origin):
         return None
     with suppress(OSError):
         before = sum(piece.count(b"\n") for piece in pieces_of(read.origin, 0, read.start))
@@ -93,7 +93,7 @@ def _is_odd(place: str) -> bool:
 
 def _width(batch: FilesBatch, place: str) -> int | None:
     """The number of columns of a CSV file's first line, where it is lower than the source's; None: it is not."""
-    if place.endswith(PACKED) or refused_scheme(place):
+    if place.endswith(PACKED) or only_spark_reaches(place):
         return None
     line = next(_lines(place, 0, _HEAD), b"").decode("utf-8-sig", errors="replace").strip("\r\n")
     width = len(next(csv.reader([line], escapechar="\\"), []))

@@ -6,6 +6,7 @@ commit names, and no other run ever names: each writes under a number of its own
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from dataclasses import dataclass
@@ -23,9 +24,20 @@ from retention.stores.layout import Layout
 
 _DIGITS = 20
 _SUFFIX = ".taken"
+CUT = "~"
+"""The beginning of a directory's name that does not tell the source's location."""
+_LONGEST = 200
 _LAST = "last.json"
 _SPREAD = 1 << 20
 """On an object store a run takes a number out of so many at random, since two may put the same object."""
+
+
+def _directory_name(location: str) -> str:
+    """The name of a source's directory: its location, or where that is too long for a name, a digest."""
+    name = path_name(location)
+    if len(name) <= _LONGEST:
+        return name
+    return f"{CUT}{hashlib.sha256(location.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,7 @@ class Records:
     def of(cls, opened: OpenedStream, location: str) -> Records:
         """The records of a source at a location."""
         layout = Layout(opened.root, opened.name)
-        return cls(layout.engine_path("ingest", path_name(location)))
+        return cls(layout.engine_path("ingest", _directory_name(location)))
 
     def has(self, number: int) -> bool:
         """Whether there is a record of that number."""

@@ -9,7 +9,7 @@ from retention.context.context import OpenedStream
 from retention.datafile.segment_writer import Staged
 from retention.errors import BusyError, RefusedError
 from retention.ingest.append import Appended, appending
-from retention.ingest.idempotency import BatchIdentity
+from retention.ingest.idempotency import BatchIdentity, NextBatch
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader
 from retention.ingest.sources.positions import Position
 from retention.ingest.sources.records import Records
@@ -28,6 +28,8 @@ class TakenSoFar:
     position: Position | None
     checkpoint: SparkCheckpoint | None = None
     """The record of an earlier release, where there is no other yet."""
+    counted: int | None = None
+    """The batch's number as the log counts it now; None: its counters began anew since, or nothing was taken."""
 
 
 class Taking:
@@ -59,7 +61,7 @@ class Taking:
         if not self._opened.store.exists():
             return TakenSoFar(None, None)
         counters = self._opened.store.snapshot().counters
-        last = counters.batches.get(self._writer)
+        last = counted = counters.batches.get(self._writer)
         if last is None:
             # A purge of a topic begins counters anew, and takes no row of a source back.
             last = self._records.last(self._opened.store.generation())
@@ -68,9 +70,9 @@ class Taking:
         if last is None:
             return TakenSoFar(None, None)
         if self._records.has(last):
-            return TakenSoFar(last, self._records.read(last))
+            return TakenSoFar(last, self._records.read(last), counted=counted)
         if checkpoint.exists():
-            return TakenSoFar(last, None, checkpoint)
+            return TakenSoFar(last, None, checkpoint, counted)
         raise RefusedError(
             f"{self._opened.name}: rows of {self._location} were taken in before, but how far is lost with "
             f"{self._records.directory}; nothing was read, so that none comes twice; restore that folder from a copy, "
@@ -85,14 +87,18 @@ class Taking:
             RetentionError: as the reader's `append`; batches before that stay.
         """
         done: list[Appended] = []
-        last = standing.batch
+        last, counted = standing.batch, standing.counted
         for position, append in self._steps(backlog):
             number: int | None = None
 
-            def identify(position: Position = position, last: int | None = last) -> BatchIdentity:
+            def identify(
+                position: Position = position,
+                last: int | None = last,
+                counted: int | None = counted,
+            ) -> BatchIdentity:
                 nonlocal number
                 number = self._records.write(position, last)
-                return BatchIdentity(self._writer, number)
+                return NextBatch(self._writer, number, after=counted)
 
             appended = append(identify)
             if appended.duplicate or number is None:
@@ -101,7 +107,7 @@ class Taking:
                     "once; run it again"
                 )
             self._records.settle(number, self._opened.store.generation())
-            last = number
+            last = counted = number
             done.append(appended)
         return done
 
