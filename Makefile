@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: installed kills buckets help setup demo demo-all test check static laws histories conformance cluster crash connect sessions sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock thorough
+.PHONY: installed kills buckets help setup demo demo-all test check static laws histories conformance cluster crash connect ingests sessions sparks airflow airflow-lock faults foreign mutations concurrency queue publishes backups bench scale year format lock thorough
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -58,6 +58,9 @@ connect: setup  ## Do with a real Spark Connect server what is done with a sessi
 
 sessions: setup  ## Give every command and job its Spark session on every way, each in a process of its own (half an hour)
 	RETENTION_SESSIONS=all $(BIN)/pytest tests/sessions
+
+ingests: setup  ## Ingest three growing sources hourly for a month, and kill every other process (an hour)
+	RETENTION_INGEST_HOURS=720 $(BIN)/pytest tests/crash/test_hourly_ingest.py -s
 
 sparks: setup  ## Try Spark 4.0, 4.1 and 4.2, each in an environment of its own (minutes each)
 	$(BIN)/python -m scripts.sparks $(SPARKS)
