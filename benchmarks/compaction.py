@@ -75,7 +75,7 @@ def make_hollow_segments(warehouse: Path, messages: int, segments: int) -> None:
     opened = retention.open_warehouse(warehouse, engine="local")
     opened.stream(STREAM).purge(SPENT).apply()
     time.sleep(_TICK_S)
-    opened.reclaim([STREAM])
+    opened.reclaim([STREAM]).apply()
 
 
 def publish(warehouse: Path, batches: Iterable[int], messages: int, spent: float) -> None:

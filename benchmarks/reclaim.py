@@ -18,11 +18,11 @@ STREAM = "BIG"
 CONTENT = b"x" * 1_000
 """The content of a dead file: nobody reads it any more."""
 DRY = """
-[outcome] = retention.api.warehouse.open_warehouse(place).find_reclaimable(["BIG"])
+[outcome] = retention.api.warehouse.open_warehouse(place).reclaim(["BIG"]).plan
 assert outcome.error is None, outcome.error
 dropped = outcome.value.total.files
 """
-DONE = DRY.replace("find_reclaimable", "reclaim")
+DONE = DRY.replace(".plan", ".apply()")
 
 
 def make_dead(folder: Path, live: int, dead: int) -> None:

@@ -32,7 +32,7 @@ def main() -> int:
             arguments.warehouse or arguments.config, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("reclaim", warehouse)
-        outcomes = warehouse.reclaim(warehouse.chosen(arguments.stream, arguments.tag))
+        outcomes = warehouse.reclaim(warehouse.chosen(arguments.stream, arguments.tag)).apply()
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
         return JobResult(document(started, entries), text, outcomes, warehouse=warehouse)

@@ -92,7 +92,7 @@ def _reclaim(place: Path, as_of: str, tell: Tell) -> None:
         f"{report.removed_messages:,} messages went: max_age {RIGHT}; {merged}; {_disk(place)} on the disk",
     )
     time.sleep(GRACE_S + 0.1)
-    went = reclaim_text(_done(warehouse.reclaim()))[0].partition(": ")[2]
+    went = reclaim_text(_done(warehouse.reclaim().apply()))[0].partition(": ")[2]
     tell("reclaim", f"{went}; {_disk(place)} are left")
 
 
@@ -119,7 +119,7 @@ def _between(flights: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
 
 
 def _compacted(warehouse: Warehouse) -> str:
-    return next(iter(compaction_text(_done(warehouse.compact())))).partition(": ")[2]
+    return next(iter(compaction_text(_done(warehouse.compact().apply())))).partition(": ")[2]
 
 
 def _done(outcomes: list[Outcome[Value]]) -> Value:

@@ -34,7 +34,9 @@ class Local(DeltaContender):
 
     def run(self, place: Path, task: Task) -> None:
         if task.name in COMPACT_NAMES:
-            (merged,) = retention.open_warehouse(place, engine=self.engine).compact([STREAM])
+            (merged,) = (
+                retention.open_warehouse(place, engine=self.engine).compact([STREAM]).apply()
+            )
             if merged.error is not None:
                 raise merged.error
             return

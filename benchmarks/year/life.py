@@ -105,7 +105,7 @@ class Life:
         as_of_ns = time.time_ns()
         retained, report = spent_on(lambda: done(self.opened().apply(as_of=as_of_ns)))
         compacted, merges = spent_on(lambda: done(compact(self.opened(), [STREAM])))
-        reclaimed, reclaim = spent_on(lambda: done(self.opened().reclaim()))
+        reclaimed, reclaim = spent_on(lambda: done(self.opened().reclaim().apply()))
         self.compare(as_of_ns)
         waiting = [reclaim.staying[name] for name in ("grace", "recent") if name in reclaim.staying]
         return Night(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.api.dry_run import DryRun
 from retention.api.public import Public
 from retention.api.repairs import Instant, Repairs
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
@@ -27,6 +28,7 @@ from retention.inspect.messages import Selection, read_messages
 from retention.inspect.removed_message import explain_removed
 from retention.inspect.state import state_of
 from retention.plan.actions import TOMBSTONE
+from retention.plan.compaction import CompactionPlan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.planners.cached import plan_stream
@@ -39,12 +41,12 @@ from retention.views.frames import RunRecords
 from retention.views.html import plan_html
 from retention.views.notebook import (
     ShownCompaction,
-    ShownCompactionPlan,
     ShownExplanation,
     ShownReport,
     ShownState,
 )
 from retention.views.text import plan_text
+from retention.views.text_compaction import compaction_plan_text
 from retention.views.wording import lines_text
 
 if TYPE_CHECKING:
@@ -127,27 +129,24 @@ class Log(Public, Repairs):
         with Engines(self.engine) as engines:
             return BoundPlan(self, plan_removal(self.opened, request, engines).plan)
 
-    def plan_compaction(self, max_bytes: int | None = None) -> ShownCompactionPlan:
-        """Plan the merges of files that pay, the best first; nothing is changed.
-
-        Args:
-            max_bytes: the most bytes to rewrite; None: no bound.
-
-        Raises:
-            ForeignRowsError, DamagedError: the files break the storage rules, or are damaged.
-        """
-        return ShownCompactionPlan(**vars(show_compaction(self.opened, max_bytes)))
-
-    def compact(self, limits: CompactionLimits | None = None) -> ShownCompaction:
+    def compact(
+        self, limits: CompactionLimits | None = None
+    ) -> DryRun[CompactionPlan, ShownCompaction]:
         """Merge files where it pays, the best merges first; no message changes, comes or goes.
 
         Raises:
-            BusyError: another run is at work.
-            DamagedError: files of some merges are damaged; the others are done.
+            ForeignRowsError, DamagedError: the files break the storage rules, or are damaged.
+            BusyError: another run is at work; from `apply()`.
         """
-        with Engines(self.engine) as engines:
-            report = compact_now(self.opened, engines, limits or CompactionLimits())
-        return ShownCompaction(**vars(report))
+        within = limits or CompactionLimits()
+
+        def act() -> ShownCompaction:
+            with Engines(self.engine) as engines:
+                return ShownCompaction(**vars(compact_now(self.opened, engines, within)))
+
+        return DryRun(
+            lambda: show_compaction(self.opened, within.max_bytes), act, compaction_plan_text
+        ).looked()
 
     def state(self, as_of: Instant = None) -> ShownState:
         """The contents, and what a pass at `as_of` would let go at least; `to_pandas()` makes a frame of it."""

@@ -1,4 +1,4 @@
-"""Maintenance of a warehouse: compaction of its streams, and reclaim of the disk space that dead files take."""
+"""Maintenance of a warehouse, dry until `apply()`: compaction of its streams, and reclaim of disk space."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from retention.api.dry_run import DryRun, lines_of_outcomes
 from retention.api.selection import Selection
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
@@ -30,39 +31,67 @@ class Maintenance(Selection):
     def _known(self, name: str) -> OpenedStream:
         """A stream that the configuration names, or that something was written to."""
 
-    def plan_compaction(
-        self, names: Iterable[str] = (), max_bytes: int | None = None, watch: Watch | None = None
-    ) -> list[Outcome[CompactionPlan]]:
-        """Plan the compaction of streams (those with `compact` in their configuration, if none is named).
-
-        Args:
-            names: the streams; one without `compact` is planned by the defaults.
-            max_bytes: the most bytes to rewrite in each; None: no bound.
-            watch: gets every outcome as soon as it is there.
-        """
-        from retention.apply.compact import show_compaction
-
-        def act(name: str) -> CompactionPlan:
-            return show_compaction(self._known(name), max_bytes)
-
-        return act_sequentially(self._merging(names), act, self.clock, watch)
-
     def compact(
         self,
         names: Iterable[str] = (),
         limits: CompactionLimits | None = None,
         watch: Watch | None = None,
-    ) -> list[Outcome[CompactionReport]]:
+    ) -> DryRun[list[Outcome[CompactionPlan]], list[Outcome[CompactionReport]]]:
         """Compact streams (those with `compact` in their configuration, if none is named); no message changes.
 
         Args:
             names: the streams; one without `compact` is compacted by the defaults.
-            limits: bounds of the work, for all streams together.
+            limits: bounds of the work, for all streams together; what is shown is bounded for each.
             watch: gets every outcome as soon as it is there.
-        """
-        from retention.apply.compact import CompactionLimits, compact_now
 
-        rest = limits or CompactionLimits()
+        Returns:
+            The plan of each stream, found when it is asked for; `apply()` carries them out.
+        """
+        from retention.apply.compact import CompactionLimits, show_compaction
+        from retention.views.text_compaction import compaction_plan_text
+
+        within = limits or CompactionLimits()
+        chosen = self.chosen(names, among=self.compacted())
+
+        def find(name: str) -> CompactionPlan:
+            return show_compaction(self._known(name), within.max_bytes)
+
+        return DryRun(
+            lambda: act_sequentially(chosen, find, self.clock, watch),
+            lambda: self._compact(chosen, within, watch),
+            lines_of_outcomes(compaction_plan_text),
+        )
+
+    def reclaim(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
+        """Delete what is dead for longer than its grace of streams (all, if none is named); it cannot be undone.
+
+        Returns:
+            What would go of each stream, found when it is asked for; `apply()` deletes it.
+        """
+        from retention.apply.reclaim.run import plan_reclaim, reclaim_now
+
+        return self._reclaim(names, plan_reclaim, reclaim_now, watch)
+
+    def reclaim_leftovers(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
+        """Delete what killed processes left in streams (all, if none is named), once it was noted for the grace.
+
+        Returns:
+            As `reclaim`.
+        """
+        from retention.apply.reclaim.leftovers import find_leftovers, reclaim_leftovers
+
+        return self._reclaim(names, find_leftovers, reclaim_leftovers, watch)
+
+    def _compact(
+        self, names: Iterable[str], limits: CompactionLimits, watch: Watch | None
+    ) -> list[Outcome[CompactionReport]]:
+        from retention.apply.compact import compact_now
+
+        rest = limits
         with Engines(self.engine) as engines:
 
             def act(name: str) -> CompactionReport:
@@ -71,51 +100,20 @@ class Maintenance(Selection):
                 rest = rest.without(report)
                 return report
 
-            return act_sequentially(self._merging(names), act, self.clock, watch)
+            return act_sequentially(names, act, self.clock, watch)
 
-    def find_reclaimable(
-        self, names: Iterable[str] = (), watch: Watch | None = None
-    ) -> list[Outcome[ReclaimReport]]:
-        """Find what `reclaim` would delete of streams (all, if none is named); nothing is changed."""
-        from retention.apply.reclaim.run import plan_reclaim
+    def _reclaim(
+        self,
+        names: Iterable[str],
+        find: Callable[[OpenedStream], ReclaimReport],
+        delete: Callable[[OpenedStream], ReclaimReport],
+        watch: Watch | None,
+    ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
+        from retention.views.reclaim import reclaim_text
 
-        def act(name: str) -> ReclaimReport:
-            return plan_reclaim(self._known(name))
+        chosen = self.chosen(names)
 
-        return act_sequentially(self.chosen(names), act, self.clock, watch)
+        def each(act: Callable[[OpenedStream], ReclaimReport]) -> list[Outcome[ReclaimReport]]:
+            return act_sequentially(chosen, lambda name: act(self._known(name)), self.clock, watch)
 
-    def reclaim(
-        self, names: Iterable[str] = (), watch: Watch | None = None
-    ) -> list[Outcome[ReclaimReport]]:
-        """Delete what is dead for longer than its grace of streams (all, if none is named); it cannot be undone."""
-        from retention.apply.reclaim.run import reclaim_now
-
-        def act(name: str) -> ReclaimReport:
-            return reclaim_now(self._known(name))
-
-        return act_sequentially(self.chosen(names), act, self.clock, watch)
-
-    def find_leftovers(
-        self, names: Iterable[str] = (), watch: Watch | None = None
-    ) -> list[Outcome[ReclaimReport]]:
-        """Find what `reclaim_leftovers` would delete of streams (all, if none is named); nothing is changed."""
-        from retention.apply.reclaim.leftovers import find_leftovers
-
-        def act(name: str) -> ReclaimReport:
-            return find_leftovers(self._known(name))
-
-        return act_sequentially(self.chosen(names), act, self.clock, watch)
-
-    def reclaim_leftovers(
-        self, names: Iterable[str] = (), watch: Watch | None = None
-    ) -> list[Outcome[ReclaimReport]]:
-        """Delete what killed processes left in streams (all, if none is named), once it was noted for the grace."""
-        from retention.apply.reclaim.leftovers import reclaim_leftovers
-
-        def act(name: str) -> ReclaimReport:
-            return reclaim_leftovers(self._known(name))
-
-        return act_sequentially(self.chosen(names), act, self.clock, watch)
-
-    def _merging(self, names: Iterable[str]) -> list[str]:
-        return self.chosen(names, among=self.compacted())
+        return DryRun(lambda: each(find), lambda: each(delete), lines_of_outcomes(reclaim_text))

@@ -59,12 +59,12 @@ def compact(
     limits = CompactionLimits.parsed(max_bytes, max_time)
     if yes:
         with progress(settings, "compacting", len(names), _merged) as watch:
-            done = warehouse.compact(names, limits, watch)
+            done = warehouse.compact(names, limits, watch).apply()
         put_outcomes(settings, done, warehouse.clock(), compaction_text, entry)
         finish(done)
         return
     with progress(settings, "planning", len(names), _would_merge) as watch:
-        planned = warehouse.plan_compaction(names, limits.max_bytes, watch)
+        planned = warehouse.compact(names, limits, watch).plan
     put_outcomes(settings, planned, warehouse.clock(), compaction_plan_text, entry)
     finish(planned)
 

@@ -43,12 +43,9 @@ def reclaim(
     instant = warehouse.clock()
     names = chosen_streams(warehouse, streams, tags)
     with progress(settings, "reclaiming", len(names), _went) as watch:
-        acts = (
-            (warehouse.find_leftovers, warehouse.reclaim_leftovers)
-            if leftovers
-            else (warehouse.find_reclaimable, warehouse.reclaim)
-        )
-        outcomes = acts[yes](names, watch)
+        reclaiming = warehouse.reclaim_leftovers if leftovers else warehouse.reclaim
+        dry_run = reclaiming(names, watch)
+        outcomes = dry_run.apply() if yes else dry_run.plan
     put_outcomes(settings, outcomes, instant, reclaim_text, reclaim_entry)
     if not yes and any(outcome.value and outcome.value.going for outcome in outcomes):
         say("nothing was deleted; repeat it with --yes")

@@ -12,7 +12,6 @@ from retention.inspect.latest import Latest, latest_text
 from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
-from retention.plan.compaction import CompactionPlan
 from retention.plan.explanation import Explanation
 from retention.views.frames import frame_of
 from retention.views.html import (
@@ -24,7 +23,7 @@ from retention.views.html import (
     stats_html,
 )
 from retention.views.text import explanation_text, report_text, state_text
-from retention.views.text_compaction import compaction_plan_text, compaction_text
+from retention.views.text_compaction import compaction_text
 from retention.views.text_topic import stats_text
 from retention.views.wording import lines_text
 
@@ -40,13 +39,6 @@ class ShownReport(RunReport):
 
     def _repr_html_(self) -> str:
         return report_html(self)
-
-
-class ShownCompactionPlan(CompactionPlan):
-    """A plan of a compaction that shows itself."""
-
-    def __repr__(self) -> str:
-        return lines_text(compaction_plan_text(self))
 
 
 class ShownCompaction(CompactionReport):

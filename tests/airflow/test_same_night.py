@@ -24,8 +24,8 @@ nbclient.NotebookClient(notebook, kernel_name="python3").execute()
 CELLS = [
     "import retention; wh = retention.open_warehouse('retention.yaml')",
     "orders = wh.stream('ORDERS'); orders.plan()",
-    "orders.plan().apply(); wh.stream('QUIET').plan().apply(); orders.compact()",
-    "orders.reclaim(); wh.stream('QUIET').reclaim()",
+    "orders.plan().apply(); wh.stream('QUIET').plan().apply(); orders.compact().apply()",
+    "orders.reclaim().apply(); wh.stream('QUIET').reclaim().apply()",
 ]
 
 

@@ -250,7 +250,7 @@ def test_a_repair_that_is_killed_is_repeated(
 
         with monkeypatch.context() as watched, suppress(KilledError):
             watched.setattr(crash_points, "_watch", watch)
-            open_warehouse(configuration).stream("ORDERS").repair_impossible_sequences()
+            open_warehouse(configuration).stream("ORDERS").repair_impossible_sequences().apply()
         return passed
 
     configuration = orders.folder / "retention.yaml"
@@ -262,7 +262,7 @@ def test_a_repair_that_is_killed_is_repeated(
         shutil.copytree(before, orders.folder)
         assert step in repaired(step)
         stream = open_warehouse(configuration).stream("ORDERS")
-        stream.repair_impossible_sequences()
+        stream.repair_impossible_sequences().apply()
         kept = pa.concat_tables(stream.messages())["seq"].to_pylist()
         assert kept == [1, 2, 3, 4, 6], step
         assert stream.publish([lines(1)[0]]).appended.first_seq == 7, step

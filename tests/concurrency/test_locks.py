@@ -36,7 +36,7 @@ def maintain(place: str) -> None:
     warehouse = open_warehouse(place)
     with suppress(BusyError):
         warehouse.apply([f"KV_{BUCKET}"])
-        warehouse.kv(BUCKET).stream.compact()
+        warehouse.kv(BUCKET).stream.compact().apply()
 
 
 def fight(place: str, folder: Path, turns: int, ttl: str) -> list[list[str]]:

@@ -163,7 +163,7 @@ def test_no_streaming_reader_sees_a_compaction(tmp_path: Path, spark: SparkSessi
         warehouse.stream("ORDERS").publish([line])
     tried = OPTIONS if ALL else ("none", "readChangeFeed")
     queries = [started(spark, table, option) for option in tried]
-    (merged,) = warehouse.compact()
+    (merged,) = warehouse.compact().apply()
     assert merged.value is not None, merged.sentence
     assert merged.value.files_before - merged.value.files_after > 1
     warehouse.stream("ORDERS").publish(['{"subject": "a", "data": "35"}'])

@@ -397,7 +397,7 @@ def test_what_is_held_of_digests_follows_the_files(
     for number in range(9):
         kv.put(f"k{number % 2}", str(number))
         assert kv.get(f"k{number % 2}").text == str(number)
-    kv.stream.compact()
+    kv.stream.compact().apply()
     assert [kv.get(key).text for key in ("k0", "k1")] == ["8", "7"]
     assert len(kv._reader._index._slots) < 9
     assert [entry.text for entry in kv.history("k0")] == ["0", "2", "4", "6", "8"]

@@ -82,7 +82,7 @@ def test_the_same_messages_lie_in_fewer_files(
     stream = warehouse.stream("ORDERS")
     lay(stream.opened, FILES)
     before, state = held(warehouse), stream.state()
-    [outcome] = warehouse.compact()
+    [outcome] = warehouse.compact().apply()
     assert outcome.value is not None, outcome.sentence
     report = outcome.value
     assert (report.files_before, report.files_after) == (8, 4)
@@ -97,7 +97,7 @@ def test_the_same_messages_lie_in_fewer_files(
     record = history_of(stream.opened.warehouse, "ORDERS").done(report.runs[0])
     assert isinstance(record, Compacted)
     assert (record.status, record.files_before) == ("done", 8)
-    assert warehouse.compact()[0].value.merges == 0  # type: ignore[union-attr]
+    assert warehouse.compact().apply()[0].value.merges == 0  # type: ignore[union-attr]
     if format_ == "delta":
         table = DeltaTable(f"{stream.opened.root}/messages")
         assert table.to_pyarrow_table(columns=["seq"]).num_rows == before.num_rows
@@ -124,7 +124,7 @@ def test_bytes_that_were_merged_before_came_once(make: Make) -> None:
 def test_hollow_neighbours_become_one_segment_and_appends_go_on(make: Make) -> None:
     stream = make(HOLLOW)
     before = content(stream)
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
     assert content(stream).equals(before)
     assert sorted(bases(stream)) == [1, 21]
     stream.publish([json.dumps({"subject": "s.2", "data": "y"})])
@@ -139,9 +139,9 @@ def test_row_tombstones_end_and_what_they_hid_is_archived(make: Make, tmp_path: 
     stand(stream.opened, "billing", progress(4, 4))
     stream.plan().apply()
     before = content(stream)
-    [plan] = [stream.plan_compaction()]
+    [plan] = [stream.compact().plan]
     assert {merge.reason for merge in plan.merges} == {"dead_rows"}
-    report = stream.compact()
+    report = stream.compact().apply()
     assert report.dead_bytes == plan.dead_bytes > 0
     assert content(stream).equals(before)
     rows = sum(
@@ -174,7 +174,7 @@ def test_a_file_in_a_segment_that_is_merged_away_stops_the_merge(make: Make) -> 
     before = content(stream)
     assert merge_batch(opened, plan, plan.merges, LOCAL).merged == ()
     assert content(stream).equals(before)
-    assert make().compact().merges == 1
+    assert make().compact().apply().merges == 1
     assert content(stream).equals(before)
 
 
@@ -205,7 +205,7 @@ def test_a_damaged_file_is_left_and_named_and_the_rest_is_merged(make: Make) -> 
     whole = path.read_bytes()
     path.write_bytes(whole[:20] + bytes(40) + whole[60:])
     with pytest.raises(DamagedError, match=r"1 merge was left undone .* 1 are done") as error:
-        stream.compact()
+        stream.compact().apply()
     assert path.name in str(error.value)
     path.write_bytes(whole)
     assert content(stream)["seq"].to_pylist() == list(range(1, 22))
@@ -225,7 +225,7 @@ def test_a_copy_that_differs_is_never_committed(
     monkeypatch.setattr(merge_module, "in_large_parts", spoilt)
     before, on_disk = content(stream), files_on_disk(stream)
     with pytest.raises(VerificationError, match="nothing was committed"):
-        stream.compact()
+        stream.compact().apply()
     assert content(stream).equals(before)
     assert files_on_disk(stream) == on_disk
 
@@ -235,7 +235,7 @@ def test_time_and_bytes_that_are_up_leave_the_rest(make: Make) -> None:
     for limits in (CompactionLimits(max_bytes=10), CompactionLimits(max_time_ns=0)):
         report = compact_now(stream.opened, LOCAL, limits)
         assert (report.merges, report.pending) == (0, 1)
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
 
 
 def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
@@ -247,6 +247,6 @@ def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
     DeltaTable(f"{stream.opened.root}/messages").alter.set_table_properties(
         {"delta.enableChangeDataFeed": "true"}
     )
-    report = stream.compact()
+    report = stream.compact().apply()
     assert report.merges == 0
     assert len(report.left) == 1

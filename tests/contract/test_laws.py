@@ -93,7 +93,7 @@ def verdicts(stream: Stream, seqs: Iterable[int]) -> dict[int, tuple[bool, str |
 def compact(stream: Stream, seqs: Iterable[int]) -> None:
     """Merge whatever can be merged: every message is judged as before."""
     before, every = verdicts(stream, seqs), list(seqs)
-    stream.compact()
+    stream.compact().apply()
     assert verdicts(stream, every) == before
 
 

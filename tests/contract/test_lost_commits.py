@@ -88,7 +88,7 @@ def test_a_lost_publish_is_named_and_committed_again(tmp_path: Path) -> None:
     given = Commands(tmp_path)
     refused = given.run("publish", "ORDERS", "-", stdin=LINE)
     assert refused.exit_code == 4
-    run = warehouse.stream("ORDERS").find_lost_commits().commits[0].commit.metadata["run"]
+    run = warehouse.stream("ORDERS").repair_lost_commits().plan.commits[0].commit.metadata["run"]
     assert (
         f"stream ORDERS: version {lost} of the table was a commit of ours ({run}), and {SPARK} (OPTIMIZE) overwrote "
         "it, as Spark can on a local disk; nothing was changed; `retention repair lost-commit ORDERS` says what it "
@@ -126,7 +126,7 @@ def test_a_lost_pass_is_committed_again_and_can_be_undone(tmp_path: Path) -> Non
     assert outcome.value is not None
     overwrite(warehouse, newest(warehouse))
     assert stored(warehouse) == list(range(1, 11))
-    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().commits
+    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().apply().commits
     assert repaired.reason is None
     assert repaired.removed.num_rows == 2
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == [8, 9, 10]
@@ -144,7 +144,7 @@ def test_a_lost_removal_of_files_that_were_compacted_is_left_to_the_next_pass(
     overwrite(warehouse, lost)
     table = DeltaTable(str(log_of(warehouse).parent))
     table.delete("seq = 2")
-    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().commits
+    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().apply().commits
     assert repaired.reason is not None
     assert "left the table otherwise" in repaired.reason
     assert repaired.added.num_rows == 0
@@ -161,7 +161,7 @@ def test_a_commit_whose_files_are_gone_gives_no_sequence_out_twice(tmp_path: Pat
     for path in log_of(warehouse).parent.rglob("*.parquet"):
         if path.name not in before:
             path.unlink()
-    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().commits
+    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().apply().commits
     assert repaired.reason is not None
     assert "are gone from the storage" in repaired.reason
     assert warehouse.stream("ORDERS").publish([LINE]).appended.first_seq == 14
@@ -183,7 +183,7 @@ def test_a_commit_that_is_overwritten_before_it_is_acknowledged_is_made_again(
         (outcome,) = warehouse.apply(["ORDERS"])
     assert outcome.value is not None, outcome.sentence
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == list(range(6, 14))
-    assert stream.find_lost_commits().commits == ()
+    assert stream.repair_lost_commits().plan.commits == ()
 
 
 def test_a_run_says_at_its_end_that_its_commit_is_lost(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_run_says_at_its_end_that_its_commit_is_lost(tmp_path: Path) -> None:
     with crash_points.watched_by(watcher):
         (outcome,) = warehouse.apply(["ORDERS"])
     assert isinstance(outcome.error, LostCommitError)
-    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().commits
+    (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().apply().commits
     assert repaired.commit.metadata["plan_id"]
     assert stored(warehouse) == [8, 9, 10]
 
@@ -208,7 +208,7 @@ def test_an_idle_pass_that_would_not_open_the_table_notices_too(tmp_path: Path) 
     overwrite(warehouse, lost)
     (outcome,) = warehouse.apply(["ORDERS"])
     assert isinstance(outcome.error, LostCommitError)
-    stream.repair_lost_commits()
+    stream.repair_lost_commits().apply()
     assert stored(warehouse) == list(range(1, 13))
 
 
@@ -225,8 +225,8 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(tmp_path: Path, step: S
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), crash_points.watched_by(dies):
-        warehouse.stream("ORDERS").repair_lost_commits()
-    warehouse.stream("ORDERS").repair_lost_commits()
+        warehouse.stream("ORDERS").repair_lost_commits().apply()
+    warehouse.stream("ORDERS").repair_lost_commits().apply()
     warehouse.apply(["ORDERS"])
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == list(range(1, 14))
     assert {record["status"] for record in warehouse.stream("ORDERS").history()} <= {
@@ -251,7 +251,7 @@ def test_neither_a_copied_warehouse_nor_a_log_put_back_has_lost_a_commit(tmp_pat
     shutil.copytree(backup, log_of(warehouse))
     overwrite(warehouse, newest(warehouse) + 1)
     for _ in range(3):
-        assert warehouse.stream("ORDERS").find_lost_commits().commits == ()
+        assert warehouse.stream("ORDERS").repair_lost_commits().plan.commits == ()
         warehouse.stream("ORDERS").publish([LINE])
 
 
@@ -279,6 +279,6 @@ def test_a_damaged_token_of_a_lost_commit_is_said(tmp_path: Path) -> None:
     with pytest.raises(LostCommitError):
         warehouse.stream("ORDERS").publish([LINE])
     with pytest.raises(DamagedError, match=f"delete {token}"):
-        warehouse.stream("ORDERS").repair_lost_commits()
+        warehouse.stream("ORDERS").repair_lost_commits().apply()
     token.unlink()
     warehouse.stream("ORDERS").publish([LINE])

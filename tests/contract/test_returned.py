@@ -114,7 +114,7 @@ def test_a_repair_is_undone_like_any_run(tmp_path: Path) -> None:
     under_way = opened_table(warehouse)
     passed(warehouse)
     under_way.optimize.compact()
-    repaired = warehouse.stream("ORDERS").repair_returned_messages()
+    repaired = warehouse.stream("ORDERS").repair_returned_messages().apply()
     assert repaired.run is not None
     assert stored(warehouse) == list(range(6, 21))
     warehouse.undo(repaired.run)
@@ -129,7 +129,7 @@ def test_messages_that_others_append_around_are_kept(tmp_path: Path) -> None:
     write_deltalake(table, foreign_rows(range(21, 23), 16), mode="append")
     under_way.optimize.compact()
     write_deltalake(table, foreign_rows(range(23, 25), 16), mode="append")
-    repaired = warehouse.stream("ORDERS").repair_returned_messages()
+    repaired = warehouse.stream("ORDERS").repair_returned_messages().apply()
     assert repaired.messages == 8, (
         "all of a segment that went whole, and of a file that was rewritten"
     )
@@ -143,10 +143,10 @@ def test_work_of_others_that_brings_nothing_back_is_let_be(tmp_path: Path) -> No
     opened_table(warehouse).optimize.compact()
     opened_table(warehouse).delete("seq = 9")
     assert warehouse.plan(["ORDERS"])[0].error is None
-    assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
+    assert warehouse.stream("ORDERS").repair_returned_messages().plan.commits == ()
     table = opened_table(warehouse)
     table.restore(1)
-    assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
+    assert warehouse.stream("ORDERS").repair_returned_messages().plan.commits == ()
 
 
 def test_a_removal_that_is_not_quiet_stops_what_is_under_way(tmp_path: Path) -> None:
@@ -169,12 +169,12 @@ def test_what_stays_tells_what_came_back_once_the_removed_files_are_gone(tmp_pat
     passed(warehouse)
     under_way.optimize.compact()
     stream = warehouse.stream("ORDERS")
-    before = stream.find_returned_messages()
+    before = stream.repair_returned_messages().plan
     [commit] = before.commits
     for path in commit.removed:
         (tmp_path / "streams/ORDERS/messages" / path).unlink()
-    assert stream.find_returned_messages().as_json() == before.as_json()
-    assert stream.repair_returned_messages().messages == before.messages
+    assert stream.repair_returned_messages().plan.as_json() == before.as_json()
+    assert stream.repair_returned_messages().apply().messages == before.messages
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
@@ -202,11 +202,11 @@ def test_what_was_made_of_it_again_is_settled_by_the_restore_that_the_refusal_na
     REWRITES[name](opened_table(warehouse))
     stream = warehouse.stream("ORDERS")
     with pytest.raises(RefusedError, match="rewritten since") as refused:
-        stream.repair_returned_messages()
+        stream.repair_returned_messages().apply()
     told = re.search(r"or DeltaTable\('(.+)'\)\.restore\((\d+)\) of deltalake", str(refused.value))
     assert told is not None, refused.value
     DeltaTable(told[1]).restore(int(told[2]))
-    assert stream.find_returned_messages().commits == ()
+    assert stream.repair_returned_messages().plan.commits == ()
     passed(warehouse)
     stream.publish(['{"subject": "a", "data": "x"}'])
     passed(warehouse)
@@ -220,12 +220,12 @@ def test_what_came_back_counts_until_the_last_file_of_it_is_gone(tmp_path: Path)
     passed(warehouse)
     under_way.optimize.compact()
     stream = warehouse.stream("ORDERS")
-    [before] = stream.find_returned_messages().commits
+    [before] = stream.repair_returned_messages().plan.commits
     assert len(before.made) == 4
     opened_table(warehouse).delete("partition = 0 and segment = 1")
-    [after] = stream.find_returned_messages().commits
+    [after] = stream.repair_returned_messages().plan.commits
     assert len(after.made) == 3
-    repaired = stream.repair_returned_messages()
+    repaired = stream.repair_returned_messages().apply()
     assert repaired.messages == 3, "a file that was rewritten without two"
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
@@ -244,7 +244,7 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
             waiting.pop()()
 
     monkeypatch.setattr(crash_points, "_watch", passed_by)
-    warehouse.stream("ORDERS").repair_returned_messages()
+    warehouse.stream("ORDERS").repair_returned_messages().apply()
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
@@ -266,6 +266,6 @@ def test_a_long_log_of_others_is_looked_through_once(
 
     monkeypatch.setattr(returned, "commit_info", counted)
     for expected in (101, 0):
-        assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
+        assert warehouse.stream("ORDERS").repair_returned_messages().plan.commits == ()
         assert len(read) == expected
         read.clear()

@@ -59,28 +59,28 @@ def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse])
     warehouse = lake(0)
     place = warehouse.stream("ORDERS").opened.root
     before, there = held(warehouse), files.walk(place)
-    [planned] = warehouse.plan_compaction()
+    [planned] = warehouse.compact().plan
     assert planned.value is not None
     assert planned.value.merges[0].files.num_rows == SMALL
     assert files.walk(place) == there
-    killed_at(Step.DELTA_COMMITTING, warehouse.compact)
-    [merged] = lake(2 * MINUTE).compact()
+    killed_at(Step.DELTA_COMMITTING, warehouse.compact().apply)
+    [merged] = lake(2 * MINUTE).compact().apply()
     assert merged.value is not None, merged.error
     assert (merged.value.files_before, merged.value.files_after) == (SMALL, 1)
     assert held(warehouse).equals(before)
 
-    [young] = lake(4 * MINUTE).reclaim()
+    [young] = lake(4 * MINUTE).reclaim().apply()
     assert young.value is not None, young.error
     assert young.value.going == {}
     there = files.walk(place)
-    [dry] = lake(2 * HOUR).find_reclaimable()
+    [dry] = lake(2 * HOUR).reclaim().plan
     assert dry.value is not None, dry.error
     assert dry.value.going["removed"].files == SMALL
     assert files.walk(place) == there
-    killed_at(Step.CLAIM_KEPT, lake(2 * HOUR).reclaim)
+    killed_at(Step.CLAIM_KEPT, lake(2 * HOUR).reclaim().apply)
     assert len(data_files(warehouse)) > SMALL
-    killed_at(Step.DEAD_DELETED, lake(2 * HOUR + 2 * MINUTE).reclaim)
-    [gone] = lake(2 * HOUR + 4 * MINUTE).reclaim()
+    killed_at(Step.DEAD_DELETED, lake(2 * HOUR + 2 * MINUTE).reclaim().apply)
+    [gone] = lake(2 * HOUR + 4 * MINUTE).reclaim().apply()
     assert gone.error is None
     # What the killed compaction wrote is in no record: reclaim --leftovers tells it.
     live = warehouse.stream("ORDERS").opened.store.snapshot().files["path"].to_pylist()

@@ -142,7 +142,7 @@ def test_runs_are_named_by_the_real_time_again_once_a_clock_is_repaired(tmp_path
     (wrong,) = ahead.apply()
     assert wrong.value is not None
     orders = opened(tmp_path, ORDERS).stream("ORDERS")
-    repaired = orders.repair_wrong_clock()
+    repaired = orders.repair_wrong_clock().apply()
     assert [one.run for one in repaired.wrong] == [wrong.value.run]
     later = opened(tmp_path, ORDERS, now_ns=NOW + DAY)
     (outcome,) = later.apply()
@@ -156,7 +156,7 @@ def test_runs_are_named_by_the_real_time_again_once_a_clock_is_repaired(tmp_path
     # And once more: another wrong clock, another repair.
     (again,) = opened(tmp_path, ORDERS, now_ns=NOW + 40_000 * DAY).apply()
     assert again.value is not None
-    second = later.stream("ORDERS").repair_wrong_clock()
+    second = later.stream("ORDERS").repair_wrong_clock().apply()
     assert [one.run for one in second.wrong] == [again.value.run]
     assert (second.run or "").startswith("c0002-")
 
@@ -164,13 +164,13 @@ def test_runs_are_named_by_the_real_time_again_once_a_clock_is_repaired(tmp_path
 def test_an_instant_that_is_to_count_is_not_later_than_the_clock(tmp_path: Path) -> None:
     orders = opened(tmp_path, ORDERS).new_stream("ORDERS")
     with pytest.raises(UsageError, match="is later than the clock"):
-        orders.repair_wrong_clock(NOW + 1)
+        orders.repair_wrong_clock(NOW + 1).apply()
 
 
 def test_messages_that_a_wrong_clock_stamped_are_named(tmp_path: Path) -> None:
     warehouse = opened(tmp_path, ORDERS)
     warehouse.new_stream("ORDERS").publish(lines(2))
     warehouse.new_stream("ORDERS").publish(lines(2, first_ns=NOW + DAY))
-    later = warehouse.stream("ORDERS").find_wrong_clock().later
+    later = warehouse.stream("ORDERS").repair_wrong_clock().plan.later
     assert later is not None
     assert (later.first_seq, later.last_seq) == (3, 4)

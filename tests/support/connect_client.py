@@ -133,7 +133,7 @@ def a_compaction(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -
         for _ in range(4):
             stream.publish(['{"subject": "a", "data": "x"}'])
         before = held(warehouse)
-        report = stream.compact()
+        report = stream.compact().apply()
         assert report.merges > 0
         assert held(warehouse).equals(before)
 

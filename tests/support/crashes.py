@@ -250,7 +250,7 @@ def with_returned(folder: Path, format_: str) -> None:
 def repair_returned(folder: Path) -> None:
     """Mend the stream; then others commit so often that it is remembered how far the log was looked through."""
     stream = opened_at(folder).stream("ORDERS")
-    stream.repair_returned_messages()
+    stream.repair_returned_messages().apply()
     entries = sorted((folder / "streams" / "ORDERS" / "messages" / "_delta_log").glob("*.json"))
     if entries:
         newest = int(entries[-1].stem)
@@ -351,7 +351,7 @@ def scattered(folder: Path, format_: str) -> None:
 
 
 def compact(folder: Path) -> None:
-    [outcome] = opened_at(folder).compact()
+    [outcome] = opened_at(folder).compact().apply()
     if outcome.error is not None:
         raise outcome.error
 

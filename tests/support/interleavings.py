@@ -209,14 +209,14 @@ def compact(folder: Path) -> None:
 
 def merge(folder: Path) -> None:
     """Our own compaction."""
-    [outcome] = opened_at(folder).compact([STREAM])
+    [outcome] = opened_at(folder).compact([STREAM]).apply()
     if outcome.error is not None:
         raise outcome.error
 
 
 def reclaim(folder: Path) -> None:
     """Everything that is dead goes."""
-    [outcome] = opened_at(folder).reclaim([STREAM])
+    [outcome] = opened_at(folder).reclaim([STREAM]).apply()
     if outcome.error is not None:
         raise outcome.error
 

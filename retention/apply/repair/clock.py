@@ -69,6 +69,11 @@ class ClockRepair:
     run: str | None = field(default=None)
     """The run that repaired it; None: nothing was changed."""
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.wrong)
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return asdict(self)

@@ -28,6 +28,11 @@ class ForeignRepair:
     run: str | None = None
     """The run that moved them."""
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.files)
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return asdict(self)

@@ -72,6 +72,11 @@ class LostCommitRepair:
     stream: str
     commits: tuple[CommittedAgain, ...] = ()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.commits)
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return {

@@ -77,6 +77,11 @@ class ReturnedRepair:
         """The bytes of the messages that came back, by the broker's accounting."""
         return sum(part.bytes for part in self.back)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.commits)
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return {

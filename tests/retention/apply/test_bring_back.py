@@ -60,13 +60,13 @@ def test_a_compaction_over_a_mistake_is_no_end_of_it(make: Make) -> None:
     stream = make()
     before = content(stream)
     run = removed(stream, *range(3, 11), *range(13, 21), *range(23, 28))
-    assert stream.compact().files_before == 3
+    assert stream.compact().apply().files_before == 3
     stream.publish([json.dumps({"subject": "s.1", "data": "x"})])
     assert show_undo(stream.opened, run)["rewritten"]
     assert undo_run(stream.opened, run).restored_messages == 21
     assert content(stream).slice(0, 40).equals(before)
     assert seqs(make()) == list(range(1, 42))
-    assert stream.compact().merges
+    assert stream.compact().apply().merges
     assert seqs(make()) == list(range(1, 42))
     with pytest.raises(UsageError, match="undone already"):
         undo_run(stream.opened, run)
@@ -76,7 +76,7 @@ def test_segments_that_went_whole_come_back_between_merged_ones(make: Make) -> N
     stream = make()
     run = removed(stream, *range(11, 21))
     removed(stream, *range(3, 11), *range(23, 31))
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
     undo_run(stream.opened, run)
     assert seqs(make()) == [1, 2, *range(11, 23), *range(31, 41)]
     stream.publish([json.dumps({"subject": "s.1", "data": "x"})])
@@ -90,7 +90,7 @@ def test_what_was_released_before_a_run_stays_away(make: Make) -> None:
     stream.plan().apply()
     released = last_run(stream)
     run = removed(stream, 6, 7)
-    stream.compact()
+    stream.compact().apply()
     removed(stream, 8)
     undo_run(stream.opened, run)
     assert seqs(make()) == [6, 7, *range(9, 41)]
@@ -103,7 +103,7 @@ def test_rows_that_were_hidden_and_then_merged_away_come_back(make: Make) -> Non
     stand(stream.opened, "billing", progress(4, 4))
     stream.plan().apply()
     run = last_run(stream)
-    assert stream.compact().dead_bytes
+    assert stream.compact().apply().dead_bytes
     undo_run(stream.opened, run)
     assert seqs(make()) == list(range(1, 41))
 
@@ -116,7 +116,7 @@ def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
     run = last_run(stream)
     assert seqs(stream) == [3, 4, 5]
     stream.publish([json.dumps({"subject": "s.9", "data": "x"})])
-    assert stream.compact().merges
+    assert stream.compact().apply().merges
     undo_run(stream.opened, run)
     assert seqs(make(**settings)) == [1, 2, 3, 6]
 
@@ -124,7 +124,7 @@ def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
 def test_a_merged_segment_is_divided_where_its_neighbour_came_back(make: Make) -> None:
     stream = make()
     first = removed(stream, *range(13, 21), *range(23, 31))
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
     second = removed(stream, 11, 12, 21, 22)
     undo_run(stream.opened, first)
     assert show_undo(stream.opened, second)["rewritten"]
@@ -140,7 +140,7 @@ def test_copies_of_before_and_after_a_merge_come_back_side_by_side(
     stream = make(archive=str(tmp_path / "archive"))
     before = content(stream)
     removed(stream, *range(13, 21), *range(23, 31))
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
     removed(stream, 11, 12, 21, 22)
     assert stream.restore().messages == 20
     assert content(stream).equals(before)
@@ -165,7 +165,7 @@ def test_undoing_takes_no_marker_that_went_before(make: Make, deleted: tuple[int
 def test_messages_that_are_there_again_are_not_brought_twice(make: Make, tmp_path: Path) -> None:
     stream = make(archive=str(tmp_path / "archive"))
     run = removed(stream, *range(3, 9))
-    stream.compact()
+    stream.compact().apply()
     removed(stream, 9)
     stream.restore()
     removed(stream, 10)
@@ -182,7 +182,7 @@ def test_an_archive_brings_messages_back_to_where_their_segment_was_merged(
     before = content(stream)
     removed(stream, *range(11, 21))
     removed(stream, *range(3, 11), *range(23, 31))
-    assert stream.compact().merges == 1
+    assert stream.compact().apply().merges == 1
     assert stream.restore().messages == 26
     assert content(stream).equals(before)
 
@@ -205,7 +205,7 @@ def test_a_file_that_a_release_and_a_limit_shared_comes_back_whole(make: Make) -
 def test_files_that_are_gone_are_said(make: Make) -> None:
     stream = make()
     run = removed(stream, 3, 4)
-    stream.compact()
+    stream.compact().apply()
     removed(stream, 5)
     before = content(stream)
     for path in Path(stream.opened.root).rglob("*.parquet"):

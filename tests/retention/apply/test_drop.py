@@ -213,7 +213,7 @@ def test_reclaim_takes_the_files_when_grace_is_over(tmp_path: Path, store: str) 
     warehouse = real_warehouse(tmp_path, store)
     report = warehouse.stream("ORDERS").drop().apply()
     time.sleep(TICK_S)
-    [outcome] = warehouse.reclaim()
+    [outcome] = warehouse.reclaim().apply()
     assert outcome.error is None, outcome.sentence
     assert outcome.value is not None
     assert outcome.value.total.files >= 4

@@ -136,7 +136,7 @@ def retain(actors: Actors, rng: Random) -> None:
 def compact(actors: Actors, rng: Random) -> None:
     """Merge files, all or some; nothing that anybody can read changes."""
     limits = CompactionLimits(max_bytes=3000) if rng.random() < 0.2 else None
-    report = done(actors.warehouse.compact([NAME], limits))
+    report = done(actors.warehouse.compact([NAME], limits).apply())
     actors.said = (
         f"compact: {report.merges} merges, {report.files_before} to {report.files_after} files"
     )
@@ -147,10 +147,10 @@ def compact(actors: Actors, rng: Random) -> None:
 def _settle(actors: Actors) -> None:
     """Compact on: how long files are without the rows that went is known afterwards only, and may make more pay."""
     for _ in range(2):
-        if not actors.stream.plan_compaction().merges:
+        if not actors.stream.compact().plan.merges:
             return
-        done(actors.warehouse.compact([NAME]))
-    assert not actors.stream.plan_compaction().merges, "compacted three times, and more to do"
+        done(actors.warehouse.compact([NAME]).apply())
+    assert not actors.stream.compact().plan.merges, "compacted three times, and more to do"
 
 
 def undo(actors: Actors, rng: Random) -> None:
@@ -181,8 +181,8 @@ def reclaim(actors: Actors, rng: Random) -> None:
     ahead = [end for end in ends if end > actors.clock() and end % MS == 0]
     if ahead and rng.random() < 0.4:
         actors.clock.advance(min(ahead) - actors.clock())
-    found = done(actors.warehouse.find_reclaimable([NAME]))
-    report = done(actors.warehouse.reclaim([NAME]))
+    found = done(actors.warehouse.reclaim([NAME]).plan)
+    report = done(actors.warehouse.reclaim([NAME]).apply())
     assert found.going == report.going
     assert report.grace_ns in actors.graces_ns
     assert report.grace_ns >= actors.grace_ns

@@ -223,9 +223,9 @@ def _check_end(actors: Actors) -> None:
     """When all graces are over, compact and reclaim leave the live data files and no others."""
     actors.edit(actors.terms | {"grace": "0s"})
     actors.clock.advance(LONGEST_GRACE_NS + SECOND)
-    done(actors.warehouse.compact([NAME]))
+    done(actors.warehouse.compact([NAME]).apply())
     actors.clock.advance(LONGEST_GRACE_NS + SECOND)
-    done(actors.warehouse.reclaim([NAME]))
+    done(actors.warehouse.reclaim([NAME]).apply())
     actors.model.reclaim(actors.clock())
     opened = actors.stream.opened
     live = {Path(file.location) for file in opened.store.data_files(opened.store.snapshot().files)}

@@ -144,7 +144,7 @@ def test_a_topic_is_told_as_before(tmp_path: Path, format_: str) -> None:
     run = topic.purge().apply().run
     before = cause(opened_at(tmp_path).topic("clicks").explain(3, partition=1))
     time.sleep(TICK_S)
-    [outcome] = opened_at(tmp_path).reclaim(["clicks"])
+    [outcome] = opened_at(tmp_path).reclaim(["clicks"]).apply()
     assert outcome.error is None
     told = opened_at(tmp_path).topic("clicks").explain(3, partition=1)
     assert cause(told) == before

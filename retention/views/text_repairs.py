@@ -1,0 +1,138 @@
+"""Repairs as lines of text: what there is to mend, or what was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from retention.core.units import format_duration, format_instant, format_size
+from retention.core.wording import counted
+
+if TYPE_CHECKING:
+    from retention.apply.repair.clock import ClockRepair, WrongRun
+    from retention.apply.repair.foreign import ForeignRepair
+    from retention.apply.repair.lost_commits import CommittedAgain, LostCommitRepair
+    from retention.apply.repair.returned import ReturnedRepair
+    from retention.apply.repair.sequences import SequenceRepair
+
+
+def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
+    """What passes with a wrong clock left, and what is made of it; `grace_ns` is how long they can be undone."""
+    if done.last_as_of_ns is None and not done.wrong:
+        yield f"{done.stream}: no pass was ever made, so there is nothing to repair"
+    elif not done.wrong:
+        yield f"{done.stream}: no run was later than {format_instant(done.as_of_ns)}, so there is nothing to repair"
+    else:
+        counts = "counts" if done.run else "would count"
+        before = "" if done.last_as_of_ns is None else f", not {format_instant(done.last_as_of_ns)}"
+        yield f"{done.stream}: {format_instant(done.as_of_ns)} {counts} as the last applied instant{before}"
+        for wrong in done.wrong:
+            yield from _wrong_lines(wrong, grace_ns)
+    if done.later is not None:
+        yield (
+            f"  messages among sequences {done.later.first_seq:,} to {done.later.last_seq:,} have later times than the "
+            f"clock, up to {format_instant(done.later.latest_ns)}: until then age takes none of them, nor what lies "
+            "behind them; delete those that a wrong clock stamped"
+        )
+    if done.run:
+        yield f"  run {done.run}"
+
+
+def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
+    yield f"  run {wrong.run}: {wrong.kind} as of {format_instant(wrong.as_of_ns)}"
+    if wrong.removed_messages:
+        rules = ", ".join(f"{number:,} by {rule}" for rule, number in wrong.by_rule.items())
+        size = format_size(wrong.removed_bytes)
+        yield f"    removed {counted(wrong.removed_messages, 'message')} ({size}): {rules}"
+        if wrong.undone_by:
+            yield f"    undone by {wrong.undone_by}"
+        else:
+            back = f"`retention undo {wrong.run}`"
+            yield f"    {back} brings them back, within the grace ({format_duration(grace_ns)})"
+    if wrong.deleted_consumers:
+        names = ", ".join(wrong.deleted_consumers)
+        yield f"    deleted consumers that it took for unused, which no undo brings back: {names}"
+
+
+def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
+    """The rows with impossible numbers, and the counters of such."""
+    if not done.is_needed:
+        yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
+        return
+    goes, begins = ("went", "began") if done.run else ("would go", "would begin")
+    kept = sum(file.kept for file in done.files)
+    stay = f", {kept:,} beside them stay" if kept else ""
+    yield f"{done.stream}: {counted(done.messages, 'row')} with impossible numbers {goes}{stay}"
+    for file in done.files:
+        seqs = "only its statistics are wrong"
+        if file.seqs is not None:
+            seqs = f"{counted(file.messages, 'row')}, sequences {file.seqs[0]} to {file.seqs[1]}"
+        yield f"  {file.path}: {seqs}"
+    for name, value in done.counters.items():
+        yield f"  {name}: {value} does not count any more"
+    if done.begins_epoch:
+        behind = ", ".join(
+            f"{seq:,}" if len(done.next_seq) == 1 else f"{seq:,} (partition {partition})"
+            for partition, seq in done.next_seq.items()
+        )
+        yield f"  a new epoch {begins}; the next sequence is {behind}"
+    for consumer in done.consumers:
+        yield f"  consumer {consumer} had come further, and is taken back to the end"
+    if done.run:
+        yield f"  run {done.run}"
+
+
+def returned_repair_text(done: ReturnedRepair) -> Iterator[str]:
+    """The messages that came back, by which commit, and where they are."""
+    if not done.commits:
+        yield f"{done.stream}: nothing came back"
+        return
+    messages, size = counted(done.messages, "message"), format_size(done.bytes)
+    yield f"{done.stream}: {messages} ({size}) that had been removed came back"
+    for commit in done.commits:
+        yield f"  by version {commit.version} of the table, {commit.program}, which read {commit.removed[0]}"
+    for back in done.back:
+        ranges = ", ".join(f"{first}..{last}" for first, last in back.ranges.tolist())
+        yield f"  {ranges} in {back.file.path}"
+    if done.run is not None:
+        yield f"  removed by run {done.run}"
+
+
+def lost_commits_text(done: LostCommitRepair) -> Iterator[str]:
+    """The commits of ours that another program overwrote, and what of them is in the table again."""
+    if not done.commits:
+        yield f"{done.stream}: nothing to repair: every commit of ours is in the log"
+        return
+    for again in done.commits:
+        yield from _again_lines(done.stream, again)
+
+
+def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
+    fields, lost = again.as_json(), again.commit
+    was = "was" if again.run else "is"
+    yield f"{stream}: version {lost.version}, run {fields['lost_run']}, {was} lost: {lost.program} overwrote it"
+    if again.added.num_rows:
+        messages, size = counted(fields["messages"], "message"), format_size(fields["bytes"])
+        seqs = f"sequences {fields['first_seq']:,} to {fields['last_seq']:,}"
+        yield f"  in the table again: {messages} ({size}), {seqs}"
+    if again.removed.num_rows:
+        yield f"  removed again: {counted(again.removed.num_rows, 'file')}"
+    for name, value in again.counters.items():
+        yield f"  {name}: {value}"
+    if again.reason is not None:
+        yield f"  not all of it: {again.reason}"
+    if again.run is not None:
+        yield f"  run {again.run}"
+
+
+def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
+    """The files of other writers that cannot be taken in, and where they went."""
+    if not done.files:
+        yield f"{done.stream}: nothing to repair: every file can be taken in"
+        return
+    head = f"{done.stream}: {counted(len(done.files), 'file')} of other writers cannot be taken in"
+    yield head if done.directory is None else f"{head}, and went to {done.directory}"
+    for file in done.files:
+        yield f"  {file.path}: {file.reason}"
+    if done.run:
+        yield f"  run {done.run}"
