@@ -56,7 +56,7 @@ class DryRun(Public, Generic[Found, Done]):
 
 
 class Mendable(Protocol):
-    """What a repair finds, and what it has done."""
+    """Findings of a repair, before and after it has acted."""
 
     @property
     def is_needed(self) -> bool:

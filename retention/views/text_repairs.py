@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
-    """What passes with a wrong clock left, and what is made of it; `grace_ns` is how long they can be undone."""
+    """Passes that were made with a wrong clock, and how they are settled; `grace_ns`: how long they can be undone."""
     if done.last_as_of_ns is None and not done.wrong:
         yield f"{done.stream}: no pass was ever made, so there is nothing to repair"
     elif not done.wrong:
