@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from retention.dialects.dialect import Dialect
 from retention.errors import RefusedError, UsageError
 from retention.ingest.sources.backlog import Backlog, SourceReader
 from retention.ingest.sources.contents import Contents
+from retention.ingest.sources.delta_log import DeltaLog
 from retention.ingest.sources.delta_source import DeltaSource
 from retention.ingest.sources.directory import SourceFile, Wishes
 from retention.ingest.sources.directory_source import DirectorySource, converted
@@ -26,6 +27,7 @@ from retention.ingest.sources.taking import WRITER, TakenSoFar, Taking
 from retention.storage import files
 from retention.storage.listing import list_files
 from retention.storage.places import only_spark_reaches, place_of
+from retention.storage.scratch_files import local_directory
 from retention.stores.layout import Layout
 
 if TYPE_CHECKING:
@@ -126,13 +128,14 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
 def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceReader]) -> Backlog:
     """Look for rows that are to be taken; where an earlier release took some, go on from its record."""
     if source.format == DELTA:
-        table = DeltaSource(source.location, source.wishes)
-        known = standing.position
-        if standing.checkpoint is not None and standing.batch is not None:
-            known = table.taken_until(*standing.checkpoint.taken_version(standing.batch))
-        if not isinstance(known, DeltaPosition | None):
-            raise _other_format(source, "a directory")
-        backlog = table.backlog(known)
+        with _log_of(source, standing, reader) as log:
+            table = DeltaSource(source.location, source.wishes, log)
+            known = standing.position
+            if standing.checkpoint is not None and standing.batch is not None:
+                known = table.taken_until(*standing.checkpoint.taken_version(standing.batch))
+            if not isinstance(known, DeltaPosition | None):
+                raise _other_format(source, "a directory")
+            backlog = table.backlog(known)
     else:
         is_ours = not only_spark_reaches(source.location)
         listing = _listed(source.location) if is_ours else reader().listing(source.location)
@@ -148,6 +151,21 @@ def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceRe
     if standing.checkpoint is not None and backlog.moved is None:
         backlog = replace(backlog, moved=known)
     return backlog
+
+
+@contextmanager
+def _log_of(
+    source: Source, standing: TakenSoFar, reader: Callable[[], SourceReader]
+) -> Iterator[DeltaLog]:
+    """The log of a Delta table, or a copy of it where only Spark reaches that."""
+    if not only_spark_reaches(source.location):
+        yield DeltaLog(source.location)
+        return
+    known = standing.position
+    with closing(local_directory()) as scratch:
+        after = known.version if isinstance(known, DeltaPosition) else None
+        reader().log(source.location, after, scratch.location)
+        yield DeltaLog(scratch.location)
 
 
 def _listed(location: str) -> list[SourceFile]:

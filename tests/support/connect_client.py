@@ -30,7 +30,7 @@ from retention.engines.spark import append, jobs
 from retention.engines.spark.connect import is_connect
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.session import active_session, session
-from retention.errors import UsageError
+from retention.errors import DamagedError, UsageError
 from retention.ingest.table_source import Source, ingest
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.sandboxes import ORDERS, lines, opened
@@ -213,13 +213,35 @@ def some_progress(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) 
     assert all(line.endswith(" tasks") for line in said)
 
 
-def what_is_refused(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """What cannot work is one sentence with the remedy, before anything was written."""
+def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Sources come once, tables with deletion vectors and directories with columns of their own among them."""
     del patch
     stream = warehouse_with(folder / "w", "delta", NOW).new_stream("ORDERS")
-    with pytest.raises(UsageError, match=r"^ORDERS: ingest does not work .* without SPARK_REMOTE"):
-        ingest(stream.opened, Source(str(folder)), spark)
-    assert not stream.opened.store.exists()
+    table, lines = folder / "table", folder / "lines"
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (n bigint) USING delta "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.range(9).selectExpr("id AS n").write.format("delta").mode("append").save(str(table))
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE n < 2")  # noqa: S608
+    (lines / "code=007").mkdir(parents=True)
+    (lines / "code=007" / "a b[1].json").write_text('{"n": 1}\n')
+    columns = {"subject": "'s.a'", "payload": "CAST(n AS STRING)"}
+    for rows in (7, 0):
+        assert ingest(stream.opened, Source(str(table), "delta", columns), spark).messages == rows
+    columns = {"subject": "concat('s.', code)", "payload": "CAST(n AS STRING)"}
+    for rows in (1, 0):
+        assert ingest(stream.opened, Source(str(lines), "json", columns), spark).messages == rows
+    found = [row for part in stream.messages() for row in part.to_pylist()]
+    assert sorted(row["payload"] for row in found) == [
+        b"1",
+        *(str(n).encode() for n in range(2, 9)),
+    ]
+    (lines / "code=007" / "bad.json").write_text('{"n": 2}\n{"n": ')
+    with pytest.raises(
+        DamagedError, match=r"bad.json, line 2 cannot be read as json: no whole JSON value"
+    ):
+        ingest(stream.opened, Source(str(lines), "json", columns), spark)
 
 
 def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -261,7 +283,7 @@ SCENARIOS: dict[str, Scenario] = {
         a_cancelled_run,
         a_cancelled_append,
         some_progress,
-        what_is_refused,
+        an_ingest,
         the_session_at_hand,
         a_stopped_session,
     )

@@ -69,21 +69,6 @@ def _is_missing(module: str) -> bool:
         return True
 
 
-def refuse_connect(session: SparkSession, what: str, instead: str) -> None:
-    """Refuse what a Connect session cannot do.
-
-    Args:
-        session: the session.
-        what: the work, such as `ingest`.
-        instead: what to do.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if is_connect(session):
-        raise UsageError(f"{what} does not work in a session by Spark Connect: {instead}")
-
-
 def setting_of(session: SparkSession, name: str) -> str | None:
     """A setting of a session; None where it has none, or a server tells it to nobody."""
     from pyspark.errors import PySparkException

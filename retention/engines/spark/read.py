@@ -11,15 +11,27 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import ranges_in
+from retention.engines.spark.connect import setting_of
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.engines.spark.session import refuse_stopped
+from retention.errors import UsageError
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_STRICT = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
+"""Options by which a reader of Parquet does not take a cluster's settings."""
+_LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+"""Settings that have files passed over in silence, and that Delta's reader has no options for."""
 _FROM_PATH = "CAST(regexp_extract(_metadata.file_path, '/{0}=([0-9]+)/', 1) AS {1}) AS {0}"
 
 
@@ -27,7 +39,7 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     """The live messages at this moment, columns of `MESSAGES`; the session is left as it is.
 
     Raises:
-        UsageError: the session was stopped.
+        UsageError: the session was stopped, or passes over files that it cannot read.
     """
     refuse_stopped(spark)
     if not opened.store.exists():
@@ -58,10 +70,20 @@ def _is_delta(opened: OpenedStream) -> bool:
 
 
 def _read_delta(opened: OpenedStream, spark: SparkSession, **options: int) -> DataFrame:
+    _refuse_lenient(opened, spark)
     location = for_spark(files.join(opened.root, "messages"))
     with reaching(location):
         rows = spark.read.options(**options).format("delta").load(location)
         return rows.select(*MESSAGES.names)
+
+
+def _refuse_lenient(opened: OpenedStream, spark: SparkSession) -> None:
+    for name in _LENIENT:
+        if (setting_of(spark, name) or "false").lower() == "true":
+            raise UsageError(
+                f"{opened.name}: {name} is on in this Spark session, so that files which are damaged or gone would be "
+                f'passed over in silence; nothing was read; spark.conf.set("{name}", "false") and read again'
+            )
 
 
 def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> DataFrame:
@@ -79,7 +101,11 @@ def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     live = opened.store.data_files(opened.store.snapshot().files)
     if not live:
         return spark.createDataFrame([], ddl_of(MESSAGES))
-    rows = spark.read.schema(ddl_of(FILE_COLUMNS)).parquet(*(file.location for file in live))
+    rows = (
+        spark.read.options(**_STRICT)
+        .schema(ddl_of(FILE_COLUMNS))
+        .parquet(*(file.location for file in live))
+    )
     keys = [
         _FROM_PATH.format(name, SPARK_NAMES[MESSAGES.field(name).type])
         for name in PARTITION_COLUMNS

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from retention.engines.spark.s3a import for_spark, reaching
+from retention.engines.spark.tables import reason_of
+from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +38,8 @@ _OF_ALL = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
 }
+_DIGITS = 20
+"""Of a version in the name of a file of a Delta log."""
 _FILE, _PLACE = "__retention_file", "__retention_place"
 
 
@@ -119,6 +125,44 @@ def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int
     )
     rows = files.selectExpr("path", "length", "unix_millis(modificationTime) AS at").toArrow()
     return list(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+
+
+def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tuple[str, bytes]]:
+    """Name and content of the files of a Delta log at a location that only Spark reaches.
+
+    Args:
+        spark: the session.
+        location: the table's.
+        after: a version of which what is before it is not needed; None: that of the newest checkpoint.
+
+    Raises:
+        UsageError: Spark cannot list it.
+    """
+    reader = spark.read.format("binaryFile").option("pathGlobFilter", "[0-9]*.*")
+    with _listing(location):
+        log = reader.load(_escaped(f"{location}/_delta_log"))
+        named = log.selectExpr("element_at(split(path, '/'), -1) AS name", "content")
+        names = [row.name for row in named.select("name").collect()]
+    newest = max((name[:_DIGITS] for name in names if ".checkpoint." in name), default="0")
+    first = newest if after is None else min(newest, f"{after:0{_DIGITS}d}")
+    rows = named.where(F.col("name") >= first).toArrow()
+    return list(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+
+
+@contextmanager
+def _listing(location: str) -> Iterator[None]:
+    """Let Spark list a location in the block.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    try:
+        yield
+    except AnalysisException as error:
+        raise UsageError(
+            f"{location}: Spark cannot list it ({reason_of(error)}); nothing was read; name the directory of a table "
+            "and, with --source-format, what it is"
+        ) from error
 
 
 def _read(

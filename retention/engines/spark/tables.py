@@ -57,12 +57,12 @@ def _refuse_meaningless(table: DataFrame, location: str, name: str, expression: 
         _ = table.selectExpr(f"{expression} AS `{name}`").columns
     except AnalysisException as error:
         raise UsageError(
-            f"--column {name}={expression}: {_reason(error)}; nothing was read; {location} has the columns "
+            f"--column {name}={expression}: {reason_of(error)}; nothing was read; {location} has the columns "
             f"{', '.join(table.columns)}"
         ) from error
 
 
-def _reason(error: AnalysisException) -> str:
+def reason_of(error: AnalysisException) -> str:
     """The first line of what Spark says, without the name of its condition."""
     line = str(error).strip().partition("\n")[0]
     return line.partition("] ")[2].split(" SQLSTATE")[0].rstrip(" .") or line

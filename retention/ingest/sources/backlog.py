@@ -57,6 +57,10 @@ class SourceReader(Protocol):
         """The files below a location that only Spark reaches."""
         ...
 
+    def log(self, location: str, after: int | None, directory: str) -> None:
+        """Copy the log of a Delta table at a location that only Spark reaches, from a version on, to a directory."""
+        ...
+
     def columns(self, format_: str, places: Sequence[str]) -> Columns:
         """The columns of some files together."""
         ...

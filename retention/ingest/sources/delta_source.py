@@ -27,6 +27,8 @@ class DeltaSource:
 
     location: str
     wishes: Wishes
+    log: DeltaLog
+    """The table's log, or a copy of it."""
 
     def backlog(self, known: DeltaPosition | None) -> Backlog:
         """Find the rows that are to be taken.
@@ -40,7 +42,7 @@ class DeltaSource:
                 gone or has another type.
             DamagedError: the log cannot be read.
         """
-        log = DeltaLog(self.location)
+        log = self.log
         newest = log.newest()
         if known is None:
             return self._first(log, newest)
@@ -59,7 +61,7 @@ class DeltaSource:
             RefusedError: another table lies there.
             DamagedError: the log does not reach back to that version.
         """
-        log = DeltaLog(self.location)
+        log = self.log
         state = log.state(version)
         if str(state.metadata["id"]) != table_id:
             raise self._another()

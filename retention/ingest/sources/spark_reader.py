@@ -57,6 +57,26 @@ class SparkReader:
             for (uri, length, at_ms), head in zip(listed, heads, strict=True)
         ]
 
+    def log(self, location: str, after: int | None, directory: str) -> None:
+        """Copy the log of a Delta table at a location that only Spark reaches.
+
+        Args:
+            location: the table's.
+            after: the version up to which it was taken; None: it never was.
+            directory: takes the copy, as a table's own directory would hold it.
+
+        Raises:
+            UsageError: there is no log.
+        """
+        from retention.engines.spark.source_rows import copied_log
+
+        with self._reading("files", {}):
+            entries = copied_log(self.session, location, after)
+        files.make_directory(internals.log_directory(directory))
+        for name, content in entries:
+            with scratch_files.create(files.join(internals.log_directory(directory), name)) as sink:
+                sink.write(content)
+
     def columns(self, format_: str, places: Sequence[str]) -> Columns:
         """The columns of some files together.
 

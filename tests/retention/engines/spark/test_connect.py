@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from retention.engines.spark import connect
 from retention.engines.spark.attempts import attempts_of
-from retention.engines.spark.connect import is_connect, reach, refuse_connect, setting_of
+from retention.engines.spark.connect import is_connect, reach, setting_of
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,14 +24,6 @@ def connect_session() -> SparkSession:
 def test_a_session_is_told_by_its_class_alone() -> None:
     assert is_connect(connect_session())
     assert not is_connect(cast("SparkSession", SimpleNamespace()))
-
-
-def test_what_does_not_work_there_is_one_sentence_with_the_remedy() -> None:
-    refuse_connect(cast("SparkSession", SimpleNamespace()), "x", "y")
-    with pytest.raises(
-        UsageError, match=r"^S: ingest does not work in a session by Spark Connect: run it so$"
-    ):
-        refuse_connect(connect_session(), "S: ingest", "run it so")
 
 
 def test_a_missing_client_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from retention.context.context import OpenedStream
-from retention.core.message_rows import complete_rows
 from retention.errors import BusyError, DamagedError, RefusedError, RetentionError
-from retention.ingest.append import Appended, append_rows
-from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.sources import batches
-from retention.ingest.sources.backlog import Batch, FilesBatch
 from retention.ingest.sources.contents import Contents
 from retention.ingest.sources.directory import NO_WISHES, SourceFile
 from retention.ingest.sources.directory_source import DirectorySource
@@ -27,46 +18,12 @@ from retention.ingest.sources.taking import Taking
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.storage.listing import list_files
+from tests.support.list_reader import ListReader
 from tests.support.plain_store import opened_stream, store_of
-
-COLUMNS = {"type": "struct", "fields": [{"name": "payload", "type": "string"}]}
 
 
 class Killed(BaseException):
     """The end of a process."""
-
-
-@dataclass
-class ListReader:
-    """Reads lines as messages, without Spark."""
-
-    opened: OpenedStream
-    after_read: list[Callable[[], None]] = field(default_factory=list)
-
-    def listing(self, location: str) -> list[SourceFile]:
-        raise NotImplementedError(location)
-
-    def columns(self, format_: str, places: Sequence[str]) -> dict[str, Any]:
-        del format_, places
-        return COLUMNS
-
-    def append(self, batch: Batch, identify: Callable[[], BatchIdentity]) -> Appended:
-        assert isinstance(batch, FilesBatch)
-        lines = []
-        for part in batch.parts:
-            content = (Path(batch.location) / part.file.path).read_bytes()
-            lines += content[part.start : part.file.length].decode().split()
-        for act in self.after_read:
-            act()
-        identity = identify()
-        raw = {
-            "subject": ["orders.a"] * len(lines),
-            "headers": pa.nulls(len(lines), pa.binary()),
-            "payload": [line.encode() for line in lines],
-            "ts_ns": pa.array([7] * len(lines), pa.int64()),
-        }
-        rows = complete_rows(pa.table(raw), "file")
-        return append_rows(self.opened, [rows], identity)
 
 
 class World:
