@@ -112,7 +112,6 @@ def compact_now(
             done.append(merge_batch(opened, plan, batch, engines))
             if done[-1].merged:
                 _count(opened, done[-1])
-    opened.store.finish()
     report = _report(opened, plan, done, started)
     _refuse_damaged(report, done)
     return report

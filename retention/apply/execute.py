@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,35 +12,31 @@ from retention.apply.erase import erase
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.plan_record import intent_of, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
-from retention.apply.recover import basis
-from retention.apply.stage import Additions, TombstoneUpdate, next_record, stage_additions
-from retention.apply.undo_records import keep_for_undo
+from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.stage import TombstoneUpdate, next_record, stage_additions
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
-from retention.core.table_requirements import AssertConsumerEdits, AssertEpoch, AssertRowTombstones
+from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import (
-    SetConsumerEdits,
     SetDropped,
     set_epoch,
     set_next_seqs,
     set_open_bases,
-    set_removed,
     set_row_tombstones,
 )
 from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
-from retention.errors import CommitUnknownError
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.interest.commit_offsets import raise_watermark
 from retention.plan.plan import Plan
-from retention.plan.run_ranges import highest_removed, ranges_of_plan
+from retention.plan.run_ranges import ranges_of_plan
 from retention.planners.cached import Planned
-from retention.ports import Snapshot, Swap
+from retention.ports import Snapshot
 from retention.rules.requests import Drop
-from schemas.files import FILE_STATS, LOGGED_FILES
+from schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)
@@ -85,46 +80,31 @@ def carry_out(
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
-    added = stage_additions(opened, plan, snapshot, engines)
-    try:
-        recorded = next_record(opened, plan, snapshot, engines)
+    with recorded_run(opened, snapshot, run) as recorded:
+        additions = stage_additions(opened, plan, snapshot, engines)
+        added = recorded.staged(stats_table(additions.stats))
+        tombstones = next_record(opened, plan, snapshot, engines)
         archived = _archived(opened, plan, snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
-        prepared = _on_record(opened, plan, run, added, recorded)
+        if isinstance(plan.request, Drop):
+            opened.store.note_dropping()
         intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
-            **_circumstances(snapshot, recorded, engines)
+            released=tombstones.numbers, spark_application=engines.application()
         )
-        history.begin(intent)
-        swap = _swap(opened, plan, run, prepared, snapshot, epochs)
-        version = opened.store.commit(swap, snapshot)
-    except CommitUnknownError:
-        raise
-    except BaseException:
-        opened.store.discard([row["path"] for row in added.stats])
-        raise
-    erase(opened, plan.request)
-    work = Work(
-        added.read + recorded.read + ids_read + (archived.read if archived else ReadCount()),
-        added.bytes,
-        plan.version,
-        version,
-        archived,
-    )
-    report = report_of(opened, plan, run, work, started)
-    history.finish(outcome_of(history, intent, report))
-    opened.store.finish()
+        change = _change(opened, plan, added, additions.open_base, tombstones, epochs)
+        version = recorded.commit(intent, change).committed_version
+        erase(opened, plan.request)
+        read = additions.read + tombstones.read + ids_read
+        work = Work(
+            read + (archived.read if archived else ReadCount()),
+            additions.bytes,
+            plan.version,
+            version,
+            archived,
+        )
+        report = report_of(opened, plan, run, work, started)
+        recorded.outcome = outcome_of(history, intent, report)
     return report
-
-
-def _circumstances(
-    snapshot: Snapshot, recorded: TombstoneUpdate, engines: Engines
-) -> dict[str, Any]:
-    """The fields of a run's intent that its plan does not tell."""
-    return {
-        "basis": basis(snapshot),
-        "released": recorded.numbers,
-        "spark_application": engines.application(),
-    }
 
 
 def _recorded_alone(
@@ -165,91 +145,49 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     return snapshot
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """Everything that a plan's commit needs, staged and on record."""
-
-    added: Additions
-    recorded: TombstoneUpdate
-    highest_removed: Mapping[int, int]
-    """Partition → the highest sequence that goes."""
+def _ranges(opened: OpenedStream, plan: Plan, tombstones: TombstoneUpdate) -> Iterator[pa.Table]:
+    """The messages that a plan takes of files, some at a time; shape `RUN_RANGES`."""
+    yield from ranges_of_plan(plan, opened.store.released(tombstones.before))
 
 
-def _on_record(
-    opened: OpenedStream, plan: Plan, run: str, added: Additions, recorded: TombstoneUpdate
-) -> _Prepared:
-    """Remember which files a run takes and adds, and which messages it takes of files; and that it drops the table."""
-    if isinstance(plan.request, Drop):
-        opened.store.note_dropping()
-    highest: dict[int, int] = {}
-
-    def removed_ranges() -> Iterator[pa.Table]:
-        for ranges in ranges_of_plan(plan, opened.store.released(recorded.before)):
-            for partition, seq in highest_removed(ranges).items():
-                highest[partition] = max(seq, highest.get(partition, seq))
-            yield ranges
-
-    leaving = plan.actions.leaving.select(FILE_STATS.names)
-    keep_for_undo(opened, run, leaving, stats_table(added.stats), removed_ranges())
-    return _Prepared(added, recorded, highest)
-
-
-def _swap(
+def _change(
     opened: OpenedStream,
     plan: Plan,
-    run: str,
-    prepared: _Prepared,
-    snapshot: Snapshot,
+    added: pa.Table,
+    open_base: Mapping[int, int],
+    tombstones: TombstoneUpdate,
     epochs: tuple[int, int],
-) -> Swap:
-    added, recorded = prepared.added, prepared.recorded
-    metadata = {
-        "run": run,
-        "plan_id": plan.plan_id,
-        "as_of_ns": plan.as_of_ns,
-        "by_rule": plan.by_rule,
-    }
+) -> Change:
     drops = isinstance(plan.request, Drop)
-    open_base = _first_bases(opened) if plan.begins_epoch else added.open_base
-    swap = Swap(
-        remove=plan.actions.leaving.select(LOGGED_FILES.names),
-        add=stats_table(added.stats),
-        metadata=metadata,
-        requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(recorded.before)],
+    bases = _first_bases(opened) if plan.begins_epoch else open_base
+    return Change(
+        remove=plan.actions.leaving.select(FILE_STATS.names),
+        add=added,
+        ranges=_ranges(opened, plan, tombstones),
+        stepped_over=_stepped_over(plan),
+        begins_epoch=plan.begins_epoch,
+        asks_consumers=plan.consumers is not None,
+        requirements=[AssertEpoch(epochs[0])],
         updates=[
             *set_next_seqs(sequences_after(plan)),
-            *set_open_bases({} if drops else open_base),
-            *set_removed(*_highest_gone(plan, prepared.highest_removed)),
-            *set_row_tombstones(recorded.before, recorded.after),
+            *set_open_bases({} if drops else bases),
+            *set_row_tombstones(tombstones.before, tombstones.after),
             *set_epoch(*epochs),
             *([SetDropped(opened.clock())] if drops else ()),
         ],
+        metadata={"plan_id": plan.plan_id, "as_of_ns": plan.as_of_ns, "by_rule": plan.by_rule},
     )
-    return swap if plan.consumers is None else _resting_on_consumers(swap, snapshot)
 
 
-def _highest_gone(plan: Plan, removed: Mapping[int, int]) -> list[Mapping[int, int]]:
-    """Partition → the highest sequence that nobody will find any more, of the epoch behind a plan's commit.
+def _stepped_over(plan: Plan) -> dict[int, int]:
+    """Partition → the highest sequence that a plan gives out and does not store.
 
-    A new epoch has lost nothing. What a purge steps over, and markers that are evicted in the pass that writes them,
-    count as removed: they were given out, and are nowhere.
+    What a purge steps over, and markers that are evicted in the pass that writes them, count as removed.
     """
-    if plan.begins_epoch:
-        return []
     stored = set(plan.markers["seq"].to_pylist())
     first, after = plan.sequences or (0, 0)
     last = next((seq for seq in range(after - 1, first - 1, -1) if seq not in stored), None)
-    return [removed, {} if last is None else {PARTITION: last}]
-
-
-def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:
-    """The swap of a plan that asked consumers: none of them may be edited before it is carried out."""
-    count = snapshot.counters.consumers
-    return replace(
-        swap,
-        requirements=[*swap.requirements, AssertConsumerEdits(count)],
-        updates=[*swap.updates, SetConsumerEdits(count)],
-    )
+    return {} if last is None else {PARTITION: last}
 
 
 def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]:

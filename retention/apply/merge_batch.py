@@ -11,21 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.archive import LeavingFiles, archive
-from retention.apply.recover import basis
-from retention.apply.undo_records import keep_for_undo
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
-from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, AssertSegmentOrder
+from retention.core.table_requirements import AssertSegmentOrder
 from retention.datafile.merge import MergeResult, MergeTask, merge_files
 from retention.datafile.parquet import stats_table
 from retention.engines.select import Engines
-from retention.errors import CommitUnknownError, StalePlanError
+from retention.errors import StalePlanError
 from retention.history.record import Compacted
-from retention.history.runs import history_of
 from retention.plan.compaction import CompactionPlan, Merge
-from retention.ports import Snapshot, Swap
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.ports import Snapshot
+from schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)
@@ -55,27 +53,23 @@ def merge_batch(
     Raises:
         VerificationError: what was written is not what was read; nothing was committed.
     """
-    run = history_of(opened.warehouse, opened.name).name_run(opened.clock())
     snapshot = opened.store.snapshot()
-    merges = _current(plan, batch, snapshot)
-    with labelled(run=run):
-        results = _written(opened, merges, engines)
-    damaged = [result.damage for result in results if result.damage is not None]
-    done = [merge for merge, result in zip(merges, results, strict=True) if result.damage is None]
-    added = [row for result in results for row in result.stats]
-    if not done:
-        return MergedBatch(run, damaged=damaged)
-    work = MergedBatch(run, done, added, damaged)
+    damaged: list[str] = []
     try:
-        _commit(opened, work, snapshot, engines)
-    except CommitUnknownError:
-        raise
+        with recorded_run(opened, snapshot) as run:
+            merges = _current(plan, batch, snapshot)
+            results = _written(opened, merges, engines)
+            damaged += [result.damage for result in results if result.damage is not None]
+            done = [
+                merge for merge, result in zip(merges, results, strict=True) if not result.damage
+            ]
+            work = MergedBatch(
+                run.name, done, [row for result in results for row in result.stats], damaged
+            )
+            if done:
+                _commit(opened, run, work, engines)
     except StalePlanError:
-        opened.store.discard([row["path"] for row in added])
-        return MergedBatch(run, damaged=damaged)
-    except BaseException:
-        opened.store.discard([row["path"] for row in added])
-        raise
+        return MergedBatch(run.name, damaged=damaged)
     return work
 
 
@@ -124,29 +118,21 @@ def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:
     opened.store.discard([target.path for task in tasks for target in task.targets])
 
 
-def _commit(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines) -> None:
-    """Archive what ends, remember what leaves, and commit; two records of the run history."""
-    history, run = history_of(opened.warehouse, opened.name), work.run
+def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch, engines: Engines) -> None:
+    """Archive the files whose deleted rows end with them, and commit the merges."""
+    added = run.staged(stats_table(work.added))
+    _archive_dead(opened, work, run.snapshot, engines)
     removed = pa.concat_tables([merge.files for merge in work.merged]).select(FILE_STATS.names)
-    added = stats_table(work.added)
-    counters = snapshot.counters
-    _archive_dead(opened, work, snapshot, engines)
-    record = _record(opened, work, snapshot)
-    keep_for_undo(opened, run, removed, added, [])
-    history.begin(record)
-    swap = Swap(
-        remove=removed.select(LOGGED_FILES.names),
+    change = Change(
+        remove=removed,
         add=added,
-        metadata={"run": run, "merges": len(work.merged)},
-        requirements=[
-            AssertEpoch(counters.epoch),
-            AssertRowTombstones(counters.released),
-            AssertSegmentOrder(added),
-        ],
+        ranges=(),
+        requirements=[AssertSegmentOrder(added)],
+        metadata={"merges": len(work.merged)},
         data_change=False,
     )
-    version = opened.store.commit(swap, snapshot)
-    history.finish(record.ended(version, next_seq=dict(counters.next_seq)))
+    outcome = run.commit(_record(opened, work), change)
+    run.outcome = outcome.updated(next_seq=dict(run.snapshot.counters.next_seq))
 
 
 def _archive_dead(
@@ -159,10 +145,9 @@ def _archive_dead(
         archive(opened, leaving, snapshot, engines)
 
 
-def _record(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot) -> Compacted:
+def _record(opened: OpenedStream, work: MergedBatch) -> Compacted:
     return Compacted(
         run=work.run,
-        stream=opened.name,
         as_of_ns=opened.clock(),
         removed_messages=0,
         removed_bytes=0,
@@ -172,6 +157,4 @@ def _record(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot) -> Comp
         bytes_read=sum(merge.bytes_rewritten for merge in work.merged),
         bytes_written=sum(row["file_bytes"] for row in work.added),
         dead_bytes=sum(merge.dead_bytes for merge in work.merged),
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
     )

@@ -22,11 +22,11 @@ from retention.apply.foreign_changes import (
     refuse_put_back,
 )
 from retention.apply.put_back import compare_rows, put_back, recorded_anew
-from retention.apply.recover import basis, settle_interrupted
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import (
     find_ranges,
     is_in_force,
-    keep_for_undo,
     read_record,
     refuse_claimed,
 )
@@ -34,16 +34,15 @@ from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
-from retention.core.labels import labelled, on_stream
+from retention.core.labels import on_stream
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import (
     SetDropped,
     set_epoch,
-    set_removed,
     set_row_tombstones,
 )
 from retention.engines.select import Engines
-from retention.errors import CommitUnknownError, RefusedError, UsageError
+from retention.errors import RefusedError, UsageError
 from retention.history.record import (
     UNKNOWN,
     Dropped,
@@ -57,10 +56,8 @@ from retention.history.record import (
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
 from retention.layout.segment_homes import divided_mask, homes_of
-from retention.plan.run_ranges import highest_removed
-from retention.ports import Snapshot, Swap
+from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 Later = Sequence[RunRecord]
 """The outcomes of the runs after another one that have, or may have, changed the table, newest first."""
@@ -92,27 +89,19 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
         later = _later(opened, history, run)
         undoing = _check_undoing(opened, history, run, later)
         outcome = undoing.outcome
-        undo = history.name_run(opened.clock())
         if DELETE_SEGMENTS in outcome.by_rule:
             continuing = history.continuing(outcome.epoch)[-1]
             lower_watermarks(opened, undoing.removed, continuing)
             undoing = replace(undoing, snapshot=opened.store.snapshot())
         epochs = _epochs(opened, history, outcome, undoing.snapshot)
         findings = _rows_to_find(undoing, later)
-        local = Engines("local")
-        with labelled(run=undo):
+        with recorded_run(opened, undoing.snapshot) as run_of_undo:
             back = (
                 put_back(undoing)
                 if findings is None
-                else bring_back(undoing, findings, engines or local)
+                else bring_back(undoing, findings, engines or Engines("local"))
             )
-        try:
-            return _commit(undoing, back, history, undo, epochs)
-        except CommitUnknownError:
-            raise
-        except BaseException:
-            opened.store.discard(back.added["path"].to_pylist())
-            raise
+            return _commit(undoing, run_of_undo, back, epochs)
 
 
 def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
@@ -189,45 +178,38 @@ def _there_again(undoing: UndoCheck) -> RefusedError:
 
 
 def _commit(
-    undoing: UndoCheck, back: ComingBack, history: History, undo: str, epochs: tuple[int, int]
+    undoing: UndoCheck, run: RecordedRun, back: ComingBack, epochs: tuple[int, int]
 ) -> Undone:
     opened, outcome = undoing.opened, undoing.outcome
-    record = Undone(
-        run=undo,
-        stream=opened.name,
+    added = run.staged(back.added)
+    intent = Undone(
+        run=run.name,
         undoes=undoing.run,
         as_of_ns=outcome.as_of_ns,
         restored_messages=outcome.removed_messages,
         restored_bytes=outcome.removed_bytes,
         epoch=epochs[1],
-        basis=basis(undoing.snapshot),
     )
     if back.is_rewritten:
-        record = record.updated(rewritten=True, released=list(back.released))
-    unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
-    keep_for_undo(opened, undo, back.removed, back.added, [back.markers])
-    history.begin(record)
-    swap = Swap(
-        remove=back.removed.select(LOGGED_FILES.names),
-        add=back.added.select(FILE_STATS.names),
-        metadata={"run": undo, "undoes": undoing.run},
+        intent = intent.updated(rewritten=True, released=list(back.released))
+    change = Change(
+        remove=back.removed,
+        add=added,
+        ranges=[back.markers],
         requirements=[
             AssertEpoch(epochs[0]),
             AssertRowTombstones(back.released[0]),
-            unclaimed,
+            refuse_claimed(opened, undoing.snapshot, added),
             *back.requirements,
         ],
         updates=[
-            *set_removed(highest_removed(back.markers)),
             *set_row_tombstones(*back.released),
             *set_epoch(*epochs),
             *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
         ],
+        metadata={"undoes": undoing.run},
     )
-    version = opened.store.commit(swap, undoing.snapshot)
-    done = record.ended(version)
-    history.finish(done)
-    return done
+    return run.commit(intent, change)
 
 
 def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:

@@ -176,6 +176,17 @@ class RunRecord(_Part):
         return self.status in {DONE, UNKNOWN}
 
     @property
+    def committed_version(self) -> int:
+        """The version that the run committed.
+
+        Raises:
+            ValueError: the record does not tell.
+        """
+        if self.version_after is None:
+            raise ValueError(f"run {self.run} has no version")
+        return self.version_after
+
+    @property
     def names_initiator(self) -> bool:
         """Whether the release that wrote it recorded who ran a run, and which sequences the run took of files."""
         return "who" in self.model_fields_set

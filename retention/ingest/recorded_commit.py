@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-
-import pyarrow as pa
 
 from retention.apply.archive import LeavingFiles, archive
 from retention.apply.guards import check_update
 from retention.apply.keep_ids import keep_ids
-from retention.apply.recover import basis, settle_interrupted
-from retention.apply.undo_records import keep_for_undo
+from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
-from retention.core.table_updates import set_removed
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.record import ArchivedCopies, RolledUp
 from retention.history.runs import history_of
-from retention.plan.run_ranges import highest_removed, ranges_of_files
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap
-from schemas.files import LOGGED_FILES
 
 MAINTENANCE_WAIT_S = 60.0
 
@@ -71,16 +66,8 @@ def commit_removal(
     hidden = opened.store.released(snapshot.counters.released)
     ranges = ranges_of_files(removal.files, removal.lost, [removal.rule], hidden)
     keep_ids(opened, removal.files, removal.lost, snapshot)
-    whole = replace(
-        swap,
-        remove=removal.files.select(LOGGED_FILES.names),
-        add=pa.concat_tables([copies, swap.add]),
-        metadata={**swap.metadata, "run": removal.run, "by_rule": {removal.rule: removal.messages}},
-        updates=[*swap.updates, *set_removed(unstored, highest_removed(ranges))],
-    )
     record = RolledUp(
         run=removal.run,
-        stream=opened.name,
         as_of_ns=removal.as_of_ns,
         policy=opened.config.policy().as_json(),
         removed_messages=removal.messages,
@@ -89,13 +76,16 @@ def commit_removal(
         published_messages=swap.metadata["messages"],
         next_seq=dict(swap.next_seq),
         archived=None if archived is None else ArchivedCopies(**archived.as_json()),
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
     )
-    history = history_of(opened.warehouse, opened.name)
-    # What was published stays when the run is undone: its files are no part of the record.
-    keep_for_undo(opened, removal.run, removal.files, copies, [ranges])
-    history.begin(record)
-    version = opened.store.commit(whole, snapshot)
-    history.finish(record.ended(version))
-    return version
+    change = Change(
+        remove=removal.files,
+        add=copies,
+        publish=swap.add,
+        ranges=[ranges],
+        stepped_over=unstored,
+        requirements=swap.requirements,
+        updates=swap.updates,
+        metadata={"messages": record.published_messages, "by_rule": record.by_rule},
+    )
+    with recorded_run(opened, snapshot, removal.run) as run:
+        return run.commit(record, change).committed_version

@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recover import basis
-from retention.apply.undo_records import keep_for_undo
+from retention.apply.recorded_run import Change, recorded_run
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
 from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
 from retention.core.labels import on_stream
-from retention.core.table_requirements import AssertEpoch, RowsCompared
+from retention.core.table_requirements import RowsCompared
 from retention.core.table_updates import (
     TableUpdate,
     set_batches,
@@ -35,12 +34,11 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.record import RestoredRun
-from retention.history.runs import history_of
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
-from retention.ports import Snapshot, Swap
+from retention.ports import Snapshot
 from retention.restore.copy_back import staged
 from retention.restore.select import (
     Archive,
@@ -57,7 +55,7 @@ from retention.stores.archive_manifest import Origin
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
-from schemas.files import FILE_STATS, LOGGED_FILES
+from schemas.files import FILE_STATS
 
 _WRITER = "restore/"
 
@@ -155,8 +153,8 @@ def restore_in_place(
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
             compared = RowsCompared(stored["path"].combine_chunks())
-            swap = _swap(run, added, snapshot, set_next_seqs(ends), compared)
-            _commit(opened, swap, snapshot, archive)
+            change = _change(added, set_next_seqs(ends), compared)
+            _commit(opened, _intent(opened, run, archive, added, ends), change, snapshot)
         again = _expires_again(opened, added, engines)
     return _restored(opened, archive, added, run, again, already)
 
@@ -198,8 +196,8 @@ def restore_as(
         with staged(target, archive, selected, FILE_STATS.empty_table(), engines) as added:
             ends = _highest(added)
             updates = [*set_next_seqs(ends), *set_open_bases(ends), *set_batches(identity.batches)]
-            swap = _swap(run, added, snapshot, updates)
-            _commit(target, swap, snapshot, archive)
+            intent = _intent(target, run, archive, added, ends)
+            _commit(target, intent, _change(added, updates), snapshot)
         again = _expires_again(target, added, engines)
     return _restored(target, archive, added, run, again, 0)
 
@@ -233,47 +231,41 @@ def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int
     return ends
 
 
-def _swap(
-    run: str,
-    added: pa.Table,
-    snapshot: Snapshot,
-    updates: Sequence[TableUpdate],
-    *compared: RowsCompared,
-) -> Swap:
-    return Swap(
-        remove=LOGGED_FILES.empty_table(),
-        add=added,
-        metadata={"run": run, "messages": pc.sum(added["messages"]).as_py()},
-        requirements=[AssertEpoch(snapshot.counters.epoch), *compared],
-        updates=updates,
-    )
-
-
-def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archive) -> None:
-    run, history = str(swap.metadata["run"]), history_of(opened.warehouse, opened.name)
-    record = RestoredRun(
-        run=run,
-        stream=opened.name,
-        as_of_ns=opened.clock(),
-        source=archive.directory,
-        removed_messages=0,
-        removed_bytes=0,
-        restored_messages=swap.metadata["messages"],
-        restored_bytes=pc.sum(swap.add["bytes"]).as_py(),
-        next_seq=dict(swap.next_seq),
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
-    )
-    keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add, [])
-    history.begin(record)
+def _commit(opened: OpenedStream, intent: RestoredRun, change: Change, snapshot: Snapshot) -> None:
     try:
-        version = opened.store.commit(swap, snapshot)
+        with recorded_run(opened, snapshot, intent.run) as run:
+            run.commit(intent, change)
     except (ConflictError, StalePlanError) as error:
         raise BusyError(
             f"{opened.name}: another writer came first; nothing was brought back; try again"
         ) from error
-    history.finish(record.ended(version))
-    opened.store.finish()
+
+
+def _intent(
+    opened: OpenedStream, run: str, archive: Archive, added: pa.Table, ends: Mapping[int, int]
+) -> RestoredRun:
+    messages, size = (pc.sum(added[name]).as_py() for name in ("messages", "bytes"))
+    return RestoredRun(
+        run=run,
+        as_of_ns=opened.clock(),
+        source=archive.directory,
+        removed_messages=0,
+        removed_bytes=0,
+        restored_messages=messages,
+        restored_bytes=size,
+        next_seq=dict(ends),
+    )
+
+
+def _change(added: pa.Table, updates: Sequence[TableUpdate], *compared: RowsCompared) -> Change:
+    messages = pc.sum(added["messages"]).as_py()
+    return Change(
+        add=added,
+        ranges=(),
+        requirements=compared,
+        updates=updates,
+        metadata={"messages": messages},
+    )
 
 
 def _expires_again(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
 from retention.apply.reclaim.survey import dead_files, evidence, present
-from retention.apply.recover import basis
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.reclaim import DeadFile, Reason, judge
 from retention.core.table_requirements import AssertClaims
@@ -16,13 +16,12 @@ from retention.core.table_updates import SetClaims
 from retention.errors import CommitUnknownError, RetentionError
 from retention.history.record import ClaimedFiles, Reclaimed
 from retention.history.runs import history_of
-from retention.ports import Snapshot, Swap
+from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.parallel import in_threads
 from retention.stores.claims import Claims
 from retention.stores.layout import Layout, note_claiming
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 _AT_A_TIME = 256
 _IN_A_ROW = 32
@@ -62,35 +61,19 @@ def delete_dead(
         BusyError: files of a Parquet stream are being moved.
     """
     layout, history = Layout(opened.root, opened.name), history_of(opened.warehouse, opened.name)
-    run = history.name_run(opened.clock())
-    amounts = {
-        reason: ClaimedFiles(files=amount.files, bytes=amount.bytes)
-        for reason, amount in by_reason(dead).items()
-    }
-    record = Reclaimed(
-        run=run,
-        stream=opened.name,
-        as_of_ns=opened.clock(),
-        removed_messages=0,
-        removed_bytes=0,
-        reclaimed=amounts,
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
-    )
     note_claiming(layout, opened.config.format)
-    history.begin(record)
-    version = _claim(opened, snapshot, run, dead)
     claimed = {file.path for file in dead}
     places = dead_files(opened)
-    with places.at_rest(snapshot) as live:
-        runs = tuple(runs_with_records(opened, history, places, version))
-        again = [file for file in deaths(runs) if file.path in claimed]
-        going = judge(again, evidence(places, runs, again, live, cutoff_ns)).going
-        for first in range(0, len(going), _AT_A_TIME):
-            part = going[first : first + _AT_A_TIME]
-            unlink([place for file in part for place in places.places(file)])
-    history.finish(record.ended(version))
-    return Deletion(run, frozenset(claimed.difference(file.path for file in going)))
+    with recorded_run(opened, snapshot) as run:
+        version = _claim(opened, run, dead)
+        with places.at_rest(snapshot) as live:
+            runs = tuple(runs_with_records(opened, history, places, version))
+            again = [file for file in deaths(runs) if file.path in claimed]
+            going = judge(again, evidence(places, runs, again, live, cutoff_ns)).going
+            for first in range(0, len(going), _AT_A_TIME):
+                part = going[first : first + _AT_A_TIME]
+                unlink([place for file in part for place in places.places(file)])
+    return Deletion(run.name, frozenset(claimed.difference(file.path for file in going)))
 
 
 def by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:
@@ -102,26 +85,39 @@ def by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:
     return amounts
 
 
-def _claim(opened: OpenedStream, snapshot: Snapshot, run: str, dead: Sequence[DeadFile]) -> int:
-    """Commit a claim on files: from now on nobody can commit one of them; the version of the commit."""
-    claims, counters = Claims(Layout(opened.root, opened.name)), snapshot.counters
+def _claim(opened: OpenedStream, run: RecordedRun, dead: Sequence[DeadFile]) -> int:
+    """Commit a claim on files: from now on no commit brings one of them back; the version of the commit."""
+    claims, counters = Claims(Layout(opened.root, opened.name)), run.snapshot.counters
     staged = any(file.reason is Reason.ABANDONED for file in dead)
-    claims.write(run, [file.path for file in dead])
-    swap = Swap(
-        remove=LOGGED_FILES.empty_table(),
-        add=FILE_STATS.empty_table(),
-        metadata={"run": run, "claims": len(dead)},
+    change = Change(
         requirements=[AssertClaims(counters.claims)],
         updates=[SetClaims(counters.claims + 1, counters.staging_claims + staged)],
+        metadata={"claims": len(dead)},
     )
+    intent = run.begin(_intent(opened, run.name, dead), change)
+    claims.write(run.name, [file.path for file in dead])
     try:
-        return opened.store.commit(swap, snapshot)
+        outcome = run.commit_begun(intent, change)
     except CommitUnknownError:
         raise
     except RetentionError:
         # Nothing counts this claim, and nobody else acts by it.
-        claims.drop([run])
+        claims.drop([run.name])
         raise
+    return outcome.committed_version
+
+
+def _intent(opened: OpenedStream, run: str, dead: Sequence[DeadFile]) -> Reclaimed:
+    return Reclaimed(
+        run=run,
+        as_of_ns=opened.clock(),
+        removed_messages=0,
+        removed_bytes=0,
+        reclaimed={
+            reason: ClaimedFiles(files=amount.files, bytes=amount.bytes)
+            for reason, amount in by_reason(dead).items()
+        },
+    )
 
 
 def unlink(locations: Sequence[str]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recover import basis, settle_interrupted
+from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
@@ -17,8 +18,8 @@ from retention.core.inventory import DROPPED, EPOCH, GENERATION, RUN, Counters
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.record import LostCommitted
-from retention.history.runs import History, history_of
-from retention.ports import LostCommit, Snapshot, Swap
+from retention.history.runs import history_of
+from retention.ports import LostCommit, Snapshot
 from retention.stores.checks.swap import overlapping
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
@@ -123,7 +124,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
                 settle_interrupted(opened, history)
                 return LostCommitRepair(opened.name, tuple(done))
             try:
-                done.append(_commit(opened, history, snapshot, _again(snapshot, lost[0])))
+                done.append(_commit(opened, snapshot, _again(snapshot, lost[0])))
             except (ConflictError, StalePlanError):
                 continue
     raise BusyError(
@@ -212,33 +213,23 @@ def _named(counters: Counters) -> dict[str, int]:
     return named(kinds) | dict(counters.edits)
 
 
-def _commit(
-    opened: OpenedStream, history: History, snapshot: Snapshot, again: CommittedAgain
-) -> CommittedAgain:
-    run = history.name_run(opened.clock())
+def _commit(opened: OpenedStream, snapshot: Snapshot, again: CommittedAgain) -> CommittedAgain:
     commit = again.commit
-    again = replace(again, run=run)
-    record = LostCommitted(
-        run=run,
-        stream=opened.name,
-        as_of_ns=opened.clock(),
-        removed_messages=0,
-        commit=again.as_json(),
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
-    )
-    history.begin(record)
-    metadata = {"run": run, "repair": KIND, "token": commit.token}
-    if again.reason is None:
-        metadata["again"] = str(commit.metadata.get("run"))
-    swap = Swap(
-        again.removed,
-        again.added,
-        metadata,
-        updates=[RaiseCounters(again.counters)],
-        data_change=commit.data_change,
-        again=commit,
-    )
-    version = opened.store.commit(swap, snapshot)
-    history.finish(record.ended(version))
+    with recorded_run(opened, snapshot) as run:
+        again = replace(again, run=run.name)
+        metadata = {"repair": KIND, "token": commit.token}
+        if again.reason is None:
+            metadata["again"] = str(commit.metadata.get("run"))
+        intent = LostCommitted(
+            run=run.name, as_of_ns=opened.clock(), removed_messages=0, commit=again.as_json()
+        )
+        change = Change(
+            remove=again.removed,
+            add=again.added,
+            updates=[RaiseCounters(again.counters)],
+            metadata=metadata,
+            data_change=commit.data_change,
+            again=commit,
+        )
+        run.commit(intent, change)
     return again

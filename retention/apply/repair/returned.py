@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,17 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recover import basis, settle_interrupted
-from retention.apply.undo_records import keep_for_undo
+from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.inventory import DataFile
-from retention.core.table_updates import set_removed
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.errors import (
     BusyError,
-    CommitUnknownError,
     DamagedError,
     ForeignRowsError,
     RefusedError,
@@ -29,14 +27,13 @@ from retention.errors import (
     VerificationError,
 )
 from retention.history.record import ReturnedRemoved
-from retention.history.runs import History, history_of
-from retention.plan.run_ranges import highest_removed, ranges_of_files
-from retention.ports import Returned, Snapshot, Swap
+from retention.history.runs import history_of
+from retention.plan.run_ranges import ranges_of_files
+from retention.ports import Returned, Snapshot
 from retention.storage import files
 from retention.storage.places import delta_name
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout
-from schemas.files import LOGGED_FILES
 
 KIND = "returned"
 """The name of this repair in commands and in the run history."""
@@ -129,7 +126,7 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
             if not repair.commits:
                 return repair
             try:
-                return _removed(opened, history, snapshot, repair)
+                return _removed(opened, snapshot, repair)
             except StalePlanError:
                 continue
     raise BusyError(
@@ -210,23 +207,36 @@ def _ranges(seqs: np.ndarray) -> np.ndarray:
     return np.stack([first, seqs[np.append(ends, len(seqs) - 1)]], axis=1)
 
 
-def _removed(
-    opened: OpenedStream, history: History, snapshot: Snapshot, repair: ReturnedRepair
-) -> ReturnedRepair:
+def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -> ReturnedRepair:
     paths = pa.array([part.file.path for part in repair.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
-    run = history.name_run(opened.clock())
-    record = ReturnedRemoved(
-        run=run,
-        stream=opened.name,
-        as_of_ns=opened.clock(),
-        removed_messages=repair.messages,
-        removed_bytes=repair.bytes,
-        commits=[commit.version for commit in repair.commits],
-        epoch=snapshot.counters.epoch,
-        basis=basis(snapshot),
-    )
+    hidden = opened.store.released(snapshot.counters.released)
+    lost = {part.file.path: part.ranges for part in repair.back}
+    with recorded_run(opened, snapshot) as run:
+        change = Change(
+            remove=whole,
+            add=run.staged(_copies(opened, whole, repair)),
+            ranges=[ranges_of_files(whole, lost, [], hidden)],
+            metadata={"repair": KIND},
+        )
+        intent = ReturnedRemoved(
+            run=run.name,
+            as_of_ns=opened.clock(),
+            removed_messages=repair.messages,
+            removed_bytes=repair.bytes,
+            commits=[commit.version for commit in repair.commits],
+        )
+        try:
+            run.commit(intent, change)
+        except ForeignRowsError as error:
+            # Only a newer version than this one is refused: another writer came first.
+            raise StalePlanError(str(error)) from error
+    return ReturnedRepair(opened.name, repair.commits, repair.back, run.name)
+
+
+def _copies(opened: OpenedStream, whole: pa.Table, repair: ReturnedRepair) -> pa.Table:
+    """Stage the files without what came back, shape `FILE_STATS`; if anything is wrong, none of them stays."""
     copies = [
         RewriteTask(part.file, (opened.store.stage_copy(part.file),), part.ranges)
         for part in repair.back
@@ -235,39 +245,10 @@ def _removed(
     try:
         written = [copy_remaining(copy) for copy in copies]
         _check(opened, whole, written, repair)
-        added = stats_table([row for copied in written for row in copied.stats])
-        lost = {part.file.path: part.ranges for part in repair.back}
-        hidden = opened.store.released(snapshot.counters.released)
-        ranges = ranges_of_files(whole, lost, [], hidden)
-        keep_for_undo(opened, run, whole, added, [ranges])
-        history.begin(record)
-        swap = Swap(
-            leaving.select(LOGGED_FILES.names),
-            added,
-            {"run": run, "repair": KIND},
-            updates=set_removed(highest_removed(ranges)),
-        )
-        version = _commit(opened, swap, snapshot)
-    except CommitUnknownError:
-        raise
     except BaseException:
-        opened.store.discard(_targets(copies))
+        opened.store.discard([target.path for copy in copies for target in copy.targets])
         raise
-    history.finish(record.ended(version))
-    opened.store.finish()
-    return ReturnedRepair(opened.name, repair.commits, repair.back, run)
-
-
-def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot) -> int:
-    try:
-        return opened.store.commit(swap, snapshot)
-    except ForeignRowsError as error:
-        # Only a newer version than the one looked at is refused: another writer has come first.
-        raise StalePlanError(str(error)) from error
-
-
-def _targets(copies: Iterable[RewriteTask]) -> list[str]:
-    return [target.path for copy in copies for target in copy.targets]
+    return stats_table([row for copied in written for row in copied.stats])
 
 
 def _check(

@@ -11,29 +11,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recover import basis, settle_interrupted
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recover import settle_interrupted
 from retention.apply.repair.readers import take_back
-from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.inventory import Counters, DataFile
-from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import (
     TableUpdate,
     set_batches,
     set_epoch,
     set_next_seqs,
     set_open_bases,
-    set_removed,
 )
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
-from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
+from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.record import SequencesRepaired
 from retention.history.runs import History, history_of
-from retention.plan.run_ranges import highest_removed, ranges_of_files
-from retention.ports import Snapshot, Swap
+from retention.plan.run_ranges import ranges_of_files
+from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters
 from retention.stores.consumer_table import ConsumerTable
@@ -278,22 +276,26 @@ def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, in
 
 
 def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) -> SequenceRepair:
-    store = opened.store
+    with recorded_run(opened, diagnosis.snapshot) as run:
+        added = run.staged(_copies(opened, diagnosis))
+        return _commit(opened, history, run, diagnosis, added)
+
+
+def _copies(opened: OpenedStream, diagnosis: _Diagnosis) -> pa.Table:
+    """Stage the files without the rows that go, shape `FILE_STATS`; if anything is wrong, none of them stays."""
     copies, staged = [], []
     try:
         for result in diagnosis.examined:
             if result.impossible.kept:
-                target = store.stage_copy(result.file)
+                target = opened.store.stage_copy(result.file)
                 staged.append(target.path)
                 copies += copy_remaining(RewriteTask(result.file, (target,), result.gone)).stats
         added = stats_table(copies)
         _refuse_broken(opened, pa.concat_tables([diagnosis.sound, added]))
-        return _commit(opened, history, diagnosis, added)
-    except CommitUnknownError:
-        raise
     except BaseException:
-        store.discard(staged)
+        opened.store.discard(staged)
         raise
+    return added
 
 
 def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
@@ -305,38 +307,36 @@ def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
 
 
 def _commit(
-    opened: OpenedStream, history: History, diagnosis: _Diagnosis, added: pa.Table
+    opened: OpenedStream,
+    history: History,
+    run: RecordedRun,
+    diagnosis: _Diagnosis,
+    added: pa.Table,
 ) -> SequenceRepair:
     here, repair = diagnosis.counters.epoch, diagnosis.repair
     epoch = (
         max(diagnosis.snapshot.version, history.last_epoch()) + 1 if repair.begins_epoch else here
     )
-    run = history.name_run(opened.clock())
     if epoch != here:
         take_back(opened, repair.consumers, repair.next_seq, (here, epoch))
-    ranges = _ranges(diagnosis)
-    keep_for_undo(opened, run, _recorded(diagnosis), added, [ranges])
-    record = _record(opened, diagnosis, run, epoch)
-    history.begin(record)
-    swap = Swap(
-        remove=diagnosis.unsound,
+    counting = _counting_on(diagnosis, added) if repair.begins_epoch else []
+    removed = diagnosis.counters.removed
+    change = Change(
+        remove=_recorded(diagnosis),
         add=added,
-        metadata={"run": run, "repair": "sequences"},
-        requirements=[AssertEpoch(here), AssertRowTombstones(diagnosis.counters.released)],
-        updates=[*set_epoch(here, epoch), *_highest_gone(diagnosis, ranges)],
+        ranges=[_ranges(diagnosis)],
+        stepped_over={part: seq for part, seq in removed.items() if seq <= MAX_SEQ},
+        updates=[*set_epoch(here, epoch), *counting],
+        metadata={"repair": "sequences"},
     )
-    swap = _counting_on(swap, diagnosis) if repair.begins_epoch else swap
-    version = opened.store.commit(swap, diagnosis.snapshot)
-    history.finish(record.ended(version))
-    opened.store.finish()
-    return replace(repair, run=run, version=version)
+    outcome = run.commit(_record(opened, diagnosis, run.name, epoch), change)
+    return replace(repair, run=run.name, version=outcome.version_after)
 
 
 def _record(opened: OpenedStream, diagnosis: _Diagnosis, run: str, epoch: int) -> SequencesRepaired:
     here, repair = diagnosis.counters.epoch, diagnosis.repair
     return SequencesRepaired(
         run=run,
-        stream=opened.name,
         as_of_ns=opened.clock(),
         removed_messages=repair.messages,
         removed_bytes=repair.bytes,
@@ -349,25 +349,23 @@ def _record(opened: OpenedStream, diagnosis: _Diagnosis, run: str, epoch: int) -
         consumers=list(repair.consumers),
         epoch=epoch,
         ends_epoch=here if epoch != here else None,
-        basis=basis(diagnosis.snapshot),
     )
 
 
-def _counting_on(swap: Swap, diagnosis: _Diagnosis) -> Swap:
-    """The swap with all that counts in the epoch that it begins: writers' batches go on, as the messages do."""
-    bases = inventory.effective(Counters(), pa.concat_tables([diagnosis.sound, swap.add])).open_base
+def _counting_on(diagnosis: _Diagnosis, added: pa.Table) -> list[TableUpdate]:
+    """All that counts in the epoch that the repair begins: writers' batches go on, as the messages do."""
+    bases = inventory.effective(Counters(), pa.concat_tables([diagnosis.sound, added])).open_base
     logged = {
         part: base for part, base in diagnosis.counters.open_base.items() if base <= MAX_SEQ + 1
     }
     open_base = {
         part: max(bases.get(part, 0), logged.get(part, 0)) for part in sorted({*bases, *logged})
     }
-    counting = [
+    return [
         *set_next_seqs(diagnosis.repair.next_seq),
         *set_open_bases(open_base),
         *set_batches(diagnosis.counters.batches),
     ]
-    return replace(swap, updates=[*swap.updates, *counting])
 
 
 def _recorded(diagnosis: _Diagnosis) -> pa.Table:
@@ -385,10 +383,3 @@ def _ranges(diagnosis: _Diagnosis) -> pa.Table:
     """The sequences that go, by no rule, shape `RUN_RANGES`; numbers below 0 are no sequences."""
     lost = {result.file.path: result.gone[result.gone[:, 0] >= 0] for result in diagnosis.examined}
     return ranges_of_files(_recorded(diagnosis), lost, [], no_row_tombstones())
-
-
-def _highest_gone(diagnosis: _Diagnosis, ranges: pa.Table) -> list[TableUpdate]:
-    """The highest removed sequences behind the repair, of those that messages can have; a new epoch keeps them."""
-    possible = ranges.filter(pc.less_equal(ranges["last_seq"], MAX_SEQ))
-    known = {part: seq for part, seq in diagnosis.counters.removed.items() if seq <= MAX_SEQ}
-    return set_removed(known, highest_removed(possible))

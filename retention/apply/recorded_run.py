@@ -1,0 +1,214 @@
+"""A run as one transaction: on record before its commit and after it, and committed on all that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.recover import basis
+from retention.apply.undo_records import keep_for_undo
+from retention.context.context import OpenedStream
+from retention.core.labels import labelled
+from retention.core.table_requirements import (
+    AssertConsumerEdits,
+    AssertEpoch,
+    AssertRowTombstones,
+    TableRequirement,
+)
+from retention.core.table_updates import SetConsumerEdits, TableUpdate, set_removed
+from retention.errors import CommitUnknownError
+from retention.history.record import RunRecord
+from retention.history.runs import history_of
+from retention.plan.run_ranges import highest_removed
+from retention.ports import LostCommit, Snapshot, Swap
+from schemas.bounds import MAX_SEQ
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+Record = TypeVar("Record", bound=RunRecord)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Everything that a run changes in a table."""
+
+    remove: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    """The files that leave, shape `FILE_STATS`."""
+    add: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    """Staged files, shape `FILE_STATS`; undoing the run takes them out again."""
+    publish: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    """Staged files of new messages, shape `FILE_STATS`; they stay when the run is undone."""
+    ranges: Iterable[pa.Table] | None = None
+    """The messages that leave, some at a time; shape `RUN_RANGES`. None: the run has nothing that could be undone."""
+    stepped_over: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the highest sequence that counts as removed, beside those of `ranges`."""
+    begins_epoch: bool = False
+    """Whether offsets begin again: nothing of the new epoch was removed."""
+    asks_consumers: bool = False
+    """Whether the change rests on consumers, none of which may have been edited since the snapshot."""
+    requirements: Sequence[TableRequirement] = ()
+    """Conditions of the commit beside those that every run has."""
+    updates: Sequence[TableUpdate] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the log entry beside the run's name."""
+    data_change: bool = True
+    again: LostCommit | None = None
+    """The lost commit that this one makes again."""
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether records of the files and messages are kept, by which the run can be undone."""
+        return self.ranges is not None
+
+
+class RecordedRun:
+    """A run under way, under the stream's maintenance lease."""
+
+    def __init__(self, opened: OpenedStream, snapshot: Snapshot, name: str) -> None:
+        """Begin a run on a version of the table; nothing is on record yet."""
+        self.name = name
+        self.snapshot = snapshot
+        self.outcome: RunRecord | None = None
+        """The record of the outcome, once the run is committed; a caller may set another one."""
+        self._opened = opened
+        self._history = history_of(opened.warehouse, opened.name)
+        self._staged: list[str] = []
+        self._highest: dict[int, int] = {}
+        self._makes_again = False
+        self._files = 0
+
+    def staged(self, files: pa.Table) -> pa.Table:
+        """Take over staged files, shape `FILE_STATS`: they are deleted unless the run commits them, or may have."""
+        self._staged += files["path"].to_pylist()
+        return files
+
+    def commit(self, intent: Record, change: Change) -> Record:
+        """Record the intent, with all that undoing it needs, and commit the change; the outcome.
+
+        Args:
+            intent: the record, without what the table tells: its stream, the version it rests on, and, unless it says
+                otherwise, its epoch.
+            change: everything that is committed.
+
+        Raises:
+            StalePlanError: the table is not any more what the change rests on.
+            ConflictError: a rival committed first, and the change assigns sequences.
+            BusyError: rivals kept committing first.
+            VerificationError: a staged file is not what was written.
+            CommitUnknownError: the storage did not say whether the commit happened.
+        """
+        return self.commit_begun(self.begin(intent, change), change)
+
+    def begin(self, intent: Record, change: Change) -> Record:
+        """Record the intent of a run of which something has to be written before `commit_begun`; the whole intent."""
+        counters = self.snapshot.counters
+        intent = intent.updated(run=self.name, stream=self._opened.name, basis=basis(self.snapshot))
+        if "epoch" not in intent.model_fields_set:
+            intent = intent.updated(epoch=counters.epoch)
+        if change.is_undoable:
+            ranges = self._counted(change.ranges or ())
+            keep_for_undo(self._opened, self.name, change.remove, change.add, ranges)
+        self._history.begin(intent)
+        return intent
+
+    def commit_begun(self, intent: Record, change: Change) -> Record:
+        """Commit a change whose intent `begin` has recorded; the outcome.
+
+        Raises:
+            RetentionError: as `commit`.
+        """
+        swap = self._swap(change)
+        self._files = swap.add.num_rows
+        version = self._opened.store.commit(swap, self.snapshot)
+        self._staged = []
+        outcome = intent.ended(version)
+        self.outcome = outcome
+        self._makes_again = change.again is not None
+        return outcome
+
+    def finish(self) -> None:
+        """Record the outcome of a run that was committed; a run that committed nothing has none."""
+        if self.outcome is None:
+            return
+        self._history.finish(self.outcome)
+        if not self._makes_again:
+            # While commits are lost, no table can be finished; they are made again one by one.
+            self._opened.store.finish()
+
+    def discard(self) -> None:
+        """Delete the staged files of a run that was not committed."""
+        if self._staged:
+            self._opened.store.discard(self._staged)
+
+    def unknown(self, error: CommitUnknownError) -> CommitUnknownError:
+        """The error of a run that may have committed."""
+        return CommitUnknownError(
+            f"{error}; the {self._files} files that run {self.name} staged stay where they are, and the next run of "
+            "the stream finds out whether it committed"
+        )
+
+    def _swap(self, change: Change) -> Swap:
+        """The change as a swap, with every requirement that rests on the snapshot."""
+        counters = self.snapshot.counters
+        edits = counters.consumers
+        removed = [] if change.begins_epoch else set_removed(change.stepped_over, self._highest)
+        return Swap(
+            remove=change.remove.select(LOGGED_FILES.names),
+            add=pa.concat_tables([change.add.select(FILE_STATS.names), change.publish]),
+            metadata={"run": self.name, **change.metadata},
+            requirements=[
+                AssertEpoch(counters.epoch),
+                AssertRowTombstones(counters.released),
+                *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
+                *change.requirements,
+            ],
+            updates=[
+                *change.updates,
+                *removed,
+                *([SetConsumerEdits(edits)] if change.asks_consumers else ()),
+            ],
+            data_change=change.data_change,
+            again=change.again,
+        )
+
+    def _counted(self, ranges: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The same ranges; on the way the highest possible sequence of each partition is kept."""
+        for table in ranges:
+            possible = table.filter(pc.less_equal(table["last_seq"], MAX_SEQ))
+            for partition, seq in highest_removed(possible).items():
+                self._highest[partition] = max(seq, self._highest.get(partition, seq))
+            yield table
+
+
+@contextmanager
+def recorded_run(
+    opened: OpenedStream, snapshot: Snapshot, name: str | None = None
+) -> Iterator[RecordedRun]:
+    """Carry a run out: what its block stages is committed by it at once, or deleted; its outcome is on record.
+
+    Where the storage does not say whether the commit happened, everything stays as it is until the next run asks the
+    table. An error after the commit leaves the run without an outcome, which the next run settles.
+
+    Args:
+        opened: the stream, whose maintenance lease is held.
+        snapshot: the version of the table on which everything rests.
+        name: the run's name; None: a new one.
+
+    Raises:
+        CommitUnknownError: the storage did not say whether the commit happened.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    run = RecordedRun(opened, snapshot, name or history.name_run(opened.clock()))
+    try:
+        with labelled(run=run.name):
+            yield run
+    except CommitUnknownError as error:
+        raise run.unknown(error) from error
+    except BaseException:
+        run.discard()
+        raise
+    run.finish()
