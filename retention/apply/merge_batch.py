@@ -20,7 +20,7 @@ from retention.datafile.merge import MergeResult, MergeTask, merge_files
 from retention.datafile.parquet import stats_table
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.history.record import Compacted
+from retention.history.kinds import Compacted
 from retention.plan.compaction import CompactionPlan, Merge
 from retention.ports import Snapshot
 from schemas.files import FILE_STATS
@@ -60,17 +60,17 @@ def merge_batch(
             merges = _current(plan, batch, snapshot)
             results = _written(opened, merges, engines)
             damaged += [result.damage for result in results if result.damage is not None]
-            done = [
-                merge for merge, result in zip(merges, results, strict=True) if not result.damage
-            ]
-            work = MergedBatch(
-                run.name, done, [row for result in results for row in result.stats], damaged
-            )
+            whole = zip(merges, results, strict=True)
+            done = [merge for merge, result in whole if result.damage is None]
             if done:
+                added = [row for result in results for row in result.stats]
+                work = MergedBatch(run.name, done, added, damaged)
                 _commit(opened, run, work, engines)
+                return work
     except StalePlanError:
-        return MergedBatch(run.name, damaged=damaged)
-    return work
+        # Others changed files of the batch meanwhile: the next compaction plans anew.
+        pass
+    return MergedBatch(run.name, damaged=damaged)
 
 
 def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -> list[Merge]:

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from retention.datafile.segment_writer import PARTITION
-from retention.history.record import (
-    Applied,
-    ArchivedCopies,
-    Dropped,
-    PlannedRun,
-    RecordedRequest,
-    Requested,
-    Segments,
-)
+from retention.history.kinds import Applied, Dropped, PlannedRun, Requested
+from retention.history.record import ArchivedCopies, RecordedRequest, Segments
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan

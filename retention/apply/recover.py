@@ -6,14 +6,8 @@ from retention.apply.erase import erase_recorded
 from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream, has_table
 from retention.core.run_names import parse_run_name
-from retention.history.record import (
-    ABANDONED,
-    DONE,
-    UNKNOWN,
-    Basis,
-    ForeignMoved,
-    RunRecord,
-)
+from retention.history.kinds import ForeignMoved
+from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis, RunRecord
 from retention.history.runs import History
 from retention.ports import Snapshot
 from retention.storage import files

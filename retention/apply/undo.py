@@ -43,16 +43,15 @@ from retention.core.table_updates import (
 )
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
-from retention.history.record import (
-    UNKNOWN,
+from retention.history.kinds import (
     Dropped,
     NewerRun,
     RestoredRun,
     ReturnedRemoved,
-    RunRecord,
     SequencesRepaired,
     Undone,
 )
+from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
 from retention.layout.segment_homes import divided_mask, homes_of

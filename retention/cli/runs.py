@@ -152,7 +152,7 @@ def _run_row(record: RunRecord) -> tuple[str, ...]:
 
 def _what(record: RunRecord) -> str:
     """The kind of a run and, unless it is done, what became of it."""
-    from retention.history.record import Repaired, Undone
+    from retention.history.kinds import Repaired, Undone
 
     what = record.kind
     if isinstance(record, Repaired):
@@ -164,7 +164,8 @@ def _what(record: RunRecord) -> str:
 
 def _amount(record: RunRecord) -> tuple[int, int]:
     """Messages that a run brought back, or took (negative), and their bytes; nothing of one that committed nothing."""
-    from retention.history.record import ABANDONED, RestoredRun, Undone
+    from retention.history.kinds import RestoredRun, Undone
+    from retention.history.record import ABANDONED
 
     if record.status == ABANDONED:
         return 0, 0

@@ -11,7 +11,7 @@ from retention.core.units import DAY, format_instant
 from retention.core.wording import counted
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
-from retention.history.record import NewerRun
+from retention.history.kinds import NewerRun
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
 from retention.storage import files

@@ -1,9 +1,9 @@
-"""Records of runs: one type for each kind of run, as the run history keeps them."""
+"""The record of a run, as the run history keeps it: everything that runs of any kind may have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -17,9 +17,7 @@ from retention.core.documents import (
     Natural,
     NextSequence,
     PartitionNumber,
-    Path,
     Version,
-    validated,
 )
 from retention.rules import requests
 from retention.rules.requests import Request
@@ -35,6 +33,8 @@ ABANDONED = "abandoned"
 """The status of a run that was interrupted and changed nothing."""
 UNKNOWN = "unknown"
 """The status of a run of which it cannot be known any more whether it committed."""
+_OF_KIND = ("kind", "repair", "status")
+"""Fields that are written whether or not anybody set them."""
 STATUSES = frozenset({BEGUN, DONE, ABANDONED, UNKNOWN})
 
 
@@ -62,20 +62,20 @@ Sequences = Annotated[
 """Partition → next sequence; in JSON the partition is a key, a text."""
 
 
-class _Part(Document):
+class RecordPart(Document):
     """A part of a record; fields that a newer release adds are kept."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class Basis(_Part):
+class Basis(RecordPart):
     """The table on which a run was about to commit."""
 
     table_id: str
     version: Version
 
 
-class ArchivedCopies(_Part):
+class ArchivedCopies(RecordPart):
     """The copies that a run made in an archive before it removed files."""
 
     bytes: Natural
@@ -83,7 +83,7 @@ class ArchivedCopies(_Part):
     manifest: str
 
 
-class Segments(_Part):
+class Segments(RecordPart):
     """The segments that a pass dropped, kept and rewrote."""
 
     dropped: Natural
@@ -91,7 +91,7 @@ class Segments(_Part):
     rewritten: Natural
 
 
-class RecordedRequest(documents.Request, _Part):
+class RecordedRequest(documents.Request, RecordPart):
     """A request of people, as a run carried it out."""
 
     @classmethod
@@ -108,7 +108,7 @@ class RecordedRequest(documents.Request, _Part):
         return requests.from_json(self.model_dump(include=known, exclude_unset=True))
 
 
-class RunRecord(_Part):
+class RunRecord(RecordPart):
     """A run in the run history: its intent before the commit, its outcome after it."""
 
     run: Identifier
@@ -193,8 +193,8 @@ class RunRecord(_Part):
 
     @property
     def purges(self) -> bool:
-        """Whether sequences began again with the run: a repair goes on with those that stay."""
-        return self.ends_epoch is not None and not isinstance(self, Repaired)
+        """Whether sequences began again with the run."""
+        return self.ends_epoch is not None
 
     def ended(self, version: int | None = None, **fields: Any) -> Self:
         """The outcome of a run that had this intent, and committed a version; what the intent rests on is left out."""
@@ -211,201 +211,13 @@ class RunRecord(_Part):
 
     def as_stored(self) -> dict[str, Any]:
         """The fields as they stand in the file, without its checksum."""
-        fields = self.model_dump(exclude_unset=True) | {"kind": self.kind, "status": self.status}
+        of_kind = [name for name in _OF_KIND if name in type(self).model_fields]
+        fields = self.model_dump(exclude_unset=True) | {
+            name: getattr(self, name) for name in of_kind
+        }
         return {
             name: fields[name]
             for name in sorted(fields)
             if fields[name] is not None or name in self.VALUES_OF_NONE
             if name != "epoch" or fields[name]
         }
-
-
-class PlannedRun(RunRecord):
-    """A run that carried out a plan."""
-
-    plan_id: Identifier | None = None
-    segments: Segments | None = None
-    files_read: Natural | None = None
-    seconds: float | None = None
-    markers: Natural = 0
-    deleted_consumers: list[Name] = Field(default_factory=list)
-    held: Any = None
-    overdue: Any = None
-    dropped: Any = None
-    guards: Any = None
-
-
-class Applied(PlannedRun):
-    """A pass: the rules of a policy at one instant."""
-
-    kind: Literal["apply"] = "apply"
-
-
-class Requested(PlannedRun):
-    """A removal that people asked for, but for a drop."""
-
-    kind: Literal["delete", "purge", "delete_segments"]
-
-
-class Dropped(PlannedRun):
-    """A stream removed with all that it held."""
-
-    kind: Literal["drop"] = "drop"
-
-
-class Undone(RunRecord):
-    """An undo of another run."""
-
-    kind: Literal["undo"] = "undo"
-    undoes: Identifier
-    restored_messages: Natural = 0
-    restored_bytes: Int64 = 0
-    rewritten: bool = False
-    """Whether messages came back in files of their own; else the files that the run removed did."""
-
-
-class RestoredRun(RunRecord):
-    """Messages brought back from an archive."""
-
-    kind: Literal["restore"] = "restore"
-    source: str | None = None
-    """The directory of the archive."""
-    restored_messages: Natural = 0
-    restored_bytes: Int64 = 0
-
-
-class RolledUp(RunRecord):
-    """A publish whose roll-ups removed older messages."""
-
-    kind: Literal["rollup"] = "rollup"
-    published_messages: Natural = 0
-
-
-class Compacted(RunRecord):
-    """Files merged; no message was removed."""
-
-    kind: Literal["compact"] = "compact"
-    files_before: Natural = 0
-    files_after: Natural = 0
-    dead_bytes: Natural = 0
-    """Bytes, by the broker's accounting, of deleted rows that left the files."""
-
-
-class ClaimedFiles(_Part):
-    """Dead files of one reason, and their bytes on the disk."""
-
-    bytes: Natural
-    files: Natural
-
-
-class Reclaimed(RunRecord):
-    """Dead files deleted, whose grace is over."""
-
-    kind: Literal["reclaim"] = "reclaim"
-    reclaimed: dict[Name, ClaimedFiles] = Field(default_factory=dict)
-    """Reason → the files that were claimed."""
-
-
-class Repaired(RunRecord):
-    """A repair."""
-
-    kind: Literal["repair"] = "repair"
-    repair: Name
-
-
-class ClockRepaired(Repaired):
-    """A repair of what a wrong clock left."""
-
-    repair: Literal["clock"] = "clock"
-    wrong_as_of_ns: Int64 | None = None
-    """The last applied instant until then."""
-    wrong_runs: list[Identifier] = Field(default_factory=list)
-
-
-class MovedFile(_Part):
-    """A file of another writer that was moved aside."""
-
-    path: Path
-    reason: str
-
-
-class ForeignMoved(Repaired):
-    """A repair that moved files of another writer aside."""
-
-    repair: Literal["foreign"] = "foreign"
-    directory: str | None = None
-    """The directory where they lie now, each at its path."""
-    files: list[MovedFile] = Field(default_factory=list)
-
-
-class ReturnedRemoved(Repaired):
-    """A repair that removed again what another writer had brought back."""
-
-    repair: Literal["returned"] = "returned"
-    commits: list[Version] = Field(default_factory=list)
-    """The versions that the other writer had made."""
-
-
-class LostCommitted(Repaired):
-    """A repair that committed again what another program had overwritten in the log."""
-
-    repair: Literal["lost-commit"] = "lost-commit"
-    commit: Any = None
-    """The commit, as `CommittedAgain.as_json` has it."""
-
-
-class SequencesRepaired(Repaired):
-    """A repair that took rows with impossible numbers out; `SequenceRepair` has what its fields mean."""
-
-    repair: Literal["sequences"] = "sequences"
-    needed: bool = True
-    files: Any = None
-    counters: Any = None
-    begins_epoch: bool = False
-    consumers: list[Name] = Field(default_factory=list)
-
-
-class NewerRun(RunRecord):
-    """A run of a kind, or with a status, that this release does not know: a newer one wrote the record."""
-
-
-Removal: TypeAlias = Applied | Requested | Dropped | RolledUp
-"""A run by rules or requests, whose messages come back by an undo."""
-_SHAPES: Mapping[str, type[RunRecord]] = {
-    "apply": Applied,
-    **dict.fromkeys(("delete", "purge", "delete_segments"), Requested),
-    "drop": Dropped,
-    "undo": Undone,
-    "restore": RestoredRun,
-    "rollup": RolledUp,
-    "compact": Compacted,
-    "reclaim": Reclaimed,
-}
-_REPAIRS: Mapping[str, type[Repaired]] = {
-    "clock": ClockRepaired,
-    "foreign": ForeignMoved,
-    "lost-commit": LostCommitted,
-    "returned": ReturnedRemoved,
-    "sequences": SequencesRepaired,
-}
-
-
-def record_of(fields: Mapping[str, Any]) -> RunRecord:
-    """The record of a run, by its fields in the run history.
-
-    Raises:
-        ValueError: naming the first field that is missing or does not fit, and its value.
-    """
-    if "status" not in fields:
-        raise ValueError("status is missing")
-    record = validated(_shape_of(fields), fields)
-    if record.status in STATUSES or isinstance(record, NewerRun):
-        return record
-    return validated(NewerRun, fields)
-
-
-def _shape_of(fields: Mapping[str, Any]) -> type[RunRecord]:
-    kind, repair = fields.get("kind"), fields.get("repair")
-    if kind == "repair" and isinstance(repair, str):
-        return _REPAIRS.get(repair, NewerRun)
-    return _SHAPES.get(kind, NewerRun) if isinstance(kind, str) else NewerRun

@@ -14,18 +14,8 @@ from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
 from retention.history.initiator import initiator
-from retention.history.record import (
-    ABANDONED,
-    BEGUN,
-    FORMAT,
-    Applied,
-    Dropped,
-    NewerRun,
-    Repaired,
-    RunRecord,
-    Undone,
-    record_of,
-)
+from retention.history.kinds import Applied, Dropped, NewerRun, Repaired, Undone, record_of
+from retention.history.record import ABANDONED, BEGUN, FORMAT, RunRecord
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 from retention.core.run_names import started_ns
-from retention.history.record import Applied, Repaired, RunRecord
+from retention.history.kinds import Applied, Repaired
+from retention.history.record import RunRecord
 
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
 _FACTS = {_FLOOR, _LATEST, _POLICY}

@@ -15,7 +15,8 @@ from retention.context.maintenance import maintaining
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
-from retention.history.record import ArchivedCopies, RolledUp
+from retention.history.kinds import RolledUp
+from retention.history.record import ArchivedCopies
 from retention.history.runs import history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap

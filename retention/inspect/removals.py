@@ -21,7 +21,8 @@ from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
-from retention.history.record import RestoredRun, RunRecord, SequencesRepaired, Undone
+from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
+from retention.history.record import RunRecord
 from retention.inspect.taken import Reclaimed, Taken
 from retention.rules.reasons import reason_of
 from retention.storage import files

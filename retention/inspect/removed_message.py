@@ -12,7 +12,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.errors import MissingMessageError
-from retention.history.record import Dropped, Repaired
+from retention.history.kinds import Dropped, Repaired
 from retention.history.runs import History, history_of
 from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation

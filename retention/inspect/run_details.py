@@ -17,7 +17,8 @@ from retention.core.policy import policy_from_json
 from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
 from retention.errors import UsageError
-from retention.history.record import Applied, RunRecord, Undone
+from retention.history.kinds import Applied, Undone
+from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
 from retention.inspect.taken import Taken

@@ -33,7 +33,7 @@ from retention.errors import (
     StalePlanError,
     UsageError,
 )
-from retention.history.record import RestoredRun
+from retention.history.kinds import RestoredRun
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.turns import LEASE_WAIT_S

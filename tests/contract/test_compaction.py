@@ -21,7 +21,7 @@ from retention.datafile.deadline_writer import in_large_parts
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError, VerificationError
-from retention.history.record import Compacted
+from retention.history.kinds import Compacted
 from retention.history.runs import history_of
 from retention.ports import Swap
 from schemas.files import LOGGED_FILES

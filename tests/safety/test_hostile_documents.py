@@ -27,7 +27,7 @@ from retention.core.documents import (
     judge,
 )
 from retention.errors import DamagedError
-from retention.history.record import Applied
+from retention.history.kinds import Applied
 from retention.plan.planfile import load_plans
 from retention.storage.checksum import with_checksum
 from tests.support.sandboxes import ORDERS, Commands, commands, lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from retention.history.record import RunRecord, record_of
+from retention.history.kinds import record_of
+from retention.history.record import RunRecord
 
 
 def run_record(run: str, **fields: Any) -> RunRecord:

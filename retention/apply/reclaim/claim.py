@@ -14,7 +14,7 @@ from retention.core.reclaim import DeadFile, Reason, judge
 from retention.core.table_requirements import AssertClaims
 from retention.core.table_updates import SetClaims
 from retention.errors import CommitUnknownError, RetentionError
-from retention.history.record import ClaimedFiles, Reclaimed
+from retention.history.kinds import ClaimedFiles, Reclaimed
 from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files

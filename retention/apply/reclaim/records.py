@@ -10,7 +10,8 @@ from retention.context.context import OpenedStream
 from retention.context.run_files import undo_location
 from retention.core.reclaim import DeadFile, Reason
 from retention.core.run_names import started_ns
-from retention.history.record import ABANDONED, RunRecord, Undone
+from retention.history.kinds import Undone
+from retention.history.record import ABANDONED, RunRecord
 from retention.history.runs import History
 from retention.storage import files
 from retention.stores.dead_files import DeadFiles

@@ -14,14 +14,8 @@ from retention.context.maintenance import maintaining
 from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
-from retention.history.record import (
-    DONE,
-    Applied,
-    ClockRepaired,
-    PlannedRun,
-    RunRecord,
-    Undone,
-)
+from retention.history.kinds import Applied, ClockRepaired, PlannedRun, Undone
+from retention.history.record import DONE, RunRecord
 from retention.history.runs import History, history_of
 
 _APART_NS = 60 * SECOND

@@ -9,7 +9,7 @@ from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.errors import RefusedError
-from retention.history.record import ForeignMoved, MovedFile
+from retention.history.kinds import ForeignMoved, MovedFile
 from retention.history.runs import history_of
 from retention.stores.layout import Layout
 from retention.stores.lease import lease

@@ -17,7 +17,7 @@ from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, na
 from retention.core.inventory import DROPPED, EPOCH, GENERATION, RUN, Counters
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
-from retention.history.record import LostCommitted
+from retention.history.kinds import LostCommitted
 from retention.history.runs import history_of
 from retention.ports import LostCommit, Snapshot
 from retention.stores.checks.swap import overlapping

@@ -26,7 +26,7 @@ from retention.errors import (
     StalePlanError,
     VerificationError,
 )
-from retention.history.record import ReturnedRemoved
+from retention.history.kinds import ReturnedRemoved
 from retention.history.runs import history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Returned, Snapshot

@@ -28,7 +28,7 @@ from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, ConflictError, StalePlanError
-from retention.history.record import SequencesRepaired
+from retention.history.kinds import SequencesRepaired
 from retention.history.runs import History, history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot

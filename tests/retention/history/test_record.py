@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from retention.errors import RefusedError
-from retention.history import record as records
-from retention.history.record import FORMAT, NewerRun, RecordedRequest, record_of
+from retention.history import kinds
+from retention.history.kinds import NewerRun, record_of
+from retention.history.record import FORMAT, RecordedRequest, RunRecord
 from retention.history.runs import History
 from retention.rules.requests import Delete, Drop, Purge, Request
 from retention.storage.checksum import with_checksum
@@ -19,6 +20,7 @@ from tests.support.run_records import run_record
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "fixtures/run-records.json").read_text(encoding="utf-8")
 )
+KINDS = sorted({*kinds._SHAPES.values(), *kinds._REPAIRS.values()}, key=lambda kind: kind.__name__)
 HOLD = {"run": "b", "kind": "hold", "status": "done", "as_of_ns": 7, "until_ns": 9}
 
 
@@ -43,14 +45,23 @@ def test_a_record_of_every_kind_and_release_is_read_and_written_as_it_was(
     golden: dict[str, Any],
 ) -> None:
     record = record_of(golden["record"])
-    assert type(record) is getattr(records, golden["type"])
+    assert type(record) is getattr(kinds, golden["type"])
     assert record.as_json() == golden["record"]
     assert list(record.as_json()) == sorted(golden["record"])
 
 
 def test_the_golden_records_have_every_kind() -> None:
-    kinds = {*records._SHAPES.values(), *records._REPAIRS.values()}
-    assert {kind.__name__ for kind in kinds} == {golden["type"] for golden in GOLDEN}
+    assert {kind.__name__ for kind in KINDS} == {golden["type"] for golden in GOLDEN}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_record_that_is_made_here_is_read_as_one_of_its_kind(kind: type[RunRecord]) -> None:
+    more = {"kind": "purge"} if kind is kinds.Requested else {}
+    more |= {"undoes": "b"} if kind is kinds.Undone else {}
+    made = kind.model_validate({"run": "a", "as_of_ns": 5, **more})
+    read = record_of(json.loads(json.dumps(made.as_json())))
+    assert type(read) is kind
+    assert read.as_json() == made.as_json()
 
 
 def test_what_a_newer_release_added_to_a_record_is_kept(history: History) -> None:
@@ -104,7 +115,7 @@ def test_a_record_vouches_for_those_before_it(
     read: list[str] = []
     of_history = History._read
 
-    def counted(of: History, name: str) -> records.RunRecord | None:
+    def counted(of: History, name: str) -> RunRecord | None:
         read.append(name)
         return of_history(of, name)
 

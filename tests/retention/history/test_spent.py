@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.run_names import RunName
-from retention.history.record import ABANDONED, UNKNOWN, RunRecord, record_of
+from retention.history.kinds import record_of
+from retention.history.record import ABANDONED, UNKNOWN, RunRecord
 from retention.history.runs import History
 from retention.history.spent import spent_runs
 

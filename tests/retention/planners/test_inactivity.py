@@ -16,7 +16,7 @@ from retention.consumers.expiry import has_expired, inactive_threshold_ns, mark_
 from retention.consumers.state import new_state
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
-from retention.history.record import Applied
+from retention.history.kinds import Applied
 from retention.history.runs import history_of
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.cached import plan_stream
