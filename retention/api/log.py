@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.dialects.column_mapping import ColumnMapping, WholeRow, refuse_sql
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
 from retention.formats.jsonl import Given, open_lines
 from retention.history.runs import history_of
 from retention.ingest.append import Appended
-from retention.ingest.dataframe import append_frame, is_spark_frame, streaming_sink
+from retention.ingest.dataframe import append_mapped, is_spark_frame, streaming_sink
 from retention.ingest.idempotency import append_identity, last_batches
 from retention.ingest.records import append_records
 from retention.inspect.messages import Selection, read_messages
@@ -168,35 +169,47 @@ class Log(Public, Repairs):
 
         return read_frame(self.opened, spark)
 
-    def append(
+    def append(  # noqa: PLR0913  (a person names them)
         self,
         frame: DataFrame | Given,
         writer: str | None = None,
         batch_id: int | None = None,
         *,
         any_time: bool = False,
+        order_by: Iterable[str] | None = None,
+        where: str | None = None,
+        tombstone: str | None = None,
+        payload: WholeRow | None = None,
     ) -> Appended:
         """Append a Spark DataFrame as one commit; or whatever `publish` takes, in this process.
 
         Args:
             frame: of a stream `subject`, `payload`, optional `headers`, `ts_ns` or `time`: its rows get sequences in
-                the order of time, then subject, headers and payload. Of a topic `payload`, optional `partition` or
-                `key`, `id`, `headers`, `origin_ts_ns`: its rows get offsets in the order of `origin_ts_ns`, then id,
-                headers and payload.
+                the order of `order_by`, then of time, subject, headers and payload. Of a topic `payload`, optional
+                `partition` or `key`, `id`, `headers`, `origin_ts_ns`: its rows get offsets in the order of
+                `order_by`, then of `origin_ts_ns`, id, headers and payload.
             writer: who writes; `append`, if only a batch is given.
             batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
             any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
                 milliseconds in `ts_ns`.
+            order_by: columns by which rows get their sequences; None: an offset of the frame with its partition
+                (`kafka_offset`, `offset`, `seq` and others), if it has one. What counted is in `Appended.order_by`.
+            where: an SQL condition over a Spark frame; only rows for which it is true are appended.
+            tombstone: an SQL condition over a Spark frame; rows for which it is true become deletions of their keys.
+            payload: `all` makes the whole row of a Spark frame, as JSON, the payload.
 
         Raises:
-            UsageError: a column is missing, a row cannot be a message, or its time is refused.
+            UsageError: a column is missing, a row cannot be a message, its time is refused, or its payload is null.
             RefusedError: a topic's server would refuse a row.
         """
         identity, times = append_identity(writer, batch_id), accepted_times(any_time=any_time)
+        order = None if order_by is None else tuple(order_by)
+        mapping = ColumnMapping({}, order, where, tombstone, whole_row=payload is not None)
         if is_spark_frame(frame):
-            return append_frame(self.opened, frame, identity, times)
+            return append_mapped(self.opened, frame, mapping, identity, times)
+        refuse_sql(mapping)
         with open_lines(frame) as records:
-            return append_records(self.opened, records, identity, times)
+            return append_records(self.opened, records, identity, times, order)
 
     def last_batches(self) -> dict[str, int]:
         """Writer → the number of its last batch, which and below which nothing is written again."""

@@ -21,6 +21,8 @@ class AcceptedTimes:
     """The range of instants that a way in takes, at most that of 64 bits of nanoseconds: 1677-09-21 to 2262-04-11."""
 
     earliest_ns: int
+    may_be_missing: bool = True
+    """Whether a row may have no time, and gets the clock's."""
 
     def refusal(self, column: str, ns: int, *, as_number: bool) -> str | None:
         """The reason to refuse an instant; None if it is taken.
@@ -60,9 +62,9 @@ PLAUSIBLE_TIMES = AcceptedTimes(EARLIEST_NS)
 ALL_TIMES = AcceptedTimes(INT64_MIN)
 
 
-def accepted_times(*, any_time: bool) -> AcceptedTimes:
+def accepted_times(*, any_time: bool, may_be_missing: bool = True) -> AcceptedTimes:
     """The instants to take: with `any_time` all that 64 bits hold, else those from 1990 on."""
-    return ALL_TIMES if any_time else PLAUSIBLE_TIMES
+    return AcceptedTimes(INT64_MIN if any_time else EARLIEST_NS, may_be_missing)
 
 
 def _multiplied(ns: int, *, as_number: bool) -> str:

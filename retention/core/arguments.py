@@ -229,6 +229,7 @@ _KINDS = {
     "EngineName": _choice("auto", "spark", "local"),
     "EraName": _choice("0.8", "0.9"),
     "ReaderKind": _choice("consumer", "group"),
+    "WholeRow": _choice("all"),
     "Instant": Kind("an instant", _instant),
     "Value": Kind("a value", _as_it_is),
     "Mapping[str, Value] | Iterable[tuple[str, Value]]": Kind("keys and values", _keyed),

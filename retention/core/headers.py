@@ -28,7 +28,8 @@ MAX_BLOCK_BYTES = 65_535
 
 Headers: TypeAlias = pa.Array | pa.ChunkedArray
 
-_FIRST_LINE = b"NATS/1.0\r\n"
+FIRST_LINE = b"NATS/1.0\r\n"
+"""The beginning of every header block."""
 _SECOND_NS = 1_000_000_000
 _INT64_SPAN = 2**64
 _INT64_DIGITS = 19
@@ -59,12 +60,12 @@ def build(pairs: Iterable[tuple[str, str]]) -> bytes:
         if not name or ":" in name or not _LINE.match(line):
             raise ValueError(f"{name!r}: {value!r} is not a header that a block can hold")
         lines.append(line + b"\r\n")
-    return b"".join((_FIRST_LINE, *lines, b"\r\n")) if lines else b""
+    return b"".join((FIRST_LINE, *lines, b"\r\n")) if lines else b""
 
 
 def parse(block: bytes) -> list[tuple[str, str]]:
     """The names and values of a block in their order, without spaces after the colon."""
-    lines = block.removeprefix(_FIRST_LINE).split(b"\r\n")
+    lines = block.removeprefix(FIRST_LINE).split(b"\r\n")
     cut = (line.partition(b":") for line in lines if line)
     return [(_text(name), _text(value.lstrip(b" "))) for name, _, value in cut]
 
@@ -83,9 +84,9 @@ def lookup(block: bytes | None, name: str) -> bytes | None:
 
 def is_valid(block: bytes) -> bool:
     """Whether the block is whole: version line, `Name: value` lines, blank line, not too long."""
-    if not (block.startswith(_FIRST_LINE) and block.endswith(b"\r\n\r\n")):
+    if not (block.startswith(FIRST_LINE) and block.endswith(b"\r\n\r\n")):
         return False
-    lines = block[len(_FIRST_LINE) : -4].split(b"\r\n")
+    lines = block[len(FIRST_LINE) : -4].split(b"\r\n")
     return len(block) <= MAX_BLOCK_BYTES and all(_LINE.match(line) for line in lines)
 
 

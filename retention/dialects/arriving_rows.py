@@ -15,6 +15,11 @@ from retention.errors import UsageError
 TIME_US = "time_us"
 """The column, int64, of times that were given as times: microseconds since the epoch, which need not fit into 64 bits
 as nanoseconds. It takes the place of `Dialect.timed_by`."""
+NULL_PAYLOAD = (
+    ", which is no message: tombstone=… (--tombstone) makes it a deletion of its key, where=… (--where) leaves it out, "
+    "and coalesce(payload, '') makes it an empty message"
+)
+NULL_TIME = ": --time now, or --as-of, says which time such rows get, and --where leaves them out"
 _SHOWN = 60
 
 
@@ -32,9 +37,13 @@ class ArrivingRows:
         """Rows with the columns `Dialect.written`, each with a time.
 
         Raises:
-            UsageError: the time of a row is refused.
+            UsageError: the time of a row is refused, or missing where it may not be; or the payload of a stream's row
+                is null.
         """
         rows = with_columns(given, self.dialect.written)
+        if not self.dialect.is_topic:
+            # Of a topic the server refuses every message without a payload.
+            _refuse_null(rows, rows["payload"], f"payload is null{NULL_PAYLOAD}")
         at = rows.schema.get_field_index(self.dialect.timed_by)
         instants = self._instants(given, rows)
         return rows.set_column(
@@ -47,16 +56,27 @@ class ArrivingRows:
             column, unit, counts = self.dialect.timed_by, 1, rows[self.dialect.timed_by]
         else:
             column, unit, counts = "time", MICROSECOND, given[TIME_US]
+        if not self.times.may_be_missing:
+            _refuse_null(rows, counts, f"{column} is null{NULL_TIME}")
         there = counts.drop_null()
         refused = self.times.first_refused(there.to_numpy(), unit)
         if refused >= 0:
             ns = there[refused].as_py() * unit
             row = pc.indices_nonzero(counts.is_valid())[refused].as_py()
             refusal = self.times.refusal(column, ns, as_number=unit == 1)
-            raise UsageError(
-                f"{row_name(rows, row)}: {refusal}; nothing was appended; correct or leave out such rows"
-            )
+            raise _refused(rows, row, str(refusal))
         return counts if unit == 1 else pc.multiply(counts, unit)
+
+
+def _refuse_null(rows: pa.RecordBatch, values: pa.Array, why: str) -> None:
+    if values.null_count:
+        raise _refused(rows, pc.indices_nonzero(values.is_null())[0].as_py(), why)
+
+
+def _refused(rows: pa.RecordBatch, row: int, why: str) -> UsageError:
+    return UsageError(
+        f"{row_name(rows, row)}: {why}; nothing was appended; correct or leave out such rows"
+    )
 
 
 def row_name(rows: pa.RecordBatch, row: int) -> str:

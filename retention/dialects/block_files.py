@@ -115,14 +115,15 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin, step)
 
 
-def _ends(laid_by: Array, sizes: Array) -> Sequence[int]:
-    """The bounds of blocks of rows in order: where one is full, and where the next row is far away."""
+def _ends(laid_by: Array, sizes: Array, *, rises: bool) -> Sequence[int]:
+    """The bounds of blocks of rows in order: where one is full, and, if `laid_by` rises, where the next is far away."""
     least, most = BLOCK_BYTES
     ends = np.cumsum(sizes)
-    full = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
-    places = laid_by.astype(np.float64)
-    far = np.diff(places) > max(1, (places[-1] - places[0]) / _GAPS)
-    return [0, *(np.flatnonzero(full | far) + 1).tolist(), len(sizes)]
+    bounds = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
+    if rises:
+        places = laid_by.astype(np.float64)
+        bounds |= np.diff(places) > max(1, (places[-1] - places[0]) / _GAPS)
+    return [0, *(np.flatnonzero(bounds) + 1).tolist(), len(sizes)]
 
 
 def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa.Table:
@@ -138,7 +139,8 @@ def _written(
     """Write rows in order, in blocks, behind what a file has."""
     laid_by, sizes = rows[dialect.laid_by].to_numpy(), dialect.sizes(rows)
     blocks = []
-    for begin, end in pairwise(_ends(laid_by, sizes)):
+    rises = dialect.order[0] == dialect.laid_by
+    for begin, end in pairwise(_ends(laid_by, sizes, rises=rises)):
         narrow = np.stack([laid_by[begin:end], sizes[begin:end]])
         inside = rows.slice(begin, end - begin)
         offset = sink.tell()
@@ -152,7 +154,7 @@ def _written(
                 rows=end - begin,
                 bytes=int(narrow[1].sum()),
                 first=int(narrow[0, 0]),
-                last=int(narrow[0, -1]),
+                last=int(narrow[0].max()),
                 low=key_at(inside, dialect.order, 0),
                 high=key_at(inside, dialect.order, end - begin - 1),
             )

@@ -13,6 +13,9 @@ from retention.layout.batch_split import BatchPart
 from retention.layout.partition_tails import Ends
 from retention.layout.segment_roll import Tail
 
+ORDER = "order_by_"
+"""Under this and a number, rows have the columns of the caller that decide their order."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -55,7 +58,7 @@ class Block:
     first: int
     """`Dialect.laid_by` of the first row."""
     last: int
-    """`Dialect.laid_by` of the last row."""
+    """The highest `Dialect.laid_by` of a row."""
 
 
 class Layer(Protocol):
@@ -120,7 +123,17 @@ class Dialect(Protocol):
 
     @property
     def laid_by(self) -> str:
-        """The column, whole numbers that rise in the order of rows, that a layer needs beside the sizes."""
+        """The column, whole numbers, that a layer needs beside the sizes; it rises if rows are in order of it first."""
+        ...
+
+    def ordered_by(self, columns: Sequence[pa.Field]) -> Dialect:
+        """These rules for rows with columns that decide their order before the dialect's own.
+
+        In a topic that holds for the rows of one address.
+
+        Args:
+            columns: columns of the rows, the first one deciding first; their names begin with `ORDER`.
+        """
         ...
 
     def sizes(self, rows: pa.Table) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,12 @@ class Iggy:
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
         """The ends of the partitions, to be moved on; arguments as `layer` has them."""
         return PartitionTails(tail_of, turn, self.policy, now_ns // MICROSECOND)
+
+    def ordered_by(self, columns: Sequence[pa.Field]) -> Self:
+        """These rules for rows of which columns decide the order in each address, before the times."""
+        address, *rest = self.order
+        order = (address, *(column.name for column in columns), *rest)
+        return replace(self, order=order, written=pa.schema([*self.written, *columns]))
 
     def sizes(self, rows: pa.Table) -> Array:
         """The bytes of each message's record in the log."""

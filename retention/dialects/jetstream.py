@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -60,6 +60,11 @@ class JetStream:
     def ends(self, tail: Tail) -> StreamEnds:
         """The end of the stream, to be moved on."""
         return StreamEnds(PARTITION, tail, self.rule)
+
+    def ordered_by(self, columns: Sequence[pa.Field]) -> Self:
+        """These rules for rows with columns that decide their order before the times."""
+        order = (*(column.name for column in columns), *self.order)
+        return replace(self, order=order, written=pa.schema([*self.written, *columns]))
 
     def sizes(self, rows: pa.Table) -> Array:
         """The bytes of each message, by the server's accounting."""

@@ -73,6 +73,10 @@ class Appended:
     """Messages that were there before, and that a roll-up took."""
     partitions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Of a topic: partition → first and last offset; `first_seq` and `last_seq` are the lowest and highest of them."""
+    order_by: tuple[str, ...] = ()
+    """The columns of a frame by which its rows got their sequences; empty: by their times."""
+    left_out: tuple[str, ...] = ()
+    """The columns of a frame that no message has anything of."""
 
 
 def append_rows(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
 
 from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
+from retention.dialects.column_mapping import ColumnMapping
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
 from retention.planners.scratch import new_scratch
@@ -32,9 +34,10 @@ def append_frame(
 ) -> Appended:
     """Append the rows of a DataFrame as one commit; Spark tasks write the files, this process commits them.
 
-    In a stream sequences follow the order of `ts_ns`, then subject, headers and payload, whatever the frame's
-    partitions; the broker's rules of publishing (limits, duplicates, the stream's subjects) are not asked: that is
-    `publish`. Of a topic, batches, times, ids, sizes and refusals are those of publishing (docs/semantics/topics.md).
+    In a stream sequences follow the order of the columns that `source_columns.mapped` adds for it, then that of
+    `ts_ns`, subject, headers and payload, whatever the frame's partitions; the broker's rules of publishing (limits,
+    duplicates, the stream's subjects) are not asked: that is `publish`. Of a topic, batches, times, ids, sizes and
+    refusals are those of publishing (docs/semantics/topics.md).
 
     Args:
         opened: the stream or topic; it is created if it does not exist.
@@ -73,6 +76,28 @@ def append_frame(
     return append.done
 
 
+def append_mapped(
+    opened: OpenedStream,
+    frame: DataFrame,
+    mapping: ColumnMapping,
+    identity: BatchIdentity | None = None,
+    times: AcceptedTimes = ALL_TIMES,
+) -> Appended:
+    """Append the rows of a DataFrame, as `append_frame`, by a mapping of its columns.
+
+    Raises:
+        UsageError: as `append_frame`; or an expression means nothing in the frame.
+        RefusedError, BusyError, VerificationError: as `append_frame`.
+    """
+    from retention.engines.spark.session import refuse_stopped
+    from retention.engines.spark.source_columns import mapped
+
+    refuse_stopped(frame.sparkSession)
+    rows = mapped(frame, mapping, opened.dialect, "the frame")
+    done = append_frame(opened, rows.frame, identity, times)
+    return replace(done, order_by=rows.order_by, left_out=rows.left_out)
+
+
 def streaming_sink(
     opened: OpenedStream, writer: str, times: AcceptedTimes = ALL_TIMES
 ) -> Callable[[DataFrame, int], None]:
@@ -86,7 +111,7 @@ def streaming_sink(
     """
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append_frame(opened, frame, micro_batch(frame, writer, batch), times)
+        append_mapped(opened, frame, ColumnMapping(), micro_batch(frame, writer, batch), times)
 
     return append_batch
 

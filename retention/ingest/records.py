@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,9 @@ from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
 from retention.core.message_rows import complete_rows
 from retention.core.row_order import in_order
+from retention.dialects.dialect import ORDER, Dialect
 from retention.dialects.jetstream import refuse_malformed
+from retention.errors import UsageError
 from retention.formats.iggy.lines import parse_sent
 from retention.formats.iggy.messages import decimals
 from retention.formats.jsonl import Line, parse_messages
@@ -30,8 +34,9 @@ def append_records(
     records: Iterable[Line],
     identity: BatchIdentity | None = None,
     times: AcceptedTimes = ALL_TIMES,
+    order_by: Sequence[str] | None = None,
 ) -> Appended:
-    """Append records, or lines, as one commit, in the order that `ingest.dataframe.append_frame` gives rows.
+    """Append records, or lines, as one commit, in the order that `ingest.dataframe.append_mapped` gives rows.
 
     All of them are held in memory.
 
@@ -40,25 +45,93 @@ def append_records(
         records: see `formats.jsonl`, of a topic `formats.iggy.lines`; read to their end before it is touched.
         identity: makes the append exactly once.
         times: the instants that a record may give.
+        order_by: keys of the records by which messages get their sequences, before their times.
 
     Raises:
-        UsageError: a record is no message; it is named by its number.
+        UsageError: a record is no message, lacks a key of `order_by`, or has a null payload; it is named by its number.
         RefusedError: a topic's server would refuse a message.
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
+    given = _Records(records, tuple(order_by or ()), opened.dialect)
     if opened.config.topic is not None:
-        sent = parse_sent(records, topic_of(opened).name, opened.clock(), times=times)
-        return publish_sent(opened, _sent_in_order(sent), identity).appended
-    rows = in_order(parse_messages(records, opened.clock(), times=times), opened.dialect.order)
+        sent = parse_sent(given, topic_of(opened).name, opened.clock(), times=times)
+        ordered = _sent_in_order(given.with_keys(sent), given.keys)
+        sent_done = publish_sent(opened, ordered, identity).appended
+        return replace(sent_done, order_by=given.order_by)
+    rows = given.with_keys(parse_messages(given, opened.clock(), times=times))
+    rows = in_order(rows, (*given.keys, *opened.dialect.order))
     refuse_malformed(rows)
-    return append_rows(opened, [complete_rows(rows, opened.config.storage)], identity)
+    done = append_rows(opened, [complete_rows(rows, opened.config.storage)], identity)
+    return replace(done, order_by=given.order_by)
 
 
-def _sent_in_order(sent: pa.Table) -> pa.Table:
-    """Messages of shape `SENT` in the order of time, then id (none first, then as texts), headers and payload."""
+class _Records:
+    """Records without the keys that only decide their order, which it remembers while it is gone through.
+
+    Args:
+        records: as `append_records` takes them.
+        order_by: keys that every record must have.
+        dialect: the log's.
+    """
+
+    def __init__(
+        self, records: Iterable[Line], order_by: tuple[str, ...], dialect: Dialect
+    ) -> None:
+        self.order_by = order_by
+        self.keys = [f"{ORDER}{number}" for number in range(len(order_by))]
+        self._records = records
+        self._dialect = dialect
+        self._values: list[tuple[Any, ...]] = []
+
+    def __iter__(self) -> Iterator[Line]:
+        for number, record in enumerate(self._records, start=1):
+            try:
+                yield self._message(record)
+            except ValueError as error:
+                raise UsageError(
+                    f"line {number}: {error}; nothing was appended; correct it and append again"
+                ) from error
+
+    def _message(self, record: Line) -> Line:
+        if not isinstance(record, Mapping):
+            if self.order_by:
+                raise ValueError("order_by needs records, and this is a text")
+            return record
+        if "payload" in record and record["payload"] is None and not self._dialect.is_topic:
+            raise ValueError("payload is null, which is no message; leave it out, or make it empty")
+        if not self.order_by:
+            return record
+        if missing := [name for name in self.order_by if record.get(name) is None]:
+            raise ValueError(f"{', '.join(missing)} is missing, by which order_by has the messages")
+        self._values.append(tuple(record[name] for name in self.order_by))
+        known = {*self._dialect.columns, "data", "data_b64", "key_b64", "headers_b64"}
+        apart = {name for name in self.order_by if name not in known}
+        return {name: value for name, value in record.items() if name not in apart}
+
+    def with_keys(self, rows: pa.Table) -> pa.Table:
+        """Rows that were made of the records, with the values that decide their order.
+
+        Raises:
+            UsageError: the values of a key are of several types.
+        """
+        places = (rows["line"].to_numpy() - 1).tolist()
+        for at, key in enumerate(self.keys):
+            try:
+                values = pa.array([self._values[place][at] for place in places])
+            except (pa.ArrowException, TypeError) as error:
+                raise UsageError(
+                    f"order_by {self.order_by[at]}: its values have no order among each other ({error}); nothing was "
+                    "appended; give them one type"
+                ) from error
+            rows = rows.append_column(key, values)
+        return rows
+
+
+def _sent_in_order(sent: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Messages of shape `SENT` in order of keys, then of time, id (none first, then as texts), headers and payload."""
     halves = np.stack([sent[name].to_numpy() for name in ("id_low", "id_high")], axis=1)
     given = pa.array((halves != 0).any(axis=1))
     ids = pc.if_else(given, decimals(halves), pa.scalar(None, pa.string()))
-    ordered = in_order(sent.append_column("id", ids), ("origin_ts_ns", "id", "headers", "payload"))
-    return ordered.drop_columns("id")
+    order = (*keys, "origin_ts_ns", "id", "headers", "payload")
+    return in_order(sent.append_column("id", ids), order).drop_columns(["id", *keys])

@@ -53,7 +53,10 @@ class StreamEnds:
             yield piece
 
     def take_whole(self, messages: int, size: int, first_ts_ns: int, last_ts_ns: int) -> bool:
-        """Append messages of rising times unless one of them might end or open a segment; whether that was done."""
+        """Append messages, by the time of the first and the latest one, unless one might end or open a segment.
+
+        Whether that was done is returned.
+        """
         active = taken_whole(self._active, size, first_ts_ns, last_ts_ns, self._rule)
         if active is None:
             return False

@@ -102,8 +102,8 @@ def taken_whole(
     Args:
         active: the active segment before; None in a stream that never had one.
         size: bytes of the messages together.
-        first_ts_ns: the time of the first one; times rise.
-        last_ts_ns: the time of the last one.
+        first_ts_ns: the time of the first one.
+        last_ts_ns: the latest time of any.
         rule: the limits at which a segment is full.
     """
     if active is None:

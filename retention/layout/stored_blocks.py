@@ -33,7 +33,7 @@ class StoredBlock:
     first: int
     """`Dialect.laid_by` of the first row."""
     last: int
-    """`Dialect.laid_by` of the last row."""
+    """The highest `Dialect.laid_by` of a row."""
     low: Key
     """The key of the first row."""
     high: Key

@@ -63,7 +63,7 @@ def test_a_producers_times_of_a_topic_are_held_to_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     topic = World(tmp_path, "parquet").topic
-    frame = spark.sql(f"SELECT 'x' AS payload, {NOW // 10**9} AS origin_ts_ns")
+    frame = spark.sql(f"SELECT 'x' AS payload, CAST({NOW // 10**9} AS BIGINT) AS origin_ts_ns")
     with pytest.raises(
         UsageError, match=r"row with payload b'x': origin_ts_ns 1800000000 .* if seconds"
     ):

@@ -18,7 +18,7 @@ from retention.dialects.arriving_rows import ArrivingRows
 from retention.dialects.block_files import narrow_of, rows_of
 from retention.dialects.dialect import Block, Dialect, Layer, Share
 from retention.dialects.numbering import BlockRows, lay
-from retention.engines.spark.columns import given_columns
+from retention.engines.spark.columns import given_columns, order_fields
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.sorted_blocks import sorted_blocks
@@ -73,10 +73,11 @@ class SortedFrame:
         self, engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
     ) -> None:
         self._engine = engine
-        self._dialect = arriving_rows.dialect
         with spark_failures():
-            given = given_columns(frame, self._dialect)
-            blocks = sorted_blocks(engine, given, arriving_rows, directory)
+            given = given_columns(frame, arriving_rows.dialect)
+            self._dialect = arriving_rows.dialect.ordered_by(order_fields(given))
+            arriving = replace(arriving_rows, dialect=self._dialect)
+            blocks = sorted_blocks(engine, given, arriving, directory)
             self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:

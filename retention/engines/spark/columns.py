@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from retention.core import headers
 from retention.dialects.arriving_rows import TIME_US, with_columns
-from retention.dialects.dialect import Dialect
+from retention.dialects.dialect import ORDER, Dialect
 from retention.dialects.iggy import Iggy
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.task_code import in_tasks
@@ -28,6 +29,14 @@ _OPTIONAL: dict[str, tuple[type[T.DataType], ...]] = {
     "origin_ts_ns": (T.LongType,),
 }
 """Column of a topic's message that a frame may have → Spark's types that it may be of."""
+TOMBSTONE = "is_tombstone"
+"""The column, boolean and never null, of rows that are deletions of their keys."""
+_ORDER_TYPES = {
+    T.LongType: pa.int64(),
+    T.StringType: pa.string(),
+    T.BinaryType: pa.binary(),
+}
+"""Spark's types of columns that decide an order, beside decimals → Arrow's."""
 _NO_BLOCK = "X'00'"
 """Stands for headers that no block can hold; refused when the rows are written."""
 
@@ -35,7 +44,7 @@ _NO_BLOCK = "X'00'"
 def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
     """The columns of `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
 
-    Times that are given as times come as `TIME_US`.
+    Times that are given as times come as `TIME_US`; columns of the frame that are called after `ORDER` come along.
 
     Raises:
         UsageError: a column is missing or of another type.
@@ -46,8 +55,24 @@ def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
             columns[name].alias(name)
             for name in (*dialect.written.names, TIME_US)
             if name in columns
-        ]
+        ],
+        *[F.col(name) for name in frame.columns if name.startswith(ORDER)],
     )
+
+
+def order_fields(given: DataFrame) -> list[pa.Field]:
+    """The columns of `given_columns` that decide the order of rows, as tasks get them."""
+    return [
+        pa.field(field.name, _order_type(field.dataType))
+        for field in given.schema
+        if field.name.startswith(ORDER)
+    ]
+
+
+def _order_type(kind: T.DataType) -> pa.DataType:
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    return _ORDER_TYPES[type(kind)]
 
 
 def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
@@ -85,7 +110,7 @@ def _published(frame: DataFrame) -> dict[str, Column]:
     elif "time" in frame.columns:
         # Tasks multiply: Spark would wrap what 64 bits do not hold, or fail and name no row, as the session has it.
         columns[TIME_US] = F.unix_micros(_column(frame, "time", _STREAM_TAKES, T.TimestampType))
-    return columns
+    return columns | (_deletions(columns) if TOMBSTONE in frame.columns else {})
 
 
 def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
@@ -146,6 +171,24 @@ def _headers(frame: DataFrame) -> Column:
         case _:
             given = _column(frame, "headers", _STREAM_TAKES, T.BinaryType)
             return F.when(F.octet_length(given) > 0, given)
+
+
+def _deletions(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Headers and payload of rows of which some are deletions of their keys: they keep the headers that they have."""
+    begin = F.lit(headers.FIRST_LINE)
+    deletes = F.lit(f"{headers.KV_OPERATION}: DEL\r\n".encode())
+    block = columns.get("headers", F.lit(None).cast("binary"))
+    # What is no block stays what it is, and is refused.
+    rest = F.when(
+        F.startswith(block, begin),
+        F.substring(block, len(headers.FIRST_LINE) + 1, headers.MAX_BLOCK_BYTES),
+    )
+    marked = F.concat(begin, deletes, F.coalesce(rest, F.lit(b"\r\n")))
+    is_deletion, is_block = F.col(TOMBSTONE), block.isNull() | F.startswith(block, begin)
+    return {
+        "headers": F.when(is_deletion & is_block, marked).otherwise(block),
+        "payload": F.when(is_deletion, F.lit(b"")).otherwise(columns["payload"]),
+    }
 
 
 def _block(pairs: Column, name: str, value: str) -> Column:

@@ -20,4 +20,10 @@ SPARK_NAMES = {
 
 def ddl_of(columns: Iterable[pa.Field]) -> str:
     """The declaration of some columns, as `DataFrame.mapInArrow` and a reader's `schema` take it."""
-    return ", ".join(f"{column.name} {SPARK_NAMES[column.type]}" for column in columns)
+    return ", ".join(f"{column.name} {_spark_name(column.type)}" for column in columns)
+
+
+def _spark_name(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return SPARK_NAMES[kind]

@@ -1,0 +1,167 @@
+"""Rows of a source as an append takes them: its mapping of columns, in SQL; faults are told before Spark works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from retention.core.subject_tokens import with_functions_expanded
+from retention.dialects.column_mapping import ColumnMapping, default_order, time_candidates
+from retention.dialects.dialect import ORDER, Dialect
+from retention.engines.spark.columns import TOMBSTONE, given_columns
+from retention.engines.spark.row_json import row_json
+from retention.errors import UsageError
+
+_TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
+_ORDERED: tuple[tuple[tuple[type[T.DataType], ...], Callable[[Column], Column]], ...] = (
+    ((T.ByteType, T.ShortType, T.IntegerType, T.LongType), lambda given: given.cast("bigint")),
+    ((T.BooleanType,), lambda given: given.cast("int").cast("bigint")),
+    ((T.TimestampType,), F.unix_micros),
+    ((T.DateType,), lambda given: F.unix_date(given).cast("bigint")),
+    # Texts of such times are in the order of the times, and need no time zone.
+    ((T.TimestampNTZType,), lambda given: given.cast("string")),
+    ((T.StringType, T.BinaryType, T.DecimalType), lambda given: given),
+)
+"""Spark's types that decide an order → how a column of such a type is compared, by Spark and by tasks alike."""
+_WHERE = "nothing was read"
+
+
+@dataclass(frozen=True)
+class MappedRows:
+    """Rows as `append_frame` takes them, and what became of the source's columns."""
+
+    frame: DataFrame
+    order_by: tuple[str, ...]
+    """The source's columns by which rows get their sequences; empty: by their times."""
+    is_chosen: bool
+    """Whether nobody said so, and the source's columns suggest it."""
+    left_out: tuple[str, ...]
+    """The source's columns that no message has anything of."""
+
+
+def mapped(rows: DataFrame, mapping: ColumnMapping, dialect: Dialect, source: str) -> MappedRows:
+    """Map a source's rows to those of an append.
+
+    Args:
+        rows: with the source's own columns.
+        mapping: what is said of them.
+        dialect: the log's.
+        source: where they come from, for sentences.
+
+    Raises:
+        UsageError: an expression means nothing in the source, or a column is missing or of a type that it cannot be of.
+    """
+    mapping.check(dialect)
+    if mapping.where is not None:
+        rows = rows.where(_condition(rows, "--where", mapping.where, source))
+    order_by = mapping.order_by if mapping.order_by is not None else _default_order(rows)
+    columns = {name: F.col(f"`{name}`") for name in dialect.columns if name in rows.columns}
+    columns |= {
+        name: _expression(rows, f"--column {name}", sql, source)
+        for name, sql in mapping.columns.items()
+    }
+    if mapping.whole_row:
+        columns["payload"] = row_json(rows)
+    for number, name in enumerate(order_by):
+        columns[f"{ORDER}{number}"] = _order(rows, name, source)
+    if mapping.tombstone is not None:
+        columns[TOMBSTONE] = _condition(rows, "--tombstone", mapping.tombstone, source)
+    frame = rows.select(*(column.alias(name) for name, column in columns.items()))
+    left_out = mapping.left_out(rows.columns, dialect, order_by)
+    return MappedRows(frame, order_by, mapping.order_by is None, tuple(left_out))
+
+
+def refuse_untimed(rows: DataFrame, mapping: ColumnMapping, source: str) -> None:
+    """Refuse a source for a stream in which no column is the time of its messages.
+
+    Raises:
+        UsageError: there is none; the sentence has the columns that may be.
+    """
+    if {"time", "ts_ns"} & {*mapping.columns, *rows.columns}:
+        return
+    kinds = {field.name: field.dataType for field in rows.schema}
+    times = [name for name, kind in kinds.items() if isinstance(kind, _TIMES)]
+    others = (T.NumericType, T.StringType)
+    plain = [name for name, kind in kinds.items() if isinstance(kind, others)]
+    candidates = ", ".join(time_candidates(times, plain))
+    raise UsageError(
+        f"{source}: no column is said to be the time of its messages"
+        f"{f'; {candidates} may be' if candidates else ', and none looks like one'}; {_WHERE}; give --column time=SQL "
+        "(a timestamp) or ts_ns=SQL (nanoseconds since the epoch), or --time now, by which each message is as old as "
+        "its ingest"
+    )
+
+
+def _default_order(rows: DataFrame) -> tuple[str, ...]:
+    return default_order(field.name for field in rows.schema if _is_whole(field.dataType))
+
+
+def _is_whole(kind: T.DataType) -> bool:
+    return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
+
+
+def _order(rows: DataFrame, name: str, source: str) -> Column:
+    given = _expression(rows, "--order-by", _quoted(rows, name), source)
+    kind = rows.select(given.alias(name)).schema[0].dataType
+    for kinds, comparable in _ORDERED:
+        if isinstance(kind, kinds):
+            return comparable(given)
+    raise UsageError(
+        f"--order-by {name}: {source} has it as {kind.simpleString()}, which has no exact order; {_WHERE}; name "
+        "columns of whole numbers, decimals, texts, bytes, dates or times"
+    )
+
+
+def _quoted(rows: DataFrame, name: str) -> str:
+    """A column's name in SQL: as it is spelt, or a field inside one, such as `source.lsn`."""
+    return f"`{name}`" if name in rows.columns else name
+
+
+def _condition(rows: DataFrame, option: str, sql: str, source: str) -> Column:
+    """A condition; null counts as false."""
+    given = _expression(rows, option, sql, source)
+    kind = rows.select(given.alias("it")).schema[0].dataType
+    if not isinstance(kind, T.BooleanType | T.NullType):
+        raise UsageError(
+            f"{option} {sql}: it is {kind.simpleString()}, and no condition; {_WHERE}; give an SQL condition, such as "
+            '"value IS NULL"'
+        )
+    return F.coalesce(given.cast("boolean"), F.expr("false"))
+
+
+def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
+    """An SQL expression over a source's columns; asking for its type has Spark resolve it, and nothing runs."""
+    try:
+        expression = F.expr(with_functions_expanded(sql))
+        _ = rows.select(expression.alias("it")).schema
+    except AnalysisException as error:
+        said = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
+        raise UsageError(
+            f"{said}: {_reason(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
+        ) from error
+    return expression
+
+
+def refuse_unfit(frame: DataFrame, dialect: Dialect, source: str) -> None:
+    """Refuse mapped rows whose columns an append would refuse.
+
+    Raises:
+        UsageError: a column is missing or of another type.
+    """
+    try:
+        given_columns(frame, dialect)
+    except UsageError as error:
+        raise UsageError(
+            f"{source}: {error}, for example with --column NAME=SQL; {_WHERE}"
+        ) from error
+
+
+def _reason(error: AnalysisException) -> str:
+    """The first line of what Spark says, without the name of its condition."""
+    line = str(error).strip().partition("\n")[0]
+    return line.partition("] ")[2].split(" SQLSTATE")[0].rstrip(" .") or line
