@@ -128,11 +128,11 @@ def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int
 
 
 def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tuple[str, bytes]]:
-    """Name and content of the files of a Delta log at a location that only Spark reaches.
+    """Name and content of the files of a Delta log that only Spark reaches.
 
     Args:
         spark: the session.
-        location: the table's.
+        location: the log's.
         after: a version of which what is before it is not needed; None: that of the newest checkpoint.
 
     Raises:
@@ -140,7 +140,7 @@ def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tu
     """
     reader = spark.read.format("binaryFile").option("pathGlobFilter", "[0-9]*.*")
     with _listing(location):
-        log = reader.load(_escaped(f"{location}/_delta_log"))
+        log = reader.load(_escaped(location))
         named = log.selectExpr("element_at(split(path, '/'), -1) AS name", "content")
         names = [row.name for row in named.select("name").collect()]
     newest = max((name[:_DIGITS] for name in names if ".checkpoint." in name), default="0")

@@ -19,6 +19,9 @@ _UUID_DIGITS = 20
 _NOT_NEEDED = ("v2Checkpoint", "vacuumProtocolCheck")
 """Features of readers that concern the log and its cleaning, not the files."""
 _READ = 3
+"""The version of readers from which on a protocol names their features."""
+_WRITERS = {1: 2, 2: 5}
+"""Earlier version of readers → the version of writers that it came with."""
 _MAPPING = "delta.columnMapping."
 
 
@@ -45,7 +48,7 @@ def _reading(protocol: Mapping[str, Any]) -> dict[str, Any]:
     """A protocol that asks of a reader what the table's own asks, and nothing of a writer."""
     version = protocol["minReaderVersion"]
     if version < _READ:
-        return {"minReaderVersion": version, "minWriterVersion": protocol["minWriterVersion"]}
+        return {"minReaderVersion": version, "minWriterVersion": _WRITERS[version]}
     features = [name for name in protocol.get("readerFeatures") or () if name not in _NOT_NEEDED]
     return {
         "minReaderVersion": _READ,

@@ -24,8 +24,8 @@ from retention.ingest.sources.partitions import kinds_of, refusal_of
 from retention.ingest.sources.positions import DirectoryPosition
 from retention.storage import files
 from retention.storage.parallel import in_threads
+from retention.stores.delta import internals
 
-_DELTA_LOG = "_delta_log/"
 _SHOWN = 3
 _THREADS = 8
 
@@ -50,7 +50,7 @@ class DirectorySource:
             UsageError: it is a Delta table.
             RefusedError: of a file it cannot be told which rows are new, or it does not fit the files before.
         """
-        if any(file.path.startswith(_DELTA_LOG) for file in listing):
+        if any(internals.is_in_log(file.path) for file in listing):
             raise UsageError(
                 f"{self.location} is a Delta table, of which some files may hold rows that it has no more; nothing was "
                 "read; give --source-format delta"

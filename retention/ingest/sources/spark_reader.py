@@ -71,7 +71,7 @@ class SparkReader:
         from retention.engines.spark.source_rows import copied_log
 
         with self._reading("files", {}):
-            entries = copied_log(self.session, location, after)
+            entries = copied_log(self.session, internals.log_directory(location), after)
         files.make_directory(internals.log_directory(directory))
         for name, content in entries:
             with scratch_files.create(files.join(internals.log_directory(directory), name)) as sink:

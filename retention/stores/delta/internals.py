@@ -63,6 +63,11 @@ def log_directory(table: str) -> str:
     return files.join(table, _DIRECTORY)
 
 
+def is_in_log(path: str) -> bool:
+    """Whether a path relative to a table is that of a file of its log."""
+    return path.startswith(f"{_DIRECTORY}/")
+
+
 def is_table(directory: str) -> bool:
     """Whether a directory has a log, of whatever table."""
     return _DIRECTORY in files.directories(directory)
