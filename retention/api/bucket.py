@@ -116,7 +116,7 @@ class Bucket(Public):
 
         Args:
             key: as for `put`.
-            revision: what its last revision must be; None: any.
+            revision: what its last revision must be; 0: it must have none; None: any.
 
         Raises:
             RevisionError: the key is at another revision, `actual`; nothing was changed.
@@ -129,7 +129,7 @@ class Bucket(Public):
 
         Args:
             key: as for `put`.
-            revision: what its last revision must be; None: any.
+            revision: what its last revision must be; 0: it must have none; None: any.
             ttl: the time after which the deletion expires; it takes a `limit_marker_ttl`.
 
         Raises:

@@ -18,7 +18,7 @@ from retention.core.bucket_names import KEY_PATTERN, check_key
 from retention.core.units import SECOND, go_duration
 from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
 from retention.formats.jsonl import PUBLISHED
-from retention.ingest.publish import publish_decided
+from retention.ingest.publish import publish_decided, refuse_at_once
 from retention.ingest.publish_checks import EXPECTED_SUBJECT_SEQ
 from retention.ingest.turns import ONE_BY_ONE, AllAtOnce
 
@@ -124,7 +124,7 @@ class BucketWriter:
 
         Args:
             key: the key.
-            revision: what its last revision must be; None: any.
+            revision: what its last revision must be; 0: it must have none; None: any.
 
         Raises:
             RevisionError: the key is at another revision.
@@ -138,7 +138,7 @@ class BucketWriter:
 
         Args:
             key: the key.
-            revision: what its last revision must be; None: any.
+            revision: what its last revision must be; 0: it must have none; None: any.
             ttl_ns: nanoseconds; it takes a bucket with `limit_marker_ttl`.
 
         Raises:
@@ -149,9 +149,9 @@ class BucketWriter:
         return self._write(key, b"", operation, self._last(key, revision))
 
     def _last(self, key: str, revision: int | None) -> Expect:
-        if revision is not None and revision < 1:
+        if revision is not None and revision < 0:
             raise UsageError(
-                f"revision {revision} is none of a value: give one from 1 on, or none at all"
+                f"revision {revision} is none: give one from 1 on, 0 for a key without any, or none at all"
             )
         return _anything if revision is None else self._exactly(key, revision)
 
@@ -169,11 +169,18 @@ class BucketWriter:
         self._refuse_mirror()
         subject = f"{self._reader.prefix}{key}"
 
-        def decide(position: Position, now_ns: int) -> pa.Table:
-            expected = expect(lambda: self._standing(position, subject, now_ns))
+        def message(expected: int | None, now_ns: int) -> pa.Table:
             named = [] if expected is None else [(EXPECTED_SUBJECT_SEQ, str(expected))]
             block = headers.build(sorted([*lines, *named]))
             return _messages(pa.array([subject]), block, pa.array([value], pa.binary()), now_ns)
+
+        def decide(position: Position, now_ns: int) -> pa.Table:
+            try:
+                expected = expect(lambda: self._standing(position, subject, now_ns))
+            except RevisionError as error:
+                refuse_at_once(self._opened, message(error.expected, now_ns))
+                raise
+            return message(expected, now_ns)
 
         rolls_up = any(name == headers.ROLLUP for name, _ in lines)
         published = publish_decided(self._opened, decide, self._turns, rolls_up=rolls_up)

@@ -34,7 +34,9 @@ Value = Annotated[
 ]
 Revision = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Only if the key's last revision is N; else exit 7."),
+    typer.Option(
+        metavar="N", help="Only if the key's last revision is N (0: it has none); else exit 7."
+    ),
 ]
 Ttl = Annotated[
     str | None,

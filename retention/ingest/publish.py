@@ -31,7 +31,7 @@ from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
-from retention.ingest.subject_transform import transform_subjects
+from retention.ingest.subject_transform import publishable_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
 from retention.ingest.turns import Turns
 from retention.ingest.validate import validate_early, validate_features, validate_late
@@ -175,17 +175,28 @@ def publish_decided(
     return Published(opened.name, answers, append.done)
 
 
+def refuse_at_once(opened: OpenedStream, given: pa.Table) -> None:
+    """Refuse messages, shape `PUBLISHED`, for what the server asks before it looks at what the stream holds.
+
+    Raises:
+        UsageError, RefusedError: the broker's rules refuse one of them.
+    """
+    refusal = validate_early(given, opened.config).earliest()
+    if refusal is not None:
+        raise _refused(opened.name, given, refusal)
+
+
 def _batch(given: pa.Table, config: StreamConfig) -> Batch:
     """Messages as they were given, and as they would be stored, with what is to be refused of them in any case."""
     early = validate_early(given, config)
-    subjects = transform_subjects(given["subject"], config)
+    subjects = publishable_subjects(early, given["subject"], config)
     features = validate_features(given, subjects, config)
     blocks = with_schedules_rolled_up(given["headers"], config)
     given = _with_columns(given, headers=blocks)
     stored_as = _with_columns(given, subject=subjects, headers=clamp_ttls(blocks, config))
     stored = message_rows.complete_rows(stored_as, config.storage)
     wanted = np.ones(given.num_rows, dtype=bool)
-    return Batch(given, stored, early, features, validate_late(stored, config), wanted)
+    return Batch(given, stored, early, features, validate_late(given, stored, config), wanted)
 
 
 def _with_columns(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.config.nested import SubjectTransform
 from retention.config.subject_mapping import function_of
 from retention.errors import RefusedError
 from retention.ingest.transform_functions import RANDOM, TokenMaker, token_maker
+from retention.ingest.validation import Validation
+
+_CUT = "which is not UTF-8 (it counts bytes), and a table cannot hold that"
 
 
 def transform_subjects(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
@@ -25,6 +30,20 @@ def transform_subjects(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.Ch
     return subjects if transform is None else mapped(config.name, subjects, [transform])
 
 
+def publishable_subjects(
+    screen: Validation, subjects: pa.ChunkedArray, config: StreamConfig
+) -> pa.ChunkedArray:
+    """The subjects as `transform_subjects` makes them; where one would not be UTF-8, its message alone is refused."""
+    if config.subject_transform is None:
+        return subjects
+    renamed = _renamed(subjects, [config.subject_transform])
+    for wrong in _not_utf8(renamed):
+        mask = np.asarray(pc.equal(renamed, wrong))
+        screen.refuse(mask, f"the subject transform makes {wrong!r} of its subject, {_CUT}")
+        renamed = pc.if_else(pa.array(mask), subjects.cast(pa.binary()), renamed)
+    return renamed.cast(pa.string())
+
+
 def mapped(
     stream: str, subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]
 ) -> pa.ChunkedArray:
@@ -33,13 +52,34 @@ def mapped(
     Raises:
         RefusedError: a subject would be stored that is not UTF-8.
     """
+    renamed = _renamed(subjects, transforms)
+    for wrong in _not_utf8(renamed):
+        subject = subjects[pc.index(renamed, wrong).as_py()].as_py()
+        raise RefusedError(
+            f"{stream}: the subject transform makes {wrong!r} of {subject!r}, {_CUT}; nothing was written; rename the "
+            "subject before publishing"
+        )
+    return renamed.cast(pa.string())
+
+
+def _renamed(subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]) -> pa.ChunkedArray:
+    """Subjects as the first transform that matches renames them, in bytes, of which some may not be UTF-8."""
     mappings = [_Mapping.of(transform) for transform in transforms if transform.dest]
-    rename = _renaming(stream, mappings)
+    rename = _renaming(mappings)
     if any(mapping.draws for mapping in mappings):  # anew for each message
-        return pa.chunked_array([pa.array(map(rename, subjects.to_pylist()), pa.string())])
+        return pa.chunked_array([pa.array(map(rename, subjects.to_pylist()), pa.binary())])
     encoded = subjects.combine_chunks().dictionary_encode()
     names = [rename(name) for name in encoded.dictionary.to_pylist()]
-    return pa.chunked_array([pa.array(names, pa.string()).take(encoded.indices)])
+    return pa.chunked_array([pa.array(names, pa.binary()).take(encoded.indices)])
+
+
+def _not_utf8(names: pa.ChunkedArray) -> Iterator[bytes]:
+    """The distinct names that are not UTF-8."""
+    for name in names.unique().to_pylist():
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            yield name
 
 
 @dataclass(frozen=True)
@@ -70,24 +110,14 @@ class _Mapping:
         return b".".join([*(make(tokens) for make in self.makers), *kept])
 
 
-def _renaming(stream: str, mappings: Sequence[_Mapping]) -> Callable[[str], str]:
-    def rename(subject: str) -> str:
+def _renaming(mappings: Sequence[_Mapping]) -> Callable[[str], bytes]:
+    def rename(subject: str) -> bytes:
         for mapping in mappings:
             if mapping.pattern.fullmatch(subject):
-                return _text(stream, subject, mapping.apply(subject))
-        return subject
+                return mapping.apply(subject)
+        return subject.encode()
 
     return rename
-
-
-def _text(stream: str, subject: str, renamed: bytes) -> str:
-    try:
-        return renamed.decode()
-    except UnicodeDecodeError as error:
-        raise RefusedError(
-            f"{stream}: the subject transform makes {renamed!r} of {subject!r}, which is not UTF-8 (it counts bytes), "
-            "and a table cannot hold that; nothing was written; rename the subject before publishing"
-        ) from error
 
 
 def _pattern(source: Sequence[str]) -> re.Pattern[str]:

@@ -76,15 +76,19 @@ def validate_features(
     return screen
 
 
-def validate_late(rows: pa.Table, config: StreamConfig) -> Validation:
-    """Check what the server checks last: increments that are missing, TTLs that cannot be read, its record size.
+def validate_late(given: pa.Table, rows: pa.Table, config: StreamConfig) -> Validation:
+    """Check what the server checks last: missing increments, sizes again, TTLs that cannot be read, its record size.
 
     Args:
+        given: messages as published, with the lines that the server adds before it asks for their size again:
+            `headers`, `payload`.
         rows: messages as they would be stored: `headers`, `size`.
         config: the stream's.
     """
     screen = Validation(rows.num_rows)
     refuse_uncounted(screen, rows["headers"], config)
+    if config.allow_msg_schedules:
+        refuse_sizes(screen, given, config)
     unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
     screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)

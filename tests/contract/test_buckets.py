@@ -278,6 +278,23 @@ def test_a_full_bucket_takes_no_more_and_says_so(lake: Lake) -> None:
     assert kv.put("a", b"y" * 40) == 3
 
 
+def test_a_deletion_may_expect_that_there_is_no_value_yet(lake: Lake) -> None:
+    kv = lake.kv("PLAIN")
+    assert kv.delete("none", revision=0) == 1
+    assert kv.purge("neither", revision=0) == 2
+    assert "is at revision 1, and 0 was expected" in str(
+        refused(RevisionError, lambda: kv.delete("none", revision=0))
+    )
+    said = str(refused(UsageError, lambda: kv.purge("none", revision=-1)))
+    assert (
+        said == "revision -1 is none: give one from 1 on, 0 for a key without any, or none at all"
+    )
+
+
+def test_a_value_that_is_too_large_is_refused_before_its_revision(lake: Lake) -> None:
+    assert "10054" in str(refused(RefusedError, lambda: lake.kv("SMALL").update("a", "x" * 300, 7)))
+
+
 def test_a_lock_has_one_holder_and_is_renewed_and_released(lake: Lake) -> None:
     kv = lake.kv("LOCKS")
     with kv.lock("nightly") as lock:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import open_warehouse
 from retention.core import headers as blocks
 from retention.errors import RetentionError
 from retention.formats.nats.backup import read_backup
@@ -175,6 +176,68 @@ def test_sources_of_a_counter_are_kept(
 ) -> None:
     block = blocks.build([("Nats-Counter-Sources", sources)])
     check_counted(nats, tmp_path, block, b'{"val":"1"}', {"Nats-Incr": "1", **given, "A": "b"})
+
+
+TO_ITSELF = {"Nats-Schedule": "@at 2099-01-01T00:00:00Z", "Nats-Schedule-Target": "Z.t"}
+
+
+def test_sizes_of_schedules_are_asked_where_the_server_asks(nats: Nats, tmp_path: Path) -> None:
+    limits = {"allow_msg_schedules": True, "allow_msg_ttl": True, "max_msg_size": 200}
+    config = {"name": "Z", "subjects": ["Z.*"], **limits}
+    nats.request("STREAM.CREATE.Z", config)
+    stream = configured(opened_stream(tmp_path), **config)
+    codes = []
+    for number, (size, more) in enumerate(
+        [
+            (182, {"Nats-Msg-Id": "1"}),
+            (183, {}),
+            (200, {"Nats-Rollup": "sub"}),
+            (201, {"Nats-Schedule": "nonsense"}),
+            (190, {"Nats-Schedule": "nonsense"}),
+            (190, {"Nats-Expected-Last-Sequence": "77"}),
+            (190, {"Nats-Expected-Last-Msg-Id": "77"}),
+            (190, {"Nats-Msg-Id": "1"}),
+            (190, {"Nats-TTL": "x"}),
+            (180, {"Nats-TTL": "x"}),
+        ]
+    ):
+        named = TO_ITSELF | more
+        payload = "x" * (size - len(blocks.build(list(named.items()))))
+        answer = theirs(nats, "Z.a", payload, named)
+        assert ours(at(stream, START + number), "Z.a", payload, named) == answer, (size, more)
+        codes.append(answer if isinstance(answer, int) else "stored")
+    assert codes == ["stored", 10054, "stored", 10054, 10189, 10071, 10070, "stored", 10054, 10165]
+    nats.delete("Z")
+
+
+def test_deletions_expect_revisions_as_the_server_does(nats: Nats, tmp_path: Path) -> None:
+    config = {"name": "KV_b", "subjects": ["$KV.b.>"], "max_msgs_per_subject": 5}
+    nats.request("STREAM.CREATE.KV_b", {**config, "allow_rollup_hdrs": True, "max_msg_size": 200})
+    place = tmp_path / "retention.yaml"
+    buckets = [{"name": "b", "history": 5, "max_value_size": 200}]
+    place.write_text(json.dumps({"warehouse": ".", "buckets": buckets}), encoding="utf-8")
+    bucket = open_warehouse(place).kv("b")
+    for operation, key, value, revision in (
+        ("DEL", "k", "", 0),
+        ("DEL", "k", "", 0),
+        ("PURGE", "k", "", 0),
+        ("DEL", "k", "", 1),
+        ("PURGE", "other", "", 0),
+        (None, "k", "x" * 200, 77),
+        (None, "k", "x", 77),
+    ):
+        named = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        named |= {"KV-Operation": operation} if operation else {}
+        named |= {"Nats-Rollup": "sub"} if operation == "PURGE" else {}
+        answer = theirs(nats, f"$KV.b.{key}", value, named)
+        act = {"DEL": bucket.delete, "PURGE": bucket.purge}.get(operation or "")
+        try:
+            done: Any = act(key, revision) if act else bucket.update(key, value, revision)
+        except RetentionError as error:
+            code = re.search(r"server error (\d+)", str(error))
+            done = int(code[1]) if code else str(error)
+        assert done == (answer if isinstance(answer, int) else answer[0]), (operation, key)
+    nats.delete("KV_b")
 
 
 def check_counted(

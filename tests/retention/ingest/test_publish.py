@@ -9,6 +9,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core import headers
 from retention.errors import RefusedError, RetentionError, UsageError
+from retention.formats.jsonl import LeftOut
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published, publish
 from schemas.messages import NEVER
@@ -368,7 +369,21 @@ def test_a_subject_transform_that_cuts_a_character_is_refused(tmp_path: Path) ->
     publish(opened, [line("orders.abc")])
     assert [subject for _, subject, _ in stored(opened)] == ["orders.ab"]
     problem = refuses(opened, line("orders.aéc"))
-    assert "makes b'orders.a\\xc3' of 'orders.aéc', which is not UTF-8" in problem
+    assert "makes b'orders.a\\xc3' of its subject, which is not UTF-8" in problem
+
+
+def test_a_subject_that_would_be_cut_leaves_out_its_line_alone(tmp_path: Path) -> None:
+    transform = {"src": "orders.*", "dest": "orders.{{left(1,2)}}"}
+    opened = opened_stream(tmp_path, subject_transform=transform)
+    left: list[LeftOut] = []
+    given = [line("orders.abc"), line("orders.aéc"), line("orders.éc"), line("orders.aéd")]
+    publish(opened, given, leave_out=left.extend)
+    assert [subject for _, subject, _ in stored(opened)] == ["orders.ab", "orders.é"]
+    assert [one.line for one in left] == [2, 4]
+    assert left[0].reason == (
+        "the subject transform makes b'orders.a\\xc3' of its subject, which is not UTF-8 (it counts bytes), and a "
+        "table cannot hold that"
+    )
 
 
 def test_a_mirror_takes_no_publishes(tmp_path: Path) -> None:

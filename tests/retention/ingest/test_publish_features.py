@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
+from retention.core import headers
 from retention.errors import RefusedError
+from retention.formats.jsonl import LeftOut
 from retention.ingest.publish import publish
 from tests.support.plain_store import at, configured, opened_stream, store_of
 
@@ -160,3 +162,15 @@ def test_a_schedule_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
     assert rows["seq"].to_pylist() == [2, 3]
     for block in rows["headers"].to_pylist():
         assert block.endswith(b"Nats-Schedule-Target: orders.t\r\nNats-Rollup: sub\r\n\r\n")
+
+
+@pytest.mark.parametrize(("size", "code"), [(132, None), (133, 10054)])
+def test_a_schedule_has_room_for_the_roll_up_that_is_added(
+    tmp_path: Path, size: int, code: int | None
+) -> None:
+    opened = configured(opened_stream(tmp_path), allow_msg_schedules=True, max_msg_size=150)
+    named = {"Nats-Schedule": "@hourly", **TARGET}
+    payload = "x" * (size - len(headers.build(list(named.items()))))
+    left: list[LeftOut] = []
+    publish(opened, [line("orders.a", named, payload)], leave_out=left.extend)
+    assert [one.code for one in left] == ([] if code is None else [code])
