@@ -13,8 +13,9 @@ from retention import open_warehouse
 from retention.config.discovery import unlisted_stream
 from retention.core.accepted_times import accepted_times
 from retention.core.wording import counted
+from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import UsageError
-from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
+from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, ingest
 
 
 def main() -> int:
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
     parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
     add_any_time(parser)
+    _add_mapping(parser)
     for name, what in (("take", "all of its rows are new"), ("skip", "its rows were taken")):
         parser.add_argument(
             f"--{name}",
@@ -48,27 +50,64 @@ def main() -> int:
     return run_job("ingest", arguments, work)
 
 
+def _add_mapping(parser: argparse.ArgumentParser) -> None:
+    """Add what says more of the source's rows than which column is which."""
+    parser.add_argument(
+        "--order-by",
+        metavar="COL[,COL…]",
+        help="columns by which messages get their sequences; if not given, an offset with its partition, else the time",
+    )
+    parser.add_argument("--where", metavar="SQL", help="take only rows for which it is true")
+    parser.add_argument(
+        "--tombstone",
+        metavar="SQL",
+        help="rows for which it is true become deletions of their keys, such as 'value IS NULL'",
+    )
+    parser.add_argument("--payload", choices=("all",), help="all: the whole row as JSON")
+    parser.add_argument(
+        "--time",
+        choices=("now",),
+        help="now: rows without a time of their own get the time of this run",
+    )
+
+
+def _mapping(arguments: argparse.Namespace) -> ColumnMapping:
+    columns = dict(option.partition("=")[::2] for option in arguments.column)
+    order_by = None
+    if arguments.order_by is not None:
+        order_by = tuple(name.strip() for name in arguments.order_by.split(","))
+        if not all(order_by):
+            raise UsageError(
+                f"--order-by {arguments.order_by}: a column has no name; nothing was read; name columns, such as "
+                "kafka_offset,kafka_partition"
+            )
+    whole_row = arguments.payload is not None
+    return ColumnMapping(columns, order_by, arguments.where, arguments.tombstone, whole_row)
+
+
 def run(arguments: argparse.Namespace) -> Ingested:
-    """Ingest the source that the arguments name; rows without a time of their own get `--as-of`."""
+    """Ingest the source that the arguments name; rows without a time of their own get `--as-of`, or `--time now`."""
     if len(arguments.stream) != 1 or arguments.engine == "local":
         raise UsageError(
             "a source goes into one stream, by Spark: give one --stream and no other engine"
         )
-    columns = dict(option.partition("=")[::2] for option in arguments.column)
+    mapping = _mapping(arguments)
     warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
     opened = warehouse.new_stream(arguments.stream[0]).opened
     if arguments.as_of is not None:
         instant = warehouse.instant(arguments.as_of)
         opened = replace(opened, clock=lambda: instant)
-    check_names(columns, opened.dialect)
+    mapping.check(opened.dialect)
     is_new = not warehouse.has(opened.name)
+    # A server of a topic gives each message the time at which it comes.
+    is_timed = arguments.time or arguments.as_of is not None or opened.dialect.is_topic
     source = Source(
         arguments.source,
         arguments.source_format,
-        columns,
-        accepted_times(any_time=arguments.any_time),
-        frozenset(arguments.take),
-        frozenset(arguments.skip),
+        mapping,
+        times=accepted_times(any_time=arguments.any_time, may_be_missing=bool(is_timed)),
+        take=frozenset(arguments.take),
+        skip=frozenset(arguments.skip),
     )
     done = ingest(opened, source)
     for note in done.notes:

@@ -75,7 +75,7 @@ def plain(
     """
     if not all(isinstance(name, str) for name in record):
         raise ValueError("the keys of a message are texts")
-    values = {name: _value(value) for name, value in record.items() if not _is_missing(value)}
+    values = {name: _value(value) for name, value in record.items() if not is_missing(value)}
     if "headers" in values:
         values["headers"] = _headers(values["headers"])
     if not isinstance(values.get("payload", b""), str | bytes):
@@ -136,7 +136,7 @@ def _values(column: pa.Array) -> list[Any]:
     return [None if count is None else Instant(count * unit) for count in counts]
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value is what Python, numpy or pandas have for none at all."""
     kind = type(value)
     if kind in _EASY:

@@ -22,6 +22,7 @@ from retention.errors import UsageError
 from retention.formats.iggy.lines import parse_sent
 from retention.formats.iggy.messages import decimals
 from retention.formats.jsonl import Line, parse_messages
+from retention.formats.records import is_missing
 from retention.ingest.append import Appended, append_rows
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.topics.publish import publish_sent
@@ -98,13 +99,14 @@ class _Records:
             if self.order_by:
                 raise ValueError("order_by needs records, and this is a text")
             return record
-        if "payload" in record and record["payload"] is None and not self._dialect.is_topic:
+        if is_missing(record.get("payload", b"")) and not self._dialect.is_topic:
             raise ValueError("payload is null, which is no message; leave it out, or make it empty")
         if not self.order_by:
             return record
-        if missing := [name for name in self.order_by if record.get(name) is None]:
-            raise ValueError(f"{', '.join(missing)} is missing, by which order_by has the messages")
-        self._values.append(tuple(record[name] for name in self.order_by))
+        if unknown := [name for name in self.order_by if name not in record]:
+            raise ValueError(f"it has no {', '.join(unknown)}, by which order_by has the messages")
+        given = (record[name] for name in self.order_by)
+        self._values.append(tuple(None if is_missing(value) else value for value in given))
         known = {*self._dialect.columns, "data", "data_b64", "key_b64", "headers_b64"}
         apart = {name for name in self.order_by if name not in known}
         return {name: value for name, value in record.items() if name not in apart}

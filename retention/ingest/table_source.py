@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -13,6 +13,7 @@ from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.subjects import name_of_path
 from retention.dialects import iggy, jetstream
+from retention.dialects.column_mapping import ColumnMapping
 from retention.dialects.dialect import Dialect
 from retention.errors import RefusedError, UsageError
 from retention.ingest.sources.backlog import Backlog, SourceReader
@@ -33,6 +34,8 @@ from retention.stores.layout import Layout
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from retention.engines.spark.source_columns import MappedRows
+
 COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLUMNS)}"
 FORMATS = ("delta", "parquet", "json", "csv", "orc")
 DELTA = "delta"
@@ -45,9 +48,8 @@ class Source:
     location: str
     format: str = DELTA
     """One of `FORMATS`."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """A column of the stream's or topic's dialect → the SQL expression for it; by default the source's column
-    of that name."""
+    mapping: ColumnMapping = field(default_factory=ColumnMapping)
+    """What becomes of its columns."""
     times: AcceptedTimes = ALL_TIMES
     """The instants that its rows may give."""
     take: frozenset[str] = frozenset()
@@ -72,19 +74,10 @@ class Ingested:
     bytes: int
     notes: tuple[str, ...] = ()
     """A sentence for each thing that a person should know."""
-
-
-def check_names(columns: Mapping[str, str], dialect: Dialect) -> None:
-    """Refuse expressions for columns that a log does not have, and names without an expression.
-
-    Raises:
-        UsageError: there is one.
-    """
-    for name, expression in columns.items():
-        if name not in dialect.columns:
-            raise UsageError(f"{name}: no such column; there are {', '.join(dialect.columns)}")
-        if not expression.strip():
-            raise UsageError(f"--column {name}: it needs an SQL expression; give {name}=SQL")
+    order_by: tuple[str, ...] = ()
+    """The source's columns by which messages got their sequences; empty: by their times, or there was no row."""
+    left_out: tuple[str, ...] = ()
+    """The source's columns that no message has anything of."""
 
 
 def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = None) -> Ingested:
@@ -104,13 +97,14 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
         DamagedError: a file, the source's log or a record cannot be read.
         BusyError: the append lease is held, rivals kept committing first, or a file changed while it was read.
     """
-    check_names(source.columns, opened.dialect)
+    source.mapping.check(opened.dialect)
     if source.format not in FORMATS:
         raise UsageError(
             f"{source.format}: no such format of a source; there are {', '.join(FORMATS)}"
         )
     source = replace(source, location=_known_place(opened, source.location))
-    with _reading(opened, source, spark) as reader:
+    mapped: list[MappedRows] = []
+    with _reading(opened, source, spark, mapped) as reader:
         taking = Taking(opened, source.location, reader)
         standing = taking.standing()
         backlog = _backlog(source, standing, reader)
@@ -121,7 +115,9 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
         sum(appended.messages > 0 for appended in new),
         sum(appended.messages for appended in new),
         sum(appended.bytes for appended in new),
-        backlog.notes,
+        (*backlog.notes, *(mapped[0].notes if mapped else ())),
+        mapped[0].order_by if mapped else (),
+        mapped[0].left_out if mapped else (),
     )
 
 
@@ -183,9 +179,12 @@ def _listed(location: str) -> list[SourceFile]:
 
 @contextmanager
 def _reading(
-    opened: OpenedStream, source: Source, spark: SparkSession | None
+    opened: OpenedStream, source: Source, spark: SparkSession | None, mapped: list[MappedRows]
 ) -> Iterator[Callable[[], SourceReader]]:
-    """A function that gives a reader during the block, and starts Spark the first time that it is called."""
+    """A function that gives a reader during the block, and starts Spark the first time that it is called.
+
+    What becomes of the columns of each batch is added to `mapped`.
+    """
     with ExitStack() as stack:
 
         @cache
@@ -195,19 +194,24 @@ def _reading(
 
             running = spark or stack.enter_context(session("ingest"))
             refuse_stopped(running)
-            messages = partial(_messages, source, opened.dialect)
+            messages = partial(_messages, source, opened.dialect, mapped)
             return SparkReader(running, opened, messages, source.times)
 
         yield reader
 
 
-def _messages(source: Source, dialect: Dialect, rows: DataFrame) -> DataFrame:
+def _messages(
+    source: Source, dialect: Dialect, known: list[MappedRows], rows: DataFrame
+) -> DataFrame:
     """Rows of a source as the stream takes them."""
-    from retention.engines.spark.tables import mapped, refuse_unfit
+    from retention.engines.spark.source_columns import mapped, refuse_unfit, refuse_untimed
 
-    frame = mapped(rows, source.location, dialect.columns, source.columns)
-    refuse_unfit(frame, source.location, dialect)
-    return frame
+    if not source.times.may_be_missing:
+        refuse_untimed(rows, source.mapping, source.location)
+    messages = mapped(rows, source.mapping, dialect, source.location)
+    refuse_unfit(messages.frame, dialect, source.location)
+    known.append(messages)
+    return messages.frame
 
 
 def _known_place(opened: OpenedStream, location: str) -> str:

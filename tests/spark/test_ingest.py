@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs import ingest as job
+from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
 from retention.ingest.sources import batches
 from retention.ingest.sources.delta_log import DeltaLog
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.spark
 def test_each_row_of_a_growing_table_is_taken_once(spark: SparkSession, tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
     table = str(tmp_path / "source")
-    source = Source(table, columns={"subject": "concat('orders.', who)", "payload": "what"})
+    mapping = ColumnMapping({"subject": "concat('orders.', who)", "payload": "what"})
+    source = Source(table, mapping=mapping)
 
     def grow(*rows: tuple[str, str]) -> None:
         spark.createDataFrame(list(rows), "who string, what string").write.format("delta").mode(
@@ -71,7 +73,11 @@ def test_what_a_source_cannot_give_is_a_usage_error(spark: SparkSession, tmp_pat
     with pytest.raises(UsageError, match="payload is missing"):
         ingest(opened_stream(tmp_path), Source(str(source), "parquet"), spark)
     with pytest.raises(UsageError, match="sequence: no such column"):
-        ingest(opened_stream(tmp_path), Source(str(source), "parquet", {"sequence": "1"}), spark)
+        ingest(
+            opened_stream(tmp_path),
+            Source(str(source), "parquet", ColumnMapping({"sequence": "1"})),
+            spark,
+        )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_what_a_source_cannot_give_is_a_usage_error(spark: SparkSession, tmp_pat
 def test_columns_are_checked_before_spark_works(
     spark: SparkSession, tmp_path: Path, columns: dict[str, str], said: str
 ) -> None:
-    source = Source(str(tmp_path / "source"), "parquet", columns)
+    source = Source(str(tmp_path / "source"), "parquet", ColumnMapping(columns))
     spark.sql("SELECT 'orders.a' AS subject, 1L AS n").write.parquet(source.location)
     opened = opened_stream(tmp_path)
     with pytest.raises(UsageError, match=said):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import build, typed_of
 from retention.ingest.table_source import Source, ingest
@@ -126,7 +127,11 @@ def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path
 
 def test_rows_of_another_table_come_once(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, "parquet")
-    source = Source(str(tmp_path / "source"), "parquet", {"key": "concat('k', n)", "payload": "t"})
+    source = Source(
+        str(tmp_path / "source"),
+        "parquet",
+        ColumnMapping({"key": "concat('k', n)", "payload": "t"}),
+    )
     for _ in range(2):
         spark.range(20).selectExpr("id AS n", "CAST(id AS STRING) AS t").write.mode(
             "append"
@@ -136,7 +141,11 @@ def test_rows_of_another_table_come_once(spark: SparkSession, tmp_path: Path) ->
     assert len(world.rows()) == 40
     assert len({row["partition"] for row in world.rows()}) == 2
     with pytest.raises(UsageError, match="subject: no such column; there are payload, partition"):
-        ingest(world.topic.opened, Source(source.location, "parquet", {"subject": "t"}), spark)
+        ingest(
+            world.topic.opened,
+            Source(source.location, "parquet", ColumnMapping({"subject": "t"})),
+            spark,
+        )
 
 
 def test_a_streaming_query_appends_each_micro_batch_once(

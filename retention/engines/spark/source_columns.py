@@ -43,6 +43,22 @@ class MappedRows:
     left_out: tuple[str, ...]
     """The source's columns that no message has anything of."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what nobody said, and was decided."""
+        notes = []
+        if self.is_chosen and self.order_by:
+            order = ", ".join(self.order_by)
+            notes.append(
+                f"messages get their sequences in the order of {order}, which the source has; --order-by says otherwise"
+            )
+        if self.left_out:
+            rest = ", ".join(self.left_out)
+            notes.append(
+                f"left out of the messages: {rest}; --column, or --payload all, takes them in"
+            )
+        return tuple(notes)
+
 
 def mapped(rows: DataFrame, mapping: ColumnMapping, dialect: Dialect, source: str) -> MappedRows:
     """Map a source's rows to those of an append.

@@ -82,7 +82,8 @@ def test_a_frame_is_published_as_its_lines_are(tmp_path: Path, maker: str) -> No
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_frame_is_appended_in_the_order_of_its_times(tmp_path: Path, maker: str) -> None:
     ours, theirs = (opened(tmp_path / name, ORDERS).stream("ORDERS") for name in ("a", "b"))
-    appended = ours.append(MAKERS[maker](table(some_rows())), batch_id=1)
+    rows = [row | {"payload": row["payload"] or b""} for row in some_rows()]
+    appended = ours.append(MAKERS[maker](table(rows)), batch_id=1)
     assert (appended.first_seq, appended.last_seq, appended.messages) == (1, 40, 40)
 
     def order(row: Row) -> tuple[Any, ...]:
@@ -91,7 +92,35 @@ def test_a_frame_is_appended_in_the_order_of_its_times(tmp_path: Path, maker: st
 
     theirs.publish(map(line, sorted(some_rows(), key=order)))
     assert stored(ours) == stored(theirs)
-    assert ours.append(MAKERS[maker](table(some_rows())), batch_id=1).duplicate
+    assert ours.append(MAKERS[maker](table(rows)), batch_id=1).duplicate
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_frame_is_appended_in_the_order_of_its_columns(tmp_path: Path, maker: str) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    rows = [row | {"payload": str(n).encode(), "n": 40 - n} for n, row in enumerate(some_rows())]
+    appended = stream.append(MAKERS[maker](table(rows)), order_by=["n"])
+    assert appended.order_by == ("n",)
+    assert [int(row["payload"]) for row in stored(stream)] == list(reversed(range(40)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "sentence"),
+    [
+        ([{"subject": "orders.a", "payload": None}], {}, "line 1: payload is null, which is no message"),
+        ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a"}], {"order_by": "n"}, "line 2: it has no n"),
+        ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a", "n": "x"}], {"order_by": "n"}, "order_by n: its"),
+        (['{"subject": "orders.a"}'], {"order_by": "n"}, "line 1: order_by needs records, and this is a text"),
+        ([{"subject": "orders.a"}], {"where": "n > 1", "payload": "all"}, "where='n > 1', payload='all': that is SQL"),
+    ],
+)  # fmt: skip
+def test_what_a_frame_cannot_be_appended_by_is_refused(
+    tmp_path: Path, rows: list[Any], options: dict[str, Any], sentence: str
+) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    with pytest.raises(UsageError, match=sentence):
+        stream.append(rows, **options)
+    assert stored(stream) == []
 
 
 def test_times_keep_their_nanoseconds_and_headers_may_be_objects_pairs_or_maps(
