@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from retention.api.warehouse import open_warehouse as open_warehouse
     from retention.apply.compact import CompactionLimits as CompactionLimits
     from retention.apply.guards import Guards as Guards
+    from retention.core.subject_tokens import subject_key as subject_key
+    from retention.core.subject_tokens import subject_token as subject_token
+    from retention.engines.spark.functions import register_functions as register_functions
     from retention.inspect.messages import Selection as Selection
     from retention.restore.select import MessageRange as MessageRange
 
@@ -21,6 +24,9 @@ __all__ = [
     "__version__",
     "errors",
     "open_warehouse",
+    "register_functions",
+    "subject_key",
+    "subject_token",
 ]
 
 __version__ = "0.1.0"
@@ -31,6 +37,9 @@ _HOMES = {
     "MessageRange": "retention.restore.select",
     "Selection": "retention.inspect.messages",
     "open_warehouse": "retention.api.warehouse",
+    "register_functions": "retention.engines.spark.functions",
+    "subject_key": "retention.core.subject_tokens",
+    "subject_token": "retention.core.subject_tokens",
 }
 """What is public → the module that has it, loaded when it is first asked for."""
 

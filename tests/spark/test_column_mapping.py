@@ -57,7 +57,7 @@ def test_rows_get_their_sequences_in_the_order_of_columns_exactly(
     if path != "merged":
         monkeypatch.setattr(stored_blocks, "MOST_RANGE_BYTES", 1)
     rows = kafka_rows(600)
-    limits = {"segment_size": 4_000, "segment_span": "50ms"}
+    limits: dict[str, Any] = {"segment_size": 4_000, "segment_span": "50ms"}
     ours, theirs = (opened_stream(tmp_path / name, **limits) for name in ("spark", "local"))
     order = ("kafka_partition", "kafka_offset")
     frame = kafka(spark, rows).repartition(4, "value")
@@ -90,31 +90,40 @@ def test_an_offset_decides_the_order_where_nobody_says_another(
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [
-        ("string", ["", "a", "a\x00", "b", "ä", "日"]),
-        ("binary", [b"", b"\x00", b"\x7f", b"\xff"]),
-        ("decimal(20,2)", ["-5.50", "0.00", "7.25", "999999999999999999.99"]),
-        ("boolean", ["false", "true"]),
-        ("timestamp", ["0001-01-01 00:00:00Z", "1969-12-31 23:59:59.999999Z", "9999-12-31 00:00:00Z"]),
-        ("timestamp_ntz", ["2025-03-30 02:30:00", "2025-03-30 02:30:00.000001", "2025-03-30 02:31:00"]),
-        ("date", ["0001-01-01", "1970-01-01", "9999-12-31"]),
-    ],
-)  # fmt: skip
-def test_each_type_that_has_an_order_decides_it(
-    spark: SparkSession, tmp_path: Path, column: str, values: list[Any]
-) -> None:
-    numbered = [(None, 0), *zip(values, range(1, 99), strict=False)]
-    mixed = random.Random(3).sample(numbered, len(numbered))
-    kind = "binary" if column == "binary" else "string"
-    frame = spark.createDataFrame(mixed, f"given {kind}, number int").selectExpr(
-        "'orders.a' AS subject", "CAST(number AS STRING) AS payload", f"CAST(given AS {column}) AS given"
-    )  # fmt: skip
+ORDERED = {
+    "string": ["", "a", "a\x00", "b", "ä", "日"],
+    "binary": ["", "\x00", "\x7f", "ÿ"],
+    "decimal(20,2)": ["-5.50", "0.00", "7.25", "999999999999999999.99"],
+    "boolean": ["false", "true"],
+    "timestamp": ["0001-01-01 00:00:00Z", "1969-12-31 23:59:59.999999Z", "9999-12-31 00:00:00Z"],
+    "timestamp_ntz": ["2025-03-30 02:30:00", "2025-03-30 02:30:00.000001", "2025-03-30 02:31:00"],
+    "date": ["0001-01-01", "1970-01-01", "9999-12-31"],
+}
+"""A type that has an order → values in that order."""
+
+
+def test_each_type_that_has_an_order_decides_it(spark: SparkSession, tmp_path: Path) -> None:
+    """In one append: rows of a type have a value in its column alone, and one of each has none."""
+    rows = [
+        (which, given) for which, values in enumerate(ORDERED.values()) for given in (None, *values)
+    ]
+    numbered = [(*row, number) for number, row in enumerate(rows)]
+    frame = spark.createDataFrame(
+        random.Random(3).sample(numbered, len(numbered)), "which int, given string, number int"
+    ).selectExpr(
+        "'orders.a' AS subject",
+        "CAST(number AS STRING) AS payload",
+        "which",
+        *(
+            f"CAST(IF(which = {at}, given, NULL) AS {kind}) AS c{at}"
+            for at, kind in enumerate(ORDERED)
+        ),
+    )
     log = opened_stream(tmp_path)
-    append_mapped(log, frame.repartition(3), ColumnMapping(order_by=("given",)))
+    order = ("which", *(f"c{at}" for at in range(len(ORDERED))))
+    append_mapped(log, frame.repartition(3), ColumnMapping(order_by=order))
     stored = [int(payload) for payload in store_of(log).rows()["payload"].to_pylist()]
-    assert stored == list(range(len(numbered)))
+    assert stored == list(range(len(rows)))
 
 
 def test_rows_of_a_topic_keep_their_partitions_and_their_order_in_them(

@@ -22,6 +22,9 @@ def test_the_package_shows_its_public_names_and_has_them() -> None:
         "__version__",
         "errors",
         "open_warehouse",
+        "register_functions",
+        "subject_key",
+        "subject_token",
     ]
     assert all(getattr(retention, name) is not None for name in dir(retention))
     with pytest.raises(AttributeError, match=r"no attribute 'open'; it has .*open_warehouse"):

@@ -1,0 +1,114 @@
+"""The recipes of docs/ingest.md, each run as it stands there, on a source as other programs write it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from tests.support.jobs import run_job
+from tests.support.sandboxes import Commands
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
+RECIPE = re.compile(r"```yaml\n# (\w+)\n(.*?)```\n\n```console\n(.*?)```", re.DOTALL)
+AT_MS = 1_764_000_000_000
+
+
+def kafka(folder: Path) -> None:
+    """Two partitions, of which one goes back in time; two keys are deleted, and one of them comes back."""
+    rows = {
+        0: [(7, "user:1", "pending"), (8, "user:1", "done"), (9, "", "x"), (10, "", None)],
+        1: [(7, "user:2", "v1"), (8, "user:2", None), (9, "user:2", "v2")],
+    }
+    for partition, messages in rows.items():
+        offsets, keys, values = zip(*messages, strict=True)
+        at = [AT_MS + 5_000 - offset * 1_000 * partition for offset in offsets]
+        table = pa.table(
+            {
+                "kafka_offset": pa.array(offsets, pa.int64()),
+                "kafka_timestamp": pa.array(at, pa.timestamp("ms", "UTC")),
+                "key": pa.array([key.encode() for key in keys]),
+                "value": pa.array([value and value.encode() for value in values], pa.binary()),
+            }
+        )
+        place = folder / f"topics/shop/partition={partition}"
+        place.mkdir(parents=True)
+        pq.write_table(table, place / f"shop+{partition}+{offsets[0]:010}.parquet")
+
+
+def tenants(folder: Path) -> None:
+    """A Delta table of events."""
+    rows: dict[str, Any] = {
+        "tenant": ["acme", "b.c", None, "acme"],
+        "happened_at": [datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (1, 2, 3, 4)],
+        "amount": [1, 2, 3, 4],
+    }
+    write_deltalake(str(folder / "events"), pa.table(rows))
+
+
+def changes(folder: Path) -> None:
+    """A customer that is changed and one that is deleted, not in the order of the log."""
+    events: list[tuple[int, str, Any, Any]] = [
+        (103, "u", {"id": 7, "name": "ada"}, {"id": 7, "name": "Ada"}),
+        (101, "c", None, {"id": 7, "name": "ada"}),
+        (102, "r", None, {"id": 8, "name": "bob"}),
+        (104, "d", {"id": 7, "name": "Ada"}, None),
+    ]
+    (folder / "changes").mkdir()
+    lines = (
+        json.dumps({"op": op, "before": before, "after": after, "ts_ms": AT_MS, "source": {"lsn": lsn}})
+        for lsn, op, before, after in events
+    )  # fmt: skip
+    (folder / "changes" / "1.json").write_text("\n".join(lines) + "\n")
+
+
+SOURCES: dict[str, Callable[[Path], None]] = {
+    "kafka": kafka, "tenants": tenants, "changes": changes
+}  # fmt: skip
+
+
+def ran(folder: Path, command: str) -> str:
+    """What a command of the page prints, the line of its seconds without them."""
+    program, *arguments = shlex.split(command)
+    if program == "retention":
+        done = Commands(folder).run(*arguments)
+        assert done.exit_code == 0, done.output
+        return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+    assert (program, *arguments[:2]) == ("python", "-m", "jobs.ingest")
+    ended = run_job("ingest", folder, *arguments[2:])
+    assert ended.returncode == 0, ended.stderr
+    return re.sub(r"\d+\.\d s$", "4.2 s", ended.stderr + ended.stdout, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_recipe_does_what_the_page_says(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """After a wanted change, `ACCEPT=1 pytest tests/docs/test_ingest.py` writes the new output into the page."""
+    del spark
+    page = PAGE.read_text(encoding="utf-8")
+    [(config, console)] = [found[1:] for found in RECIPE.findall(page) if found[0] == name]
+    (tmp_path / "retention.yaml").write_text(f"warehouse: .\n{config}")
+    SOURCES[name](tmp_path)
+    commands = re.findall(r"^\$ (.*)$", console, re.MULTILINE)
+    printed = "".join(f"$ {command}\n{ran(tmp_path, command)}" for command in commands)
+    if os.environ.get("ACCEPT"):
+        PAGE.write_text(page.replace(console, printed), encoding="utf-8")
+    else:
+        assert printed == console
+
+
+def test_every_recipe_of_the_page_is_tried() -> None:
+    assert [name for name, *_ in RECIPE.findall(PAGE.read_text(encoding="utf-8"))] == [*SOURCES]
