@@ -124,7 +124,9 @@ def test_a_delta_table_is_read_as_delta_means_it_whatever_the_session_has_set(
     sql("ALTER TABLE $ RENAME COLUMN n TO m")
     sql("DELETE FROM $ WHERE m < 2")
     columns = {"subject": "concat('orders.', m)", "payload": "day", "time": "at"}
-    opened, source = opened_stream(tmp_path), Source(str(tmp_path / "a table"), "delta", columns)
+    opened, source = opened_stream(tmp_path), Source(
+        str(tmp_path / "a table"), "delta", ColumnMapping(columns)
+    )
     cluster = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
     for name, value in cluster.items():
         spark.conf.set(name, value)
@@ -156,7 +158,7 @@ def test_files_come_once_whatever_their_names_and_times(
         (folder / f"{name}.json").write_text(json.dumps({"what": name}) + "\n")
         os.utime(folder / f"{name}.json", (at * 10**8, at * 10**8))
     columns = {"subject": "concat('orders.', code)", "payload": "what"}
-    opened, source = opened_stream(tmp_path), Source(str(files), "json", columns)
+    opened, source = opened_stream(tmp_path), Source(str(files), "json", ColumnMapping(columns))
     assert ingest(opened, source, spark).messages == len(names)
     assert sorted(store_of(opened).rows()["payload"].to_pylist()) == sorted(
         name.encode() for name in names
@@ -203,7 +205,7 @@ def test_a_damaged_file_is_refused_by_its_name_whatever_the_session_passes_over(
     spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
     try:
         with pytest.raises(DamagedError) as refused:
-            ingest(opened, Source(str(files), kind, columns), spark)
+            ingest(opened, Source(str(files), kind, ColumnMapping(columns)), spark)
     finally:
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
     assert str(files / name) in str(refused.value)
@@ -217,7 +219,11 @@ def test_a_type_that_was_fixed_stays_and_a_column_may_come(
 ) -> None:
     files, opened = tmp_path / "files", opened_stream(tmp_path)
     files.mkdir()
-    source = Source(str(files), "json", {"subject": "'orders.a'", "payload": "CAST(n AS STRING)"})
+    source = Source(
+        str(files),
+        "json",
+        ColumnMapping({"subject": "'orders.a'", "payload": "CAST(n AS STRING)"}),
+    )
     (files / "a.json").write_text('{"n": 1}\n')
     assert ingest(opened, source, spark).messages == 1
     (files / "b.json").write_text('{"n": 2.5}\n')
