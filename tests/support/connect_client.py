@@ -25,6 +25,7 @@ from retention.apply import stage
 from retention.core.labels import labelled
 from retention.core.progress import LOGGER
 from retention.datafile.rewrite import copy_remaining
+from retention.dialects.column_mapping import ColumnMapping
 from retention.engines.select import Engines
 from retention.engines.spark import append, jobs
 from retention.engines.spark.connect import is_connect
@@ -228,10 +229,20 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     (lines / "code=007" / "a b[1].json").write_text('{"n": 1}\n')
     columns = {"subject": "'s.a'", "payload": "CAST(n AS STRING)"}
     for rows in (7, 0):
-        assert ingest(stream.opened, Source(str(table), "delta", columns), spark).messages == rows
+        assert (
+            ingest(
+                stream.opened, Source(str(table), "delta", ColumnMapping(columns)), spark
+            ).messages
+            == rows
+        )
     columns = {"subject": "concat('s.', code)", "payload": "CAST(n AS STRING)"}
     for rows in (1, 0):
-        assert ingest(stream.opened, Source(str(lines), "json", columns), spark).messages == rows
+        assert (
+            ingest(
+                stream.opened, Source(str(lines), "json", ColumnMapping(columns)), spark
+            ).messages
+            == rows
+        )
     found = [row for part in stream.messages() for row in part.to_pylist()]
     assert sorted(row["payload"] for row in found) == [
         b"1",
@@ -241,7 +252,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     with pytest.raises(
         DamagedError, match=r"bad.json, line 2 cannot be read as json: no whole JSON value"
     ):
-        ingest(stream.opened, Source(str(lines), "json", columns), spark)
+        ingest(stream.opened, Source(str(lines), "json", ColumnMapping(columns)), spark)
 
 
 def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
     except AnalysisException as error:
         said = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
         raise UsageError(
-            f"{said}: {_reason(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
+            f"{said}: {reason_of(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
         ) from error
     return expression
 
@@ -177,7 +177,7 @@ def refuse_unfit(frame: DataFrame, dialect: Dialect, source: str) -> None:
         ) from error
 
 
-def _reason(error: AnalysisException) -> str:
+def reason_of(error: AnalysisException) -> str:
     """The first line of what Spark says, without the name of its condition."""
     line = str(error).strip().partition("\n")[0]
     return line.partition("] ")[2].split(" SQLSTATE")[0].rstrip(" .") or line

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from retention.engines.spark.s3a import for_spark, reaching
-from retention.engines.spark.tables import reason_of
+from retention.engines.spark.source_columns import reason_of
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
