@@ -223,6 +223,7 @@ def _messages(subjects: pa.Array, block: bytes, payloads: pa.Array, now_ns: int)
         "headers": pa.repeat(pa.scalar(block or None, pa.binary()), count),
         "payload": payloads,
         "ts_ns": pa.repeat(pa.scalar(now_ns, pa.int64()), count),
+        "origin_ts_ns": pa.nulls(count, pa.int64()),
         "line": pa.array(range(1, count + 1), pa.int64()),
     }
     return pa.table(columns, schema=PUBLISHED)

@@ -102,7 +102,7 @@ def messages(
     settings = settings_of(ctx)
     log = settings.open().log(stream)
     from retention.api.topic import Topic
-    from retention.formats.jsonl import message_lines
+    from retention.formats.printed_lines import message_lines
     from retention.inspect.messages import Selection
     from retention.inspect.topic_messages import topic_lines, topic_text
 

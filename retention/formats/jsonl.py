@@ -1,10 +1,10 @@
-"""JSON lines, and records of Python: messages to publish, read strictly, and messages as people see them printed."""
+"""JSON lines, and records of Python: messages to publish, read strictly."""
 
 from __future__ import annotations
 
 import json
-from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from binascii import a2b_base64
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from retention.core import headers, kv
+from retention.core import headers
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.encoding import utf8, without_mark
 from retention.errors import UsageError
+from retention.formats.printed_lines import is_printed, stream_line
 from retention.formats.records import ArrowStream, Instant, plain, records_of
 
 Line: TypeAlias = bytes | str | Mapping[str, Any]
@@ -30,6 +31,7 @@ PUBLISHED = pa.schema(
         pa.field("headers", pa.binary()),
         pa.field("payload", pa.binary(), nullable=False),
         pa.field("ts_ns", pa.int64(), nullable=False),
+        pa.field("origin_ts_ns", pa.int64()),
         pa.field("line", pa.int64(), nullable=False),
     ]
 )
@@ -58,12 +60,9 @@ class Unread:
         self.lines: list[LeftOut] = []
 
 
-_KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
+_KEYS = frozenset(("subject", "data", "data_b64", "headers", "headers_b64", "ts_ns"))
 _NAMES = {"payload": "data", "time": "ts_ns"}
-_PRINTED = [
-    *("partition", "segment", "seq", "subject", "ts_ns", "headers", "payload"),
-    *("size", "msg_id", "origin_ts_ns"),
-]
+_OF_PRINTED = _KEYS | {"msg_id", "origin_ts_ns"}
 
 
 def parse_messages(
@@ -75,9 +74,11 @@ def parse_messages(
     """Parse JSON lines, or records, into messages to publish, shape `PUBLISHED`, in their order.
 
     A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
-    payload; `headers`, pairs or an object of texts and lists of texts; `ts_ns`, by default `now_ns`.
-    Empty lines are passed over. A record may also have `payload`, a text or bytes; `time`, an instant; headers as a
-    block of bytes; and None, NaN or NaT for what it does not have.
+    payload; `headers`, pairs or an object of texts and lists of texts, or `headers_b64`, the block as it is stored;
+    `ts_ns`, by default `now_ns`. Empty lines are passed over. A line that `messages --format jsonl` has printed is one,
+    too: its place (`partition`, `segment`, `seq`) and what follows from the rest is passed over. A record may also have
+    `payload`, a text or bytes; `time`, an instant; headers as a block of bytes; and None, NaN or NaT for what it does
+    not have.
 
     Args:
         lines: text, or bytes in UTF-8; or records.
@@ -131,34 +132,6 @@ def table_of_lines(
     return pa.table(columns, schema=schema)
 
 
-def message_lines(messages: pa.Table) -> Iterator[str]:
-    """Yield one JSON object per message of shape `MESSAGES`, without line ends, in the order given.
-
-    A delete marker alone has `marker`, its reason.
-    """
-    for batch in messages.select(_PRINTED).to_batches():
-        operations = kv.operations(batch["headers"]).to_pylist()
-        reasons = headers.marker_reasons(batch["headers"]).to_pylist()
-        for row, operation, reason in zip(batch.to_pylist(), operations, reasons, strict=True):
-            printed = dict(_printed(name, row[name]) for name in _PRINTED)
-            printed["operation"] = operation
-            if reason is not None:
-                printed["marker"] = reason
-            yield json.dumps(printed, ensure_ascii=False)
-
-
-def _printed(name: str, value: Any) -> tuple[str, Any]:
-    if name == "headers":
-        return "headers_b64", None if value is None else _base64(value)
-    if name == "payload":
-        return "payload_b64", _base64(value or b"")
-    return name, value
-
-
-def _base64(octets: bytes) -> str:
-    return b2a_base64(octets, newline=False).decode()
-
-
 def text_of_line(line: Any) -> str:
     """The text of a line; empty, if nothing but whitespace is in it. A byte order mark before it is no part of it.
 
@@ -191,14 +164,40 @@ def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
 
 def _message(
     now_ns: int, times: AcceptedTimes, message: dict[str, Any]
-) -> tuple[bytes, bytes | None, bytes, int]:
-    refuse_unknown(message, _KEYS)
+) -> tuple[bytes, bytes | None, bytes, int, int | None]:
+    known = _KEYS
+    if is_printed(message):
+        message, known = stream_line(message), _OF_PRINTED
+    refuse_unknown(message, known)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:
         raise ValueError("subject must be there and be a text")
     ts_ns = time_given(message, "ts_ns", now_ns, times)
-    block = _block(message["headers"]) if "headers" in message else None
-    return subject.encode(), block, payload_of(message), ts_ns
+    block = _headers(message)
+    if "msg_id" in message:
+        _refuse_other_id(message["msg_id"], block)
+    origin = (
+        time_given(message, "origin_ts_ns", now_ns, times) if "origin_ts_ns" in message else None
+    )
+    return subject.encode(), block, payload_of(message), ts_ns, origin
+
+
+def _headers(message: dict[str, Any]) -> bytes | None:
+    if "headers_b64" not in message:
+        return _block(message["headers"]) if "headers" in message else None
+    if "headers" in message:
+        raise ValueError("headers and headers_b64 exclude each other")
+    given = message["headers_b64"]
+    return None if given is None else _block(from_base64(given, "headers_b64"))
+
+
+def _refuse_other_id(msg_id: Any, block: bytes | None) -> None:
+    """Refuse an id that somebody has written into a printed line: the headers have it."""
+    stored = headers.lookup(block, headers.MSG_ID) if block else None
+    if stored is None or stored.decode(errors="backslashreplace") != msg_id:
+        raise ValueError(
+            f"msg_id is not the {headers.MSG_ID} of its headers; give the id there, or leave it out"
+        )
 
 
 def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedTimes) -> int:

@@ -13,7 +13,7 @@ from retention.context.context import OpenedStream
 from retention.core.payload_preview import preview
 from retention.core.units import format_instant
 from retention.formats.iggy import user_headers
-from retention.formats.jsonl import message_lines
+from retention.formats.printed_lines import message_lines
 from retention.inspect.messages import Selection, read_messages
 from schemas.messages import MESSAGES
 

@@ -175,3 +175,56 @@ def test_names_must_be_clear(tmp_path: Path) -> None:
     one, two = backup(tmp_path / "A.arc"), backup(tmp_path / "other" / "A.arc")
     assert command.run("import", "nats-backup", one, two, "--stream", "X").exit_code == 2
     assert command.run("import", "nats-backup", one, two).exit_code == 2
+
+
+HEADERS = {"Nats-Msg-Id": "7", "KV-Operation": "DEL", "A": "é", "Nats-TTL": "never"}
+
+
+def test_what_messages_prints_is_published_again_as_equal_messages(tmp_path: Path) -> None:
+    taken = {"name": "ORDERS", "subjects": ["a.*", "b", "c", "gone"], "allow_msg_ttl": True}
+    one, two = commands(tmp_path / "one", taken), commands(tmp_path / "two", taken)
+    given = [
+        {"subject": "a.é", "data_b64": "/wA=", "headers": HEADERS, "ts_ns": NOW},
+        {"subject": "b", "data": "", "ts_ns": NOW - 1},
+        {"subject": "gone", "ts_ns": NOW},
+        {"subject": "c", "data": "x" * 5000, "headers": [["A", "1"], ["A", "2"]], "ts_ns": NOW + 7},
+    ]
+    one.json("publish", "ORDERS", stdin="\n".join(map(json.dumps, given)))
+    one.json("delete", "ORDERS", 3, "--yes")
+    printed = one.run("--format", "jsonl", "messages", "ORDERS").stdout
+    two.json("publish", "ORDERS", stdin=printed)
+    before, after = (
+        [json.loads(line) for line in text.splitlines()]
+        for text in (printed, two.run("--format", "jsonl", "messages", "ORDERS").stdout)
+    )
+    assert [message["seq"] for message in before] == [1, 2, 4]
+    assert after == [message | {"seq": seq} for seq, message in enumerate(before, start=1)]
+    again = answers(two, "publish", "ORDERS", stdin=printed)
+    assert [answer["duplicate"] for answer in again] == [True, False, False]
+
+
+def test_what_messages_prints_of_a_topic_is_published_again(tmp_path: Path) -> None:
+    for name, topic in (("one", "clicks"), ("two", "others")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "retention.yaml").write_text(
+            json.dumps({"warehouse": ".", "topics": [{"name": topic, "partitions": 3}]}),
+            encoding="utf-8",
+        )
+    one, two = Commands(tmp_path / "one"), Commands(tmp_path / "two")
+    typed = {"text": "é", "number": 5, "raw": {"kind": "uint32", "value": "AQAAAA=="}}
+    given = [
+        {"data_b64": "/wA=", "partition": 2, "headers": typed, "id": str(2**100)},
+        {"data": "x", "key": "k", "origin_ts_ns": NOW},
+        {"data": "y"},
+    ]
+    one.json("publish", "clicks", stdin="\n".join(map(json.dumps, given)))
+    printed = one.run("--format", "jsonl", "messages", "clicks").stdout
+    two.json("publish", "others", stdin=printed)
+    before, after = (
+        [json.loads(line) for line in text.splitlines()]
+        for text in (printed, two.run("--format", "jsonl", "messages", "others").stdout)
+    )
+    assert len(before) == 3
+    given_anew = ("ts_ns", "subject")
+    for old, new in zip(before, after, strict=True):
+        assert {**old, **{name: new[name] for name in given_anew}} == new

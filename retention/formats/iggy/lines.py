@@ -21,6 +21,7 @@ from retention.formats.jsonl import (
     table_of_lines,
     time_given,
 )
+from retention.formats.printed_lines import is_printed, topic_line
 from retention.formats.records import plain
 
 SENT = pa.schema(
@@ -104,6 +105,8 @@ def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
 def _sent(
     message: dict[str, Any], topic: str, now_ns: int, times: AcceptedTimes
 ) -> tuple[Any, ...]:
+    if is_printed(message):
+        message = topic_line(message)
     refuse_unknown(message, _KEYS)
     if message.get("subject", topic) != topic:
         raise ValueError(f"subject can only be the topic's name, {topic!r}; leave it out")

@@ -9,6 +9,7 @@ import pytest
 from retention.core import message_rows
 from retention.errors import UsageError
 from retention.formats import jsonl
+from retention.formats.printed_lines import message_lines
 from schemas.messages import MESSAGES
 
 
@@ -46,9 +47,10 @@ def test_a_line_becomes_a_message_with_the_time_given_or_now() -> None:
         "headers": None,
         "payload": "é".encode(),
         "ts_ns": -7,
+        "origin_ts_ns": None,
         "line": 1,
     }
-    assert second == {"subject": "b", "headers": None, "payload": b"\xff", "ts_ns": 5, "line": 2}
+    assert second == first | {"subject": "b", "payload": b"\xff", "ts_ns": 5, "line": 2}
 
 
 def test_empty_lines_are_passed_over_but_counted() -> None:
@@ -128,7 +130,7 @@ def test_messages_are_printed_with_the_documented_keys_in_order_and_read_back() 
     columns = [
         pa.array(extra[name]) if name in extra else complete[name] for name in MESSAGES.names
     ]
-    lines = list(jsonl.message_lines(pa.table(columns, names=MESSAGES.names)))
+    lines = list(message_lines(pa.table(columns, names=MESSAGES.names)))
     assert json.loads(lines[0]) == {
         "partition": 0,
         "segment": 1,
@@ -145,3 +147,56 @@ def test_messages_are_printed_with_the_documented_keys_in_order_and_read_back() 
     second = json.loads(lines[1])
     assert list(second) == list(json.loads(lines[0]))
     assert (second["headers_b64"], second["payload_b64"], second["msg_id"]) == (None, "", None)
+    assert jsonl.parse_messages(lines, 77).drop(["line"]) == raw.drop(["line"])
+
+
+PRINTED = {
+    "partition": 3,
+    "segment": 8,
+    "seq": 9,
+    "subject": "a",
+    "ts_ns": 5,
+    "headers_b64": "TkFUUy8xLjANCk5hdHMtTXNnLUlkOiA3DQoNCg==",
+    "payload_b64": "/w==",
+    "size": 70,
+    "msg_id": "7",
+    "origin_ts_ns": 4,
+    "operation": "put",
+    "marker": "MaxAge",
+}
+
+
+def test_a_printed_line_is_published_without_its_place() -> None:
+    [message] = parsed(PRINTED)
+    block = b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n"
+    assert (message["subject"], message["headers"]) == ("a", block)
+    assert (message["payload"], message["ts_ns"], message["origin_ts_ns"]) == (b"\xff", 5, 4)
+    bare = {"subject": "a", "payload_b64": "", "headers_b64": None, "msg_id": None}
+    assert parsed(bare)[0]["payload"] == b""
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"msg_id": "8"}, "msg_id is not the Nats-Msg-Id of its headers; give the id there"),
+        ({"headers_b64": None}, "msg_id is not the Nats-Msg-Id of its headers"),
+        ({"headers_b64": "eA=="}, "no header block"),
+        ({"payload_b64": "x"}, "is not base64"),
+        ({"data": "x"}, "data and data_b64 exclude each other"),
+        ({"headers": {}}, "headers and headers_b64 exclude each other"),
+        ({"seqq": 1}, "unknown key seqq"),
+        ({"origin_ts_ns": "x"}, "origin_ts_ns must be an integer"),
+    ],
+)
+def test_a_printed_line_that_was_changed_is_read_as_strictly(
+    change: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UsageError, match="line 1: ") as refused:
+        parsed(PRINTED | change)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["seq", "partition", "msg_id", "size"])
+def test_what_was_not_printed_has_no_place(key: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown key {key}"):
+        parsed({"subject": "a", key: 1})
