@@ -15,6 +15,7 @@ from retention.apply.repair.lost_commits import (
     find_lost_commits,
     repair_lost_commits,
 )
+from retention.apply.repair.place import PlaceRepair, find_other_place, repair_place
 from retention.apply.repair.returned import (
     ReturnedRepair,
     find_returned_messages,
@@ -102,6 +103,14 @@ class Repairs:
         return self._repair(
             find_returned_messages, repair_returned_messages, text_repairs.returned_repair_text
         )
+
+    def repair_place(self) -> Repair[PlaceRepair]:
+        """Let the stream be archived from this place as well: the warehouse was moved, or a copy shares the archive.
+
+        Raises:
+            BusyError: another run is at work; from `apply()`.
+        """
+        return self._repair(find_other_place, repair_place, text_repairs.place_repair_text)
 
     def reclaim(self) -> DryRun[ReclaimReport, ReclaimReport]:
         """Delete what is dead for longer than its grace; it cannot be undone.

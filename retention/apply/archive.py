@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from retention.apply.archive_place import check_place
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
 from retention.core.seq_ranges import ranges_in
+from retention.core.table_requirements import AssertArchiveHead, TableRequirement
+from retention.core.table_updates import SetArchiveHead, TableUpdate
 from retention.datafile.parquet import open_messages, unreadable_error
 from retention.engines.select import Engines
 from retention.errors import VerificationError
+from retention.history.record import ArchivedCopies
 from retention.ports import Snapshot
 from retention.rules import RULES
 from retention.storage import files
@@ -24,7 +29,11 @@ from retention.stores.archive_manifest import (
     ArchivedFile,
     Manifest,
     Origin,
+    StoredManifest,
+    Writer,
     directory_of,
+    link_of,
+    number_of,
     place_of,
     write_manifest,
 )
@@ -58,18 +67,33 @@ class LeavingFiles:
 
 
 @dataclass(frozen=True)
+class CommitTerms:
+    """The requirements and updates that copies in an archive add to the commit which removes the files."""
+
+    requirements: Sequence[TableRequirement] = ()
+    updates: Sequence[TableUpdate] = ()
+
+
+@dataclass(frozen=True)
 class Archived:
     """The copies that were made for a run."""
 
-    manifest: str
-    files: int
+    manifest: StoredManifest
     bytes: int
     """The length of all the copies."""
     read: ReadCount
+    terms: CommitTerms
+    """The place of the manifest in the table's history, part of the commit that removes the files."""
 
     def as_json(self) -> dict[str, Any]:
-        """The copies' manifest, number and length, for reports and the run history."""
-        return {name: getattr(self, name) for name in ("manifest", "files", "bytes")}
+        """The copies' manifest, number and length, and the manifest before, for reports and the run history."""
+        stored = self.manifest
+        return {
+            "manifest": stored.location,
+            "files": len(stored.content.files),
+            "bytes": self.bytes,
+            "previous": stored.content.previous,
+        }
 
 
 @dataclass(frozen=True)
@@ -92,6 +116,7 @@ def archive(
     """Copy what leaves to the stream's archive, with a manifest of it; None: the stream has none, or nothing leaves.
 
     Raises:
+        RefusedError: the warehouse is a copy, and the archive is that of the other.
         DamagedError: a file is not what was committed.
         VerificationError: a copy read back is not the file.
         StorageError: the archive cannot be written or read.
@@ -99,7 +124,9 @@ def archive(
     place = opened.config.archive
     if place is None or not leaving.files.num_rows:
         return None
-    origin = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
+    check_place(opened)
+    counters = snapshot.counters
+    origin = Origin(opened.name, snapshot.table_id, counters.epoch)
     directory = directory_of(place, origin)
     sources = opened.store.data_files(leaving.files)
     tasks = [ArchiveTask(source, place_of(directory, source.path)) for source in sources]
@@ -115,9 +142,28 @@ def archive(
         leaving.as_of_ns,
         leaving.by_rule,
         copies,
+        link_of(counters.archive_head),
+        Writer(opened.warehouse, os.uname().nodename),
     )
-    location = write_manifest(directory, manifest)
-    return Archived(location, len(copies), sum(weights), ReadCount(len(copies), sum(weights)))
+    stored = write_manifest(directory, manifest)
+    terms = _terms(counters.archive_head, stored)
+    return Archived(stored, sum(weights), ReadCount(len(copies), sum(weights)), terms)
+
+
+def terms_of(archived: Archived | None) -> CommitTerms:
+    """The terms of a commit that removes archived files; none where nothing was archived."""
+    return CommitTerms() if archived is None else archived.terms
+
+
+def copies_of(archived: Archived | None) -> ArchivedCopies | None:
+    """The run history's record of what was archived; None where nothing was."""
+    return None if archived is None else ArchivedCopies(**archived.as_json())
+
+
+def _terms(before: int, stored: StoredManifest) -> CommitTerms:
+    """The commit names the manifest, and rests on the one that the manifest names."""
+    after = number_of(stored.link or "0")
+    return CommitTerms([AssertArchiveHead(before)], [SetArchiveHead(after)])
 
 
 def archive_file(task: ArchiveTask) -> str:

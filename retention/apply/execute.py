@@ -92,6 +92,7 @@ def carry_out(
             released=tombstones.numbers, spark_application=engines.application()
         )
         change = _change(opened, plan, added, additions.open_base, tombstones, epochs)
+        change = replace(change, archived=archived)
         version = recorded.commit(intent, change).committed_version
         erase(opened, plan.request)
         read = additions.read + tombstones.read + ids_read

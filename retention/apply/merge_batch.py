@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.archive import LeavingFiles, archive
+from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
@@ -121,12 +121,13 @@ def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:
 def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch, engines: Engines) -> None:
     """Archive the files whose deleted rows end with them, and commit the merges."""
     added = run.staged(stats_table(work.added))
-    _archive_dead(opened, work, run.snapshot, engines)
+    archived = _archive_dead(opened, work, run.snapshot, engines)
     removed = pa.concat_tables([merge.files for merge in work.merged]).select(FILE_STATS.names)
     change = Change(
         remove=removed,
         add=added,
         ranges=(),
+        archived=archived,
         requirements=[AssertSegmentOrder(added)],
         metadata={"merges": len(work.merged)},
         data_change=False,
@@ -137,12 +138,13 @@ def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch, engines: 
 
 def _archive_dead(
     opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines
-) -> None:
-    """Copy the files whose deleted rows end with them to the stream's archive, if it has one."""
+) -> Archived | None:
+    """Copy the files whose deleted rows end with them to the stream's archive; None: it has none, or nothing ends."""
     dead = [merge.files.select(FILE_STATS.names) for merge in work.merged if merge.dead_bytes]
-    if dead:
-        leaving = LeavingFiles(pa.concat_tables(dead), work.run, opened.clock(), {})
-        archive(opened, leaving, snapshot, engines)
+    if not dead:
+        return None
+    leaving = LeavingFiles(pa.concat_tables(dead), work.run, opened.clock(), {})
+    return archive(opened, leaving, snapshot, engines)
 
 
 def _record(opened: OpenedStream, work: MergedBatch) -> Compacted:

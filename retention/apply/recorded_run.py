@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.archive import Archived, copies_of, terms_of
 from retention.apply.recover import basis
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
@@ -48,6 +49,8 @@ class Change:
     """Partition → the highest sequence that counts as removed, beside those of `ranges`."""
     begins_epoch: bool = False
     """Whether offsets begin again: nothing of the new epoch was removed."""
+    archived: Archived | None = None
+    """The copies of the files that leave, whose manifest the commit names; None: nothing was archived."""
     asks_consumers: bool = False
     """Whether the change rests on consumers, none of which may have been edited since the snapshot."""
     requirements: Sequence[TableRequirement] = ()
@@ -109,6 +112,8 @@ class RecordedRun:
         intent = intent.updated(run=self.name, stream=self._opened.name, basis=basis(self.snapshot))
         if "epoch" not in intent.model_fields_set:
             intent = intent.updated(epoch=counters.epoch)
+        if change.archived is not None:
+            intent = intent.updated(archived=copies_of(change.archived))
         if change.is_undoable:
             ranges = self._counted(change.ranges or ())
             keep_for_undo(self._opened, self.name, change.remove, change.add, ranges)
@@ -154,7 +159,7 @@ class RecordedRun:
     def _swap(self, change: Change) -> Swap:
         """The change as a swap, with every requirement that rests on the snapshot."""
         counters = self.snapshot.counters
-        edits = counters.consumers
+        edits, archived = counters.consumers, terms_of(change.archived)
         removed = [] if change.begins_epoch else set_removed(change.stepped_over, self._highest)
         return Swap(
             remove=change.remove.select(LOGGED_FILES.names),
@@ -164,10 +169,12 @@ class RecordedRun:
                 AssertEpoch(counters.epoch),
                 AssertRowTombstones(counters.released),
                 *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
+                *archived.requirements,
                 *change.requirements,
             ],
             updates=[
                 *change.updates,
+                *archived.updates,
                 *removed,
                 *([SetConsumerEdits(edits)] if change.asks_consumers else ()),
             ],

@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "repair returned": ("repair returned ORDERS", _CHANGE),
     "repair lost-commit": ("repair lost-commit ORDERS", _CHANGE),
     "repair foreign": ("repair foreign ORDERS", _CHANGE),
+    "repair place": ("repair place ORDERS --yes", _CHANGE),
     "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),

@@ -56,6 +56,13 @@ def lost_commit(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None
 
 
 @repair.command()
+def place(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Let a warehouse that was moved or copied go on with its archive; a restore brings back its own messages only."""
+    settings = settings_of(ctx)
+    _put(settings, _log(settings, stream).repair_place(), yes)
+
+
+@repair.command()
 def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
     settings = settings_of(ctx)

@@ -86,6 +86,17 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Messa
 
 
 def _lines(result: Restored) -> Iterator[str]:
+    yield from _restored_lines(result)
+    if result.left_out:
+        from retention.restore.left_out import some_of
+
+        yield (
+            f"  left out, for no commit of this table leads there: {some_of(result.left_out)}; --from MANIFEST --as "
+            "NEWNAME brings such a history back"
+        )
+
+
+def _restored_lines(result: Restored) -> Iterator[str]:
     from retention.core.units import format_size
 
     there = f"; {counted(result.already, 'message')} there already" if result.already else ""

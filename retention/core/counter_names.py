@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from retention.core.inventory import (
+    ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,
     DROPPED,
@@ -22,7 +23,16 @@ BATCH = "batch"
 REMOVED = "removed"
 IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH, REMOVED)
 """Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
-OF_TABLE = (CONSUMERS, RELEASED, EPOCH, CLAIMS, STAGING_CLAIMS, DROPPED, GENERATION)
+OF_TABLE = (
+    CONSUMERS,
+    RELEASED,
+    EPOCH,
+    CLAIMS,
+    STAGING_CLAIMS,
+    DROPPED,
+    GENERATION,
+    ARCHIVE_HEAD,
+)
 """Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
 
 `RUN` is another of them: no update sets it, it follows from who commits.

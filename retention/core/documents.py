@@ -142,39 +142,6 @@ class ListState(_InEpoch):
     resting: dict[Digits, _InEpoch] = {}
 
 
-class _Copied(Placed):
-    path: Path
-    partition: PartitionNumber
-    segment: Natural
-    file_bytes: Natural
-    sha256: Digest
-    messages: Natural
-    bytes: Natural
-    min_seq: Natural
-    max_seq: Natural
-    min_ts_ns: Int64
-    max_ts_ns: Int64
-    by_rule: Counts
-    hidden: Ranges
-
-
-class _Origin(Document):
-    stream: Name
-    table_id: Identifier
-    epoch: Natural
-
-
-class ArchiveManifest(Document):
-    """The content of an archive's manifest, beside the fields that tell what it is."""
-
-    origin: _Origin
-    is_topic: bool
-    plan_id: Identifier
-    as_of_ns: Int64
-    by_rule: Counts
-    files: list[_Copied]
-
-
 class _Pin(Document):
     consumer: Name
     revision: Natural

@@ -26,6 +26,8 @@ DROPPED = "dropped"
 """The name under which logs keep the instant at which the stream was dropped."""
 GENERATION = "generation"
 """The name under which logs keep the epoch that the last table began after a drop."""
+ARCHIVE_HEAD = "archive_head"
+"""The name under which logs keep the number of the newest manifest of the table's archive."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -56,7 +58,8 @@ class Counters:
     """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
     record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed; `CLAIMS` and
     `STAGING_CLAIMS` → the numbers of claims on dead files, and on files that were staged and never committed; `DROPPED`
-    → when the stream was dropped; `GENERATION` → the epoch in which the table began."""
+    → when the stream was dropped; `GENERATION` → the epoch in which the table began; `ARCHIVE_HEAD` → the newest
+    manifest of its archive."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits took out of the table; none in tables of earlier versions."""
@@ -95,6 +98,11 @@ class Counters:
     def generation(self) -> int:
         """The epoch in which the table began that took the place of a dropped one; 0: it is the first."""
         return self.edits.get(GENERATION, 0)
+
+    @property
+    def archive_head(self) -> int:
+        """The number of the newest manifest of the table's archive (`stores.archive_manifest`); 0: it has none."""
+        return self.edits.get(ARCHIVE_HEAD, 0)
 
     @property
     def epoch(self) -> int:

@@ -144,6 +144,24 @@ class AssertStagingClaims:
 
 
 @dataclass(frozen=True)
+class AssertArchiveHead:
+    """The newest manifest of the table's archive has this number; 0: there is none."""
+
+    number: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table of which another run archived files since.
+
+        Raises:
+            StalePlanError: one did.
+        """
+        if state.counters.archive_head != self.number:
+            raise StalePlanError(
+                f"stream {state.stream}: another run archived files meanwhile; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
 class RowsCompared:
     """Rows of the added files were compared with those of some files, and no sequence stands in both.
 

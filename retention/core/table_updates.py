@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, name_of
 from retention.core.inventory import (
+    ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,
     DROPPED,
@@ -201,6 +202,22 @@ class SetClaims:
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement says what the numbers were."""
+
+
+@dataclass(frozen=True)
+class SetArchiveHead:
+    """The number of the manifest that names the files which the commit removes; goes with `AssertArchiveHead`."""
+
+    number: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {ARCHIVE_HEAD: self.number}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement says which manifest was the newest."""
 
 
 @dataclass(frozen=True)

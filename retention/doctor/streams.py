@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention.apply.archive_place import other_place
 from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
@@ -37,6 +38,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         ("runs", _runs),
         ("leftovers", _leftovers),
         ("leases", _leases),
+        ("archive", _archive),
     ]
     for name, check in checks:
         try:
@@ -73,6 +75,19 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
             f"{counted(count, 'file')} make every plan slow",
             "raise segment_size and segment_span, and append in larger batches",
             name,
+        )
+
+
+def _archive(opened: OpenedStream) -> Iterator[Finding]:
+    other = other_place(opened)
+    if other is not None:
+        noted, here = other
+        yield problem(
+            "archive",
+            f"the warehouse at {here.warehouse} is a copy of {noted.places[-1].warehouse}, or was moved from there, "
+            f"and its archive is that one's, {noted.archive}: nothing is removed",
+            f"give a copy an `archive:` of its own, or run `retention repair place {opened.name} --yes`",
+            opened.name,
         )
 
 

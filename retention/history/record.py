@@ -81,6 +81,8 @@ class ArchivedCopies(RecordPart):
     bytes: Natural
     files: Natural
     manifest: str
+    previous: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
+    """The link of the manifest before it; None: there is none, or an earlier release did not record it."""
 
 
 class Segments(RecordPart):

@@ -10,6 +10,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from retention.apply.archive_place import note_first_place
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
@@ -232,6 +233,7 @@ class Append:
         done = appended_of(self.opened, attempt.position, staged.stats)
         try:
             keep_settings(self.opened.root, self.opened.config)
+            note_first_place(self.opened)
             if self._identity is None and not _uses_sequences(attempt.position, staged):
                 self._done = done
                 return

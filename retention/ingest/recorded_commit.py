@@ -16,7 +16,6 @@ from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.kinds import RolledUp
-from retention.history.record import ArchivedCopies
 from retention.history.runs import history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap
@@ -76,7 +75,6 @@ def commit_removal(
         by_rule={removal.rule: removal.messages},
         published_messages=swap.metadata["messages"],
         next_seq=dict(swap.next_seq),
-        archived=None if archived is None else ArchivedCopies(**archived.as_json()),
     )
     change = Change(
         remove=removal.files,
@@ -84,6 +82,7 @@ def commit_removal(
         publish=swap.add,
         ranges=[ranges],
         stepped_over=unstored,
+        archived=archived,
         requirements=swap.requirements,
         updates=swap.updates,
         metadata={"messages": record.published_messages, "by_rule": record.by_rule},

@@ -24,7 +24,8 @@ from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_row
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
 from retention.layout.segment_homes import Placing
-from retention.restore.select import Archive, Part
+from retention.restore.open_archive import Archive
+from retention.restore.select import Part
 from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
 

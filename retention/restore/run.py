@@ -40,18 +40,19 @@ from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.restore.copy_back import staged
+from retention.restore.left_out import LeftOut, left_out
+from retention.restore.open_archive import Archive, open_any_archive, open_archive
+from retention.restore.own_manifests import home_of
+from retention.restore.rivals import refuse_rivals
 from retention.restore.select import (
-    Archive,
     MessageRange,
     Part,
     StoredFile,
     matching_copies,
-    open_archive,
     refuse_other_kind,
     select_parts,
 )
 from retention.storage.places import place_of
-from retention.stores.archive_manifest import Origin
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
@@ -75,11 +76,15 @@ class Restored:
     """Name of the run; None: there was nothing to bring back."""
     expires_again: Mapping[str, int] | None = field(default_factory=dict)
     """Rule → number of the restored messages that the next pass would remove; None: no pass can be planned now."""
+    left_out: Sequence[LeftOut] = ()
+    """The last manifest of each other history of the table which the archive has as well: of a copy of the warehouse,
+    or of the time before it was put back from a backup."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         again = None if self.expires_again is None else dict(self.expires_again)
-        return vars(self) | {"expires_again": again}
+        others = [manifest.as_json() for manifest in self.left_out]
+        return vars(self) | {"expires_again": again, "left_out": others}
 
 
 @on_stream
@@ -110,7 +115,7 @@ def restore(
     source = place_of(source)
     if into is None:
         return restore_in_place(opened, source, wanted, engines)
-    return restore_as(into, opened.name, source, wanted, engines)
+    return restore_as(into, opened, source, wanted, engines)
 
 
 def restore_in_place(
@@ -140,14 +145,15 @@ def restore_in_place(
         opened.store.create()
         snapshot = opened.store.snapshot()
         inventory = opened.store.inventory(snapshot)
-        home = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
-        archive = open_archive(place, opened.name, home)
+        archive = open_archive(place, home_of(opened, snapshot))
         copies = matching_copies(archive, wanted)
+        refuse_rivals(archive.directory, copies, archive.manifest_of)
         selected, already = select_parts(
             archive.directory, copies, _there(opened, inventory), wanted
         )
         if not selected:
-            return Restored(opened.name, archive.directory, 0, 0, already)
+            others = left_out(archive.others)
+            return Restored(opened.name, archive.directory, 0, 0, already, left_out=others)
         ends = _ends(opened.name, position_in(opened, snapshot, inventory), selected)
         with staged(opened, archive, selected, inventory.files, engines) as added:
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
@@ -160,7 +166,7 @@ def restore_in_place(
 
 
 def restore_as(
-    target: OpenedStream, stream: str, place: str, wanted: MessageRange, engines: Engines
+    target: OpenedStream, source: OpenedStream, place: str, wanted: MessageRange, engines: Engines
 ) -> Restored:
     """Restore messages that runs have removed from a stream as a new stream, to which nothing was written yet.
 
@@ -168,7 +174,7 @@ def restore_as(
 
     Args:
         target: the new stream; it is created if it does not exist. Topics become topics, which are listed.
-        stream: the name of the stream where the messages were.
+        source: the stream where the messages were, by its name there.
         place: the archive.
         wanted: the messages to restore.
         engines: the engines that copy rows.
@@ -177,9 +183,12 @@ def restore_as(
         UsageError, DamagedError, BusyError: as `restore_in_place`.
         RefusedError: the target holds, or held, messages, or is no topic where the other was one.
     """
-    archive = open_archive(place, stream, None)
+    home = home_of(source, source.store.snapshot()) if source.store.exists() else None
+    archive = open_any_archive(place, source.name, home)
     refuse_other_kind(target, archive)
-    selected, _ = select_parts(archive.directory, matching_copies(archive, wanted), (), wanted)
+    copies = matching_copies(archive, wanted)
+    refuse_rivals(archive.directory, copies, archive.manifest_of)
+    selected, _ = select_parts(archive.directory, copies, (), wanted)
     identity = BatchIdentity(_WRITER + _digest(archive, selected), 1)
     with (
         recorded_removal(target) as run,
@@ -224,9 +233,8 @@ def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int
         ends[partition] = position.tail(partition).next_seq
         if highest >= ends[partition]:
             raise RefusedError(
-                f"{stream}: the archive holds sequence {highest:,}, and the next one to give out is "
-                f"{ends[partition]:,}: the table was put back to an earlier state; nothing was changed; bring the "
-                "messages back as a new stream, with --as"
+                f"{stream}: the archive holds sequence {highest:,}, which the table has not given out (its next one is "
+                f"{ends[partition]:,}); nothing was changed; bring the messages back as a new stream, with --as"
             )
     return ends
 
@@ -288,7 +296,8 @@ def _restored(
     already: int,
 ) -> Restored:
     messages, size = (pc.sum(added[name]).as_py() for name in ("messages", "bytes"))
-    return Restored(opened.name, archive.directory, messages, size, already, run, again)
+    others = left_out(archive.others)
+    return Restored(opened.name, archive.directory, messages, size, already, run, again, others)
 
 
 def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:

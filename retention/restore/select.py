@@ -1,4 +1,4 @@
-"""Selection of archived messages to restore: the directory, the copies, and their sequences that are not there."""
+"""Selection of archived messages to restore: the copies, and their sequences that are not there."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array
-from retention.core.subjects import path_name
 from retention.datafile.parquet import read_columns
-from retention.errors import DamagedError, RefusedError, UsageError
-from retention.storage import files
-from retention.stores.archive_manifest import (
-    ArchivedFile,
-    Manifest,
-    Origin,
-    has_manifests,
-    place_of,
-    read_manifests,
-)
+from retention.errors import RefusedError, UsageError
+from retention.restore.left_out import refused_histories
+from retention.restore.open_archive import Archive
+from retention.stores.archive_manifest import ArchivedFile
 from schemas.messages import NEVER
 
 
@@ -36,16 +29,10 @@ class MessageRange:
     last: int = NEVER
     """Last sequence; `first` and `last` are inclusive."""
 
-
-@dataclass(frozen=True)
-class Archive:
-    """One table's part of an archive."""
-
-    directory: str
-    origin: Origin
-    is_topic: bool
-    files: Sequence[ArchivedFile]
-    """Archived files, each once, in order of partition, segment and lowest sequence."""
+    def may_be_in(self, copy: ArchivedFile) -> bool:
+        """Whether a copy may hold messages of the range."""
+        inside = copy.min_seq <= self.last and copy.max_seq >= self.first
+        return inside and self.partition in (None, copy.partition)
 
 
 @dataclass(frozen=True)
@@ -67,92 +54,22 @@ class Part:
     """Sequences that do not come back: ascending, disjoint ranges, ends inclusive. None: only those that are hidden."""
 
 
-def open_archive(place: str, stream: str, home: Origin | None) -> Archive:
-    """Read the manifests of one table's archive, and check that its copies are complete.
-
-    Args:
-        place: an archive, or the directory in it of one table.
-        stream: the name of the stream there.
-        home: the table that the archive must be of, so that its sequences mean the same messages; None: any.
-
-    Raises:
-        UsageError: the place has nothing of that stream, or archives of several tables.
-        RefusedError: the archive is of another table, or of the time before a purge.
-        DamagedError: a manifest is not as it was written, or a copy is missing.
-    """
-    directory = place if has_manifests(place) else _of_stream(place, stream, home)
-    manifests = list(read_manifests(directory))
-    origins = {manifest.origin for manifest in manifests}
-    if len(origins) != 1:
-        raise DamagedError(
-            f"{directory}: its manifests are of several tables; nothing was changed; restore them from a copy"
-        )
-    [origin] = origins
-    if home is not None and (origin.table_id, origin.epoch) != (home.table_id, home.epoch):
-        raise _elsewhere(directory, home)
-    archive = Archive(directory, origin, manifests[0].is_topic, _each_once(manifests))
-    _refuse_incomplete(archive)
-    return archive
-
-
-def _of_stream(place: str, stream: str, home: Origin | None) -> str:
-    base = files.join(place, path_name(stream))
-    there = [name for name in files.directories(base) if has_manifests(files.join(base, name))]
-    if home is not None and there:
-        if home.name not in there:
-            raise _elsewhere(base, home)
-        there = [home.name]
-    if len(there) == 1:
-        return files.join(base, there[0])
-    if not there:
-        raise UsageError(
-            f"{place}: there is no archive of {stream}; name the place that `archive:` names in the configuration"
-        )
-    raise UsageError(
-        f"{base}: has what several tables have left ({', '.join(there)}), in which a sequence means other messages; "
-        "name the directory of one of them"
-    )
-
-
-def _elsewhere(place: str, home: Origin) -> RefusedError:
-    return RefusedError(
-        f"{home.stream}: {place} holds what another table has left, or the topic before it was purged: its sequences "
-        "are those of other messages; nothing was changed; bring them back as a new stream, with --as"
-    )
-
-
-def _each_once(manifests: Sequence[Manifest]) -> list[ArchivedFile]:
-    by_path = {copy.path: copy for manifest in manifests for copy in manifest.files}
-    return sorted(
-        by_path.values(), key=lambda copy: (copy.partition, copy.segment, copy.min_seq, copy.path)
-    )
-
-
-def _refuse_incomplete(archive: Archive) -> None:
-    places = [place_of(archive.directory, copy.path) for copy in archive.files]
-    lengths = files.lengths(places)
-    for place, length, copy in zip(places, lengths, archive.files, strict=True):
-        if length != copy.file_bytes:
-            state = "is missing" if length is None else f"has {length} bytes, not {copy.file_bytes}"
-            raise DamagedError(
-                f"{place}: this copy of an archive {state}; nothing was changed; restore it from a copy of the archive"
-            )
-
-
 def matching_copies(archive: Archive, wanted: MessageRange) -> list[ArchivedFile]:
     """The copies that may hold wanted messages.
 
     Raises:
         UsageError: no copy does.
+        RefusedError: only manifests of other histories name some.
     """
-    copies = [
-        copy
-        for copy in archive.files
-        if wanted.partition in (None, copy.partition)
-        and copy.min_seq <= wanted.last
-        and copy.max_seq >= wanted.first
-    ]
+    copies = [copy for copy in archive.files if wanted.may_be_in(copy)]
     if not copies:
+        others = [
+            manifest
+            for manifest in archive.others
+            if any(map(wanted.may_be_in, manifest.content.files))
+        ]
+        if others:
+            raise refused_histories(archive.origin.stream, others)
         raise UsageError(
             f"{archive.directory}: holds no message that is asked for; nothing was changed; its manifests say which "
             "sequences it has"

@@ -33,7 +33,7 @@ def parse_json(content: bytes | str) -> Any:
 
 def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with a checksum of its content under `check`."""
-    return {**record, _KEY: _check(record)}
+    return {**record, _KEY: checksum_of(record)}
 
 
 def verified(record: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def verified(record: dict[str, Any]) -> dict[str, Any]:
         ValueError: the content is not what was written.
     """
     fields = {name: value for name, value in record.items() if name != _KEY}
-    if _KEY in record and record[_KEY] != _check(fields):
+    if _KEY in record and record[_KEY] != checksum_of(fields):
         raise ValueError("it is not what was written")
     return fields
 
@@ -72,6 +72,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _check(record: Mapping[str, Any]) -> str:
+def checksum_of(record: Mapping[str, Any]) -> str:
+    """The SHA-256 of a record as JSON, 64 hexadecimal digits: the same however it is laid out."""
     as_read = json.loads(json.dumps(record))
     return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()

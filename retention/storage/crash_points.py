@@ -104,6 +104,8 @@ class Step(StrEnum):
     """The record of row tombstones (rows deleted and still in live files) is written; no commit names it yet."""
     ARCHIVE_COPIED = "archive.file-copied"
     """A file that is to leave is copied to the archive and read back; no manifest names the copy yet."""
+    PLACE_NOTED = "archive.place-noted"
+    """The stream's directory records where the warehouse lies that archives it; nothing is copied yet."""
     ARCHIVE_TOLD = "archive.told"
     """A manifest of the archive names all files that a run is to remove; nothing is removed yet."""
     IDS_KEPT = "run.ids-kept"

@@ -1,26 +1,31 @@
-"""Archives: copies of data files that runs removed, and manifests which say what was copied, and by which rules."""
+"""Archives: copies of data files that runs removed, and manifests that name the copies, the rules and the history."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from retention.core.documents import ArchiveManifest, judge
+from retention.core.archive_document import ArchiveManifest
+from retention.core.documents import judge
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
 from retention.storage import files
-from retention.storage.checksum import parse_json, verified, with_checksum
+from retention.storage.checksum import checksum_of, parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""From version 2 on a manifest names the one before it in its table's history."""
 KIND = "retention archive"
 _MANIFESTS = "manifests"
 _FILES = "messages"
+_SUFFIX = ".json"
+_LINK = re.compile(r"-([0-9a-f]{16})\.json$")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,14 @@ class ArchivedFile:
 
 
 @dataclass(frozen=True)
+class Writer:
+    """The warehouse that wrote a manifest, for people."""
+
+    warehouse: str
+    host: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The files that one run was about to remove, written when all of them are copied."""
 
@@ -76,6 +89,45 @@ class Manifest:
     as_of_ns: int
     by_rule: Mapping[str, int]
     files: tuple[ArchivedFile, ...]
+    previous: str | None = None
+    """The link of the newest manifest that a commit of the table named when this one was written; None: none did."""
+    writer: Writer | None = None
+    """None: an earlier release wrote the manifest."""
+
+
+@dataclass(frozen=True)
+class StoredManifest:
+    """A manifest as it lies in an archive."""
+
+    content: Manifest
+    location: str
+    link: str | None
+    """The 16 digits by which commits and later manifests name it: 63 bits of its SHA-256; None: an earlier release
+    wrote it, and nothing names it."""
+
+
+def link_of(number: int) -> str | None:
+    """The link that a table's counter holds as a number; None for 0.
+
+    >>> link_of(255), link_of(0)
+    ('00000000000000ff', None)
+    """
+    return f"{number:016x}" if number else None
+
+
+def number_of(link: str) -> int:
+    """The number under which a table's counter holds a link."""
+    return int(link, 16)
+
+
+def link_in(location: str) -> str | None:
+    """The link in the name of a manifest; None: an earlier release named it.
+
+    >>> link_in("kept/ORDERS/t-0/manifests/p-00000000000000ff.json"), link_in("manifests/p.json")
+    ('00000000000000ff', None)
+    """
+    match = _LINK.search(location)
+    return None if match is None else match[1]
 
 
 def directory_of(archive: str, origin: Origin) -> str:
@@ -88,46 +140,78 @@ def place_of(directory: str, path: str) -> str:
     return files.join(directory, _FILES, path)
 
 
-def write_manifest(directory: str, manifest: Manifest) -> str:
-    """Write which files were copied; return where that is written."""
+def write_manifest(directory: str, manifest: Manifest) -> StoredManifest:
+    """Write which files were copied; its name is its content's, so that no other history's manifest is replaced."""
     fields = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
-    location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}.json")
+    link = _link(fields)
+    location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}-{link}{_SUFFIX}")
     content = json.dumps(with_checksum(fields), sort_keys=True, ensure_ascii=False)
     files.replace(location, content.encode())
     reached(Step.ARCHIVE_TOLD)
-    return location
+    return StoredManifest(manifest, location, link)
 
 
 def has_manifests(directory: str) -> bool:
     """Whether a directory is what `directory_of` names, with an archive in it."""
-    return bool(files.names(files.join(directory, _MANIFESTS)))
+    return bool(_names(directory))
 
 
-def read_manifests(directory: str) -> Iterator[Manifest]:
-    """Read the manifests of an archive.
+def directory_with(manifest: str) -> str | None:
+    """The directory that a manifest's location is in, as `directory_of` names it; None: the text is no such location.
+
+    >>> directory_with("kept/ORDERS/t-0/manifests/p.json"), directory_with("kept/ORDERS")
+    ('kept/ORDERS/t-0', None)
+    """
+    inside, _, name = manifest.rpartition("/")
+    is_one = inside.endswith(f"/{_MANIFESTS}") and name.endswith(_SUFFIX)
+    return inside.removesuffix(f"/{_MANIFESTS}") if is_one else None
+
+
+def read_manifests(directory: str) -> Iterator[StoredManifest]:
+    """Read the manifests of an archive, in order of their names.
 
     Raises:
         DamagedError: a manifest cannot be read, or is not what was written.
         RefusedError: a newer version of the program wrote a manifest.
     """
-    for name in files.names(files.join(directory, _MANIFESTS)):
-        location = files.join(directory, _MANIFESTS, name)
-        try:
-            fields = verified(parse_json(files.read_bytes(location) or b""))
-            version = _version(fields)
-            if version <= FORMAT_VERSION:
-                judge(ArchiveManifest, fields)
-                yield _manifest(fields)
-                continue
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(
-                f"{location}: this manifest of an archive cannot be read ({error}); nothing was changed; restore it "
-                "from a copy, or leave it out to do without what it names"
-            ) from error
-        raise RefusedError(
-            f"{location}: written in archive format {version}, this program knows formats up to {FORMAT_VERSION}; "
-            "nothing was changed; use a newer release"
-        )
+    for name in _names(directory):
+        yield _read(files.join(directory, _MANIFESTS, name))
+
+
+def _names(directory: str) -> list[str]:
+    names = files.names(files.join(directory, _MANIFESTS))
+    return [name for name in names if name.endswith(_SUFFIX)]
+
+
+def _read(location: str) -> StoredManifest:
+    try:
+        fields = verified(parse_json(files.read_bytes(location) or b""))
+        link, version = _link(fields), _version(fields)
+        if version <= FORMAT_VERSION:
+            judge(ArchiveManifest, fields)
+            return StoredManifest(
+                _manifest(fields), location, None if version == 1 else _as_named(location, link)
+            )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(
+            f"{location}: this manifest of an archive cannot be read ({error}); nothing was changed; restore it "
+            "from a copy, or leave it out to do without what it names"
+        ) from error
+    raise RefusedError(
+        f"{location}: written in archive format {version}, this program knows formats up to {FORMAT_VERSION}; "
+        "nothing was changed; use a newer release"
+    )
+
+
+def _as_named(location: str, link: str) -> str:
+    if link_in(location) != link:
+        raise ValueError("its name is that of another content")
+    return link
+
+
+def _link(fields: Mapping[str, Any]) -> str:
+    """63 bits of the SHA-256 of a manifest's fields, without its checksum: as many as a counter holds."""
+    return f"{int(checksum_of(fields)[:16], 16) >> 1:016x}"
 
 
 def _version(fields: dict[str, Any]) -> int:
@@ -141,4 +225,7 @@ def _version(fields: dict[str, Any]) -> int:
 def _manifest(fields: dict[str, Any]) -> Manifest:
     origin = Origin(**fields.pop("origin"))
     copies = tuple(ArchivedFile(**copy) for copy in fields.pop("files"))
-    return Manifest(origin=origin, files=copies, **fields)
+    writer = fields.pop("writer", None)
+    return Manifest(
+        origin=origin, files=copies, writer=None if writer is None else Writer(**writer), **fields
+    )

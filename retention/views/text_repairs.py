@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
     from retention.apply.repair.foreign import ForeignRepair
     from retention.apply.repair.lost_commits import CommittedAgain, LostCommitRepair
+    from retention.apply.repair.place import PlaceRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
 
@@ -123,6 +124,17 @@ def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
         yield f"  not all of it: {again.reason}"
     if again.run is not None:
         yield f"  run {again.run}"
+
+
+def place_repair_text(done: PlaceRepair) -> Iterator[str]:
+    """The places from which a stream is archived, and the other one at which it lies."""
+    if done.here is None:
+        yield f"{done.stream}: nothing to repair: it is archived from where it was, or has no archive"
+        return
+    noted = ", ".join(f"{was.warehouse} (host {was.host})" for was in done.noted)
+    yield f"{done.stream}: is archived from {noted}, and lies at {done.here.warehouse} now"
+    if done.is_done:
+        yield f"  it is archived from there as well, to {done.archive}"
 
 
 def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:

@@ -48,6 +48,7 @@ OF_ONE = {
     "repair sequences": ("repair", "sequences", NOBODY),
     "repair returned": ("repair", "returned", NOBODY),
     "repair foreign": ("repair", "foreign", NOBODY),
+    "repair place": ("repair", "place", NOBODY),
     "compact": ("compact", NOBODY),
     "reclaim": ("reclaim", NOBODY),
     "explain": ("explain", NOBODY, "1"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.errors import DamagedError, StorageError
+from retention.errors import DamagedError, RefusedError, StorageError
 from retention.storage import files
 from retention.stores.archive_manifest import read_manifests
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
@@ -47,11 +47,38 @@ def goes_and_comes_back(warehouse: Warehouse, place: str) -> None:
     stream = warehouse.stream("ORDERS")
     assert stream.plan(AS_OF).apply().archived is not None
     [manifest] = manifests(place)
-    assert len(manifest.files) == 3
+    assert len(manifest.content.files) == 3
     assert stream.restore().messages == 25
     assert held(warehouse).equals(before)
     new = warehouse.new_stream("BACK")
     assert stream.restore(into=new).messages == 30
+
+
+def test_a_copied_prefix_is_told_and_restores_its_own_messages(bucket: str) -> None:
+    """Messages 1 to 25 are archived in common; then each of two warehouses archives others as 41."""
+    rules = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "60s"}
+    config = {"streams": [rules | {"archive": f"{bucket}/kept"}]}
+    files.replace(f"{bucket}/prod/retention.yaml", json.dumps(config).encode())
+    prod = open_warehouse(f"{bucket}/prod", engine="local", clock=lambda: NOW)
+    lay(prod.stream("ORDERS").opened, even_segments(4, 10))
+    prod.stream("ORDERS").plan(AS_OF).apply()
+    for path in files.walk(f"{bucket}/prod"):
+        content = files.read_bytes(f"{bucket}/prod/{path}") or b""
+        files.replace(f"{bucket}/staging/{path}", content)
+    staging = open_warehouse(f"{bucket}/staging", engine="local", clock=lambda: NOW)
+    with pytest.raises(
+        RefusedError, match=r"is a copy of s3://.*/prod .* repair place ORDERS --yes"
+    ):
+        staging.stream("ORDERS").purge().apply()
+    assert staging.stream("ORDERS").repair_place().apply().is_done
+    for warehouse, data in ((staging, "staging"), (prod, "prod")):
+        warehouse.stream("ORDERS").publish([json.dumps({"subject": "a", "data": data})])
+        warehouse.stream("ORDERS").purge().apply()
+    for warehouse, data in ((staging, "staging"), (prod, "prod")):
+        restored = warehouse.stream("ORDERS").restore()
+        assert held(warehouse)["seq"].to_pylist() == list(range(1, 42))
+        assert held(warehouse)["payload"].to_pylist()[-1].decode() == data
+        assert len(restored.left_out) == 1
 
 
 def test_a_copy_that_changed_is_not_brought_back(bucket: str, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from retention.core.archive_document import ArchiveManifest
 from retention.core.documents import (
-    ArchiveManifest,
     Document,
     KeptConsumer,
     KeptOffsets,
@@ -153,7 +153,7 @@ def quickly(number: int) -> list[str]:
 
 
 SIGNED = {"removed_bytes", "bytes", "version", "version_before", "version_after", "seconds"}
-NAMES = {"stream", "kind", "status", "consumer", "origin"}
+NAMES = {"stream", "kind", "status", "consumer", "origin", "warehouse", "host"}
 """Of people's choosing: they may look like anything, and become no path before they are escaped."""
 IDENTIFIERS = {"run", "table_id", "plan_id", "path"}
 TEXTS = {"upward", "absolute", "escaped", "backslashes", "a text", "a bell and a mark"}

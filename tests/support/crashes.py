@@ -725,7 +725,7 @@ def _kept(folder: Path, stream: str) -> list[str]:
     named: set[str] = set()
     for directory in (folder / "archive" / stream).glob("*"):
         for manifest in read_manifests(str(directory)):
-            for one in manifest.files:
+            for one in manifest.content.files:
                 assert digest_of(one.data_file(str(directory))) == one.sha256
                 named.add(f"{one.segment}/{one.min_seq}")
     return sorted(named)

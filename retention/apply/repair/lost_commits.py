@@ -14,7 +14,7 @@ from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
-from retention.core.inventory import DROPPED, EPOCH, GENERATION, RUN, Counters
+from retention.core.inventory import ARCHIVE_HEAD, DROPPED, EPOCH, GENERATION, RUN, Counters
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.kinds import LostCommitted
@@ -194,13 +194,19 @@ def _met(added: pa.Table, stays: pa.Table, replaced: pa.Table) -> Iterator[str]:
 
 
 def _raised(snapshot: Snapshot, commit: LostCommit) -> dict[str, int]:
-    """The counters of a commit that the table has lower, but those by which it would begin something."""
+    """The counters of a commit that the table has lower, but those by which it would begin something.
+
+    The newest manifest of the archive is no number that rises: nothing was archived since, for a table that lost a
+    commit is refused.
+    """
     known = _named(snapshot.counters)
-    return {
+    raised = {
         name: value
         for name, value in commit.counters.items()
-        if name not in _BEGINNINGS | {RUN} and value > known.get(name, -1)
+        if name not in _BEGINNINGS | {RUN, ARCHIVE_HEAD} and value > known.get(name, -1)
     }
+    head = commit.counters.get(ARCHIVE_HEAD, snapshot.counters.archive_head)
+    return raised if head == snapshot.counters.archive_head else {**raised, ARCHIVE_HEAD: head}
 
 
 def _named(counters: Counters) -> dict[str, int]:

@@ -7,6 +7,7 @@ import pytest
 
 from retention.core.counter_names import counters_of, risen
 from retention.core.inventory import (
+    ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,
     EPOCH,
@@ -16,6 +17,7 @@ from retention.core.inventory import (
     Counters,
 )
 from retention.core.table_requirements import (
+    AssertArchiveHead,
     AssertClaims,
     AssertConsumerEdits,
     AssertEpoch,
@@ -46,7 +48,7 @@ COUNTERS = Counters(
     {0: 100, 1: 7},
     {0: 90},
     {"loader": 3},
-    {CONSUMERS: 2, RELEASED: 5, EPOCH: 12, RUN: 17, CLAIMS: 4, STAGING_CLAIMS: 1},
+    {CONSUMERS: 2, RELEASED: 5, EPOCH: 12, RUN: 17, CLAIMS: 4, STAGING_CLAIMS: 1, ARCHIVE_HEAD: 8},
 )
 STAYS = pa.table(
     {"path": ["low", "high", "unknown"], "partition": [0, 0, 1], "max_seq": [9, 99, None]}
@@ -71,6 +73,7 @@ def swap(*updates: TableUpdate) -> Swap:
             AssertConsumerEdits(1),
             "a consumer was created, edited or deleted",
         ),
+        (AssertArchiveHead(8), AssertArchiveHead(0), "another run archived files meanwhile"),
         (AssertRowTombstones(5), AssertRowTombstones(0), "another run recorded meanwhile"),
         (AssertClaims(4), AssertClaims(3), "dead files were claimed"),
         (

@@ -365,4 +365,4 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
 def test_manifests_say_what_was_removed(warehouse: Warehouse) -> None:
     gone(warehouse)
     [manifest] = read_manifests(str(directory(warehouse)))
-    assert sum(file.by_rule["max_age"] for file in manifest.files) == 25
+    assert sum(file.by_rule["max_age"] for file in manifest.content.files) == 25

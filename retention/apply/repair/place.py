@@ -1,0 +1,56 @@
+"""Repairing the place of a warehouse that was moved, or is a copy which shall go on with the archive of the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.apply.archive_place import other_place
+from retention.context.context import OpenedStream
+from retention.context.maintenance import maintaining
+from retention.stores.sidecar.warehouse_place import Place, note_place
+
+
+@dataclass(frozen=True)
+class PlaceRepair:
+    """The place from which a stream is not archived, because its directory is noted elsewhere."""
+
+    stream: str
+    archive: str | None = None
+    """The location of the archive; None: there is nothing to repair."""
+    noted: tuple[Place, ...] = ()
+    here: Place | None = None
+    is_done: bool = False
+    """Whether this place is noted now; False: nothing was changed."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the stream is a copy which may not be archived yet."""
+        return self.here is not None
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+
+def find_other_place(opened: OpenedStream) -> PlaceRepair:
+    """Find whether a stream is a copy that would write to the archive of the other; nothing is changed."""
+    other = other_place(opened)
+    if other is None:
+        return PlaceRepair(opened.name)
+    noted, here = other
+    return PlaceRepair(opened.name, noted.archive, noted.places, here)
+
+
+def repair_place(opened: OpenedStream) -> PlaceRepair:
+    """Note that a stream is archived from this place as well: the warehouse was moved, or a copy shares the archive.
+
+    Raises:
+        BusyError: another run is at work.
+    """
+    with maintaining(opened):
+        repair = find_other_place(opened)
+        if repair.archive is None or repair.here is None:
+            return repair
+        note_place(opened.root, repair.archive, repair.here)
+    return PlaceRepair(**vars(repair) | {"is_done": True})

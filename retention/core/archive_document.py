@@ -1,0 +1,64 @@
+"""The manifest of an archive as a document: type, range and shape of each field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from retention.core.documents import (
+    Counts,
+    Digest,
+    Document,
+    Identifier,
+    Int64,
+    Name,
+    Natural,
+    PartitionNumber,
+    Path,
+    Placed,
+    Ranges,
+)
+
+Link = Annotated[str, Field(pattern=r"^[0-7][0-9a-f]{15}$")]
+"""63 bits of the digest of a manifest."""
+
+
+class _Copied(Placed):
+    path: Path
+    partition: PartitionNumber
+    segment: Natural
+    file_bytes: Natural
+    sha256: Digest
+    messages: Natural
+    bytes: Natural
+    min_seq: Natural
+    max_seq: Natural
+    min_ts_ns: Int64
+    max_ts_ns: Int64
+    by_rule: Counts
+    hidden: Ranges
+
+
+class _Origin(Document):
+    stream: Name
+    table_id: Identifier
+    epoch: Natural
+
+
+class _Writer(Document):
+    warehouse: Name
+    host: Name
+
+
+class ArchiveManifest(Document):
+    """The content of an archive's manifest, beside the fields that tell what it is."""
+
+    origin: _Origin
+    is_topic: bool
+    plan_id: Identifier
+    as_of_ns: Int64
+    by_rule: Counts
+    files: list[_Copied]
+    previous: Link | None = None
+    writer: _Writer | None = None

@@ -1,0 +1,62 @@
+"""Manifests of other histories, which a restore leaves out: as values, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retention.errors import RefusedError
+from retention.restore.lineage import ends
+from retention.stores.archive_manifest import StoredManifest
+
+_SHOWN = 3
+"""The number of manifests that a sentence names."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A manifest that does not count, and the warehouse that wrote it."""
+
+    manifest: str
+    """Its location."""
+    warehouse: str | None
+    """None: an earlier release wrote it, and did not say."""
+    host: str | None
+
+    @classmethod
+    def of(cls, manifest: StoredManifest) -> LeftOut:
+        """The manifest as people are told of it."""
+        writer = manifest.content.writer
+        return cls(
+            manifest.location, *(None, None) if writer is None else (writer.warehouse, writer.host)
+        )
+
+    def as_json(self) -> dict[str, str | None]:
+        """The fields as JSON values."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        """The manifest in words."""
+        by = "" if self.warehouse is None else f" (written by {self.warehouse} on {self.host})"
+        return f"{self.manifest}{by}"
+
+
+def left_out(others: Sequence[StoredManifest]) -> tuple[LeftOut, ...]:
+    """The last manifest of each history that some manifests are of."""
+    return tuple(map(LeftOut.of, ends(others)))
+
+
+def refused_histories(stream: str, others: Sequence[StoredManifest]) -> RefusedError:
+    """The error of manifests that are not known to be of the history that is wanted."""
+    last = left_out(others)
+    return RefusedError(
+        f"{stream}: {some_of(last)}: no commit of this table, and no manifest "
+        "of its own, leads there, so that the sequences may be those of other messages; nothing was changed; bring "
+        f"back such a history as a new stream, with --from {last[0].manifest} --as NEWNAME"
+    )
+
+
+def some_of(manifests: Sequence[LeftOut]) -> str:
+    """A few manifests in words, and the number of the others."""
+    shown = ", ".join(map(str, manifests[:_SHOWN]))
+    return f"{shown} and {len(manifests) - _SHOWN:,} more" if len(manifests) > _SHOWN else shown

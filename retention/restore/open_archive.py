@@ -1,0 +1,192 @@
+"""The opening of an archive: the directory of one table, and the manifests in it that the table's own history wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from retention.core.subjects import path_name
+from retention.errors import DamagedError, RefusedError, UsageError
+from retention.restore.left_out import refused_histories
+from retention.restore.lineage import ancestors, files_of, leaves, links_of, unnamed_files
+from retention.restore.own_manifests import Home, own_manifests, without
+from retention.restore.rivals import newest_of_each
+from retention.storage import files
+from retention.stores.archive_manifest import (
+    ArchivedFile,
+    Origin,
+    StoredManifest,
+    directory_with,
+    has_manifests,
+    place_of,
+    read_manifests,
+)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One table's part of an archive, as far as one history of the table wrote it."""
+
+    directory: str
+    origin: Origin
+    is_topic: bool
+    files: Sequence[ArchivedFile]
+    """Archived files, each once, in order of partition, segment and lowest sequence."""
+    manifest_of: Mapping[str, str]
+    """Path of a file → the location of the manifest that names it."""
+    others: Sequence[StoredManifest] = ()
+    """Manifests of other histories of the table: those of a copy, or of the time before it was put back."""
+
+
+def open_archive(place: str, home: Home) -> Archive:
+    """Open the archive of a table that is there, of which only its own manifests count.
+
+    Args:
+        place: an archive, the directory in it of one table, or a manifest, the last one that counts.
+        home: the table.
+
+    Raises:
+        UsageError: the place has nothing of that stream.
+        RefusedError: the archive is of another table, or of the time before a purge; the manifest is another
+            history's; or two manifests contradict each other.
+        DamagedError: a manifest is not as it was written, or a copy is missing.
+    """
+    directory = _directory(place, home.origin.stream, home.origin)
+    manifests = _manifests(directory)
+    if _table_of(manifests[0]) != (home.origin.table_id, home.origin.epoch):
+        raise _elsewhere(directory, home.origin)
+    accepted = own_manifests(manifests, home)
+    if directory_with(place) is not None:
+        last = _named(place, manifests)
+        if without([last], accepted):
+            raise refused_histories(home.origin.stream, [last])
+        accepted = _up_to(last, accepted)
+    known = files_of(accepted)
+    others = [
+        manifest for manifest in without(manifests, accepted) if unnamed_files(manifest, known)
+    ]
+    return _archive(directory, accepted, others)
+
+
+def open_any_archive(place: str, stream: str, home: Home | None) -> Archive:
+    """Open the archive of any table for a restore into a new stream.
+
+    Args:
+        place: as `open_archive`; without a manifest's name the archive has to be of one history.
+        stream: the name of the stream there.
+        home: the table of that name that is there now, whose own manifests count if the archive is of it.
+
+    Raises:
+        UsageError: the place has nothing of that stream, or archives of several tables.
+        RefusedError: it has manifests of several histories, or two that contradict each other.
+        DamagedError: as `open_archive`.
+    """
+    directory = _directory(place, stream, None)
+    manifests = _manifests(directory)
+    if directory_with(place) is not None:
+        return _archive(directory, _up_to(_named(place, manifests), manifests))
+    if home is not None and _table_of(manifests[0]) == (home.origin.table_id, home.origin.epoch):
+        return open_archive(directory, home)
+    if len(leaves(manifests)) > 1:
+        raise refused_histories(stream, manifests)
+    return _archive(directory, manifests)
+
+
+def _directory(place: str, stream: str, home: Origin | None) -> str:
+    """The directory of one table that a place is, or is in, or has."""
+    inside = directory_with(place)
+    if inside is not None:
+        return inside
+    return place if has_manifests(place) else _of_stream(place, stream, home)
+
+
+def _of_stream(place: str, stream: str, home: Origin | None) -> str:
+    base = files.join(place, path_name(stream))
+    there = [name for name in files.directories(base) if has_manifests(files.join(base, name))]
+    if home is not None and there:
+        if home.name not in there:
+            raise _elsewhere(base, home)
+        there = [home.name]
+    if len(there) == 1:
+        return files.join(base, there[0])
+    if not there:
+        raise UsageError(
+            f"{place}: there is no archive of {stream}; name the place that `archive:` names in the configuration"
+        )
+    raise UsageError(
+        f"{base}: has what several tables have left ({', '.join(there)}), in which a sequence means other messages; "
+        "name the directory of one of them"
+    )
+
+
+def _manifests(directory: str) -> list[StoredManifest]:
+    """The manifests of one table, at least one."""
+    manifests = list(read_manifests(directory))
+    if not manifests:
+        raise UsageError(
+            f"{directory}: there is no manifest of an archive; name the place that `archive:` names in the "
+            "configuration"
+        )
+    if len({manifest.content.origin for manifest in manifests}) != 1:
+        raise DamagedError(
+            f"{directory}: its manifests are of several tables; nothing was changed; restore them from a copy"
+        )
+    return manifests
+
+
+def _named(location: str, manifests: Sequence[StoredManifest]) -> StoredManifest:
+    for manifest in manifests:
+        if manifest.location == location:
+            return manifest
+    raise UsageError(f"{location}: there is no such manifest; name manifest that is there")
+
+
+def _up_to(last: StoredManifest, manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
+    """A manifest and those before it in its history; of an earlier release's nobody knows which those are."""
+    if last.link is None:
+        return [last]
+    before = ancestors(last.link, links_of(manifests))
+    return [manifest for manifest in manifests if manifest.link in before]
+
+
+def _table_of(manifest: StoredManifest) -> tuple[str, int]:
+    return manifest.content.origin.table_id, manifest.content.origin.epoch
+
+
+def _elsewhere(place: str, home: Origin) -> RefusedError:
+    return RefusedError(
+        f"{home.stream}: {place} holds what another table has left, or the topic before it was purged: its sequences "
+        "are those of other messages; nothing was changed; bring them back as a new stream, with --as"
+    )
+
+
+def _archive(
+    directory: str, accepted: Sequence[StoredManifest], others: Sequence[StoredManifest] = ()
+) -> Archive:
+    newest = newest_of_each(accepted)
+    copies = sorted(
+        (copy for copy, _ in newest.values()),
+        key=lambda copy: (copy.partition, copy.segment, copy.min_seq, copy.path),
+    )
+    [first, *_] = [*accepted, *others]
+    archive = Archive(
+        directory,
+        first.content.origin,
+        first.content.is_topic,
+        copies,
+        {path: location for path, (_, location) in newest.items()},
+        others,
+    )
+    _refuse_incomplete(archive)
+    return archive
+
+
+def _refuse_incomplete(archive: Archive) -> None:
+    places = [place_of(archive.directory, copy.path) for copy in archive.files]
+    lengths = files.lengths(places)
+    for place, length, copy in zip(places, lengths, archive.files, strict=True):
+        if length != copy.file_bytes:
+            state = "is missing" if length is None else f"has {length} bytes, not {copy.file_bytes}"
+            raise DamagedError(
+                f"{place}: this copy of an archive {state}; nothing was changed; restore it from a copy of the archive"
+            )
