@@ -53,6 +53,18 @@ def test_its_runs_can_be_undone_and_done_again(earlier: Commands, stream: str) -
     assert state["messages"] == EXPECTED[stream]["state"]["messages"]
 
 
+@pytest.mark.parametrize("stream", ["ORDERS", "PLAIN"])
+def test_its_archives_bring_back_what_its_runs_removed(earlier: Commands, stream: str) -> None:
+    before = earlier.json("messages", stream)
+    restored = earlier.json("restore", stream)
+    assert restored["messages"]
+    assert restored["left_out"] == []
+    after = earlier.json("messages", stream)
+    assert len(after) == len(before) + restored["messages"]
+    seqs = [message["seq"] for message in after]
+    assert seqs == sorted(set(seqs))
+
+
 def test_sequences_and_batches_go_on(earlier: Commands) -> None:
     for stream, subject, writer, batch in (
         ("ORDERS", "orders.dan", "w", 1),

@@ -14,7 +14,6 @@ import pytest
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.doctor.streams import check_stream
 from retention.errors import RefusedError
-from retention.restore.select import MessageRange
 from retention.storage.checksum import with_checksum
 from retention.storage.crash_points import Step, watched_by
 from tests.contract.test_lost_commits import newest, overwrite
@@ -107,9 +106,14 @@ def test_a_lost_day_never_comes_back_under_sequences_given_out_again(
     lake: Lake, tmp_path: Path
 ) -> None:
     lost, _ = after_a_lost_day(lake, tmp_path)
-    restored = lake.stream().restore()
+    done = Commands(lake.folder).run("restore", "ORDERS")
+    assert done.exit_code == 0, done.output
+    writer = json.loads(lost.read_text())["writer"]
+    assert (
+        f"left out, for no commit of this table leads there: {lost} (written by {lake.folder} on {writer['host']}); "
+        "--from MANIFEST --as NEWNAME brings such a history back"
+    ) in done.stdout
     assert lake.texts() == SECOND_DAY
-    assert [left.manifest for left in restored.left_out] == [str(lost)]
     # Whoever wants the lost day gets it, as a stream of its own: with what was archived before it.
     into = lake.warehouse().new_stream("LOST")
     assert lake.stream().restore(str(lost), into=into).messages == 6
@@ -124,9 +128,16 @@ def test_a_lost_day_that_alone_has_the_messages_is_refused_by_name(
     shutil.rmtree(lake.folder)
     yesterday.copied(lake.folder)
     [_, lost] = sorted(lake.manifests(), key=lambda path: path.stat().st_mtime_ns)
-    with pytest.raises(RefusedError, match="no commit of this table") as refused:
-        lake.stream().restore(wanted=MessageRange(first=5))
-    assert str(lost) in str(refused.value)
+    refused = Commands(lake.folder).run("restore", "ORDERS", "--seq", "5..")
+    assert refused.exit_code == 4
+    host = json.loads(lost.read_text())["writer"]["host"]
+    assert (
+        f"ORDERS: {lost} (written by {lake.folder} on {host}): no commit of this table, and no manifest of its own, "
+        "leads there, so that the sequences may be those of other messages; nothing was changed; bring back such a "
+        f"history as a new stream, with --from {lost} --as NEWNAME"
+    ) in refused.output + refused.stderr
+    told = Commands(lake.folder).run("restore", "ORDERS", "--from", lost, "--as", "LOST")
+    assert told.exit_code == 0, told.output
     with pytest.raises(RefusedError, match="no commit of this table"):
         lake.stream().restore(str(lost))
     assert lake.stream().restore().messages == 2

@@ -91,4 +91,6 @@ def _from_json(_: object, fields: Mapping[str, Any]) -> NotedPlaces:
         Place(str(place["warehouse"]), place["inode"], str(place["host"]))
         for place in fields["places"]
     )
+    if not places:
+        raise ValueError("there is none")
     return NotedPlaces(str(fields["archive"]), places)
