@@ -33,6 +33,8 @@ class Compaction(Part):
     of their bytes, so that what was merged is not merged again for a few small files more."""
     dead_share: Share = 20
     """The share of what a file or segment once held, in percent, that must be gone before the rest is written anew."""
+    min_segment: Budget = 8 * 2**20
+    """The bytes up to which small sealed segments are merged with their neighbours, however long they last; 0: not."""
 
 
 class Approval(Part):

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Reason = Literal["small_files", "hollow_segments", "dead_rows"]
-"""`small_files`: a segment has many; `hollow_segments`: sealed neighbours of which little is left fit into one;
-`dead_rows`: a file still holds rows that nobody reads any more."""
-REASONS: tuple[Reason, ...] = ("small_files", "hollow_segments", "dead_rows")
+Reason = Literal["small_files", "small_segments", "hollow_segments", "dead_rows"]
+"""`small_files`: a segment has many; `small_segments`: many small sealed neighbours fit into one small segment;
+`hollow_segments`: sealed neighbours of which little is left fit into one; `dead_rows`: a file still holds rows that
+nobody reads any more."""
 _OPENING_BYTES = 1 << 20
 """The bytes whose reading costs a reader about as much as opening one more file."""
 BATCH_BYTES = 1 << 30

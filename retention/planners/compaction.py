@@ -49,6 +49,7 @@ def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
     merges, taken = [], np.zeros(len(spans), dtype=bool)
     for reason, first, last in (
         *_hollow_runs(inventory, stream),
+        *_small_segments(inventory, stream),
         *_small_runs(stream),
         *_shuffled_spans(stream),
         *_dead_spans(stream),
@@ -84,6 +85,15 @@ class _SpannedFiles:
     def counts(self) -> Array:
         """Files of each span."""
         return np.diff(self.spans.first_file)
+
+    @cached_property
+    def merged(self) -> Array:
+        """Files of each span that a merge wrote."""
+        return self.of_span(merged_mask(self.files["path"]).to_numpy().astype(np.int64))
+
+    def bounds_of(self, segments: Spans) -> Array:
+        """The first span of each segment, and the number of all spans."""
+        return np.searchsorted(self.spans.first_file, segments.first_file)
 
     def of_span(self, values: Array) -> Array:
         """Sums over the files of each span."""
@@ -124,16 +134,45 @@ def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[
     if not limits.joins_segments or not len(stream.spans):
         return
     segments = by_segment(stream.spans)
-    bounds = np.searchsorted(stream.spans.first_file, segments.first_file).tolist()
+    bounds = stream.bounds_of(segments).tolist()
     ends = _ends(inventory, segments)
     share = limits.settings.dead_share / 100
     hollow = segments.messages <= (ends - segments.segment) * (1 - share)
-    open_base = inventory.counters.open_base
-    sealed = segments.segment < np.array([open_base.get(p, 0) for p in segments.partition.tolist()])
-    for start, end in _fitting(segments, hollow & sealed, limits):
+    may_merge = hollow & _sealed(inventory, segments)
+    for start, end in _fitting(segments, may_merge, limits.segment_size, limits.segment_span_ns):
         sizes = segments.bytes[start:end]
         for first, last in light_runs(sizes, sizes * _PARTS, 2):
             yield "hollow_segments", bounds[start + first], bounds[start + last]
+
+
+def _small_segments(
+    inventory: Inventory, stream: _SpannedFiles
+) -> Iterator[tuple[Reason, int, int]]:
+    """Runs of small sealed neighbours that are many; together they are one small segment, however long it lasted.
+
+    A layout by deadline keeps its segments apart in time: messages that live equally long would not expire together.
+    """
+    limits, least = stream.bounds, stream.bounds.settings.min_files
+    if not limits.joins_segments or not len(stream.spans):
+        return
+    segments = by_segment(stream.spans)
+    bounds = stream.bounds_of(segments)
+    sizes = np.add.reduceat(stream.of_span(stream.files["file_bytes"].to_numpy()), bounds[:-1])
+    weights = np.where(np.add.reduceat(stream.merged, bounds[:-1]) > 0, sizes * float(least), 0.0)
+    most = min(limits.settings.min_segment, limits.segment_size)
+    may_merge = (segments.bytes < most) & _sealed(inventory, segments)
+    span_ns = None if limits.most_files == 1 else limits.segment_span_ns
+    for start, end in _fitting(segments, may_merge, most, span_ns):
+        for first, last in light_runs(sizes[start:end], weights[start:end], 2):
+            run = int(bounds[start + first]), int(bounds[start + last])
+            if stream.saves(*run) >= least - 1:
+                yield "small_segments", *run
+
+
+def _sealed(inventory: Inventory, segments: Spans) -> Array:
+    """A mask of the segments to which no append goes any more."""
+    open_base = inventory.counters.open_base
+    return segments.segment < np.array([open_base.get(p, 0) for p in segments.partition.tolist()])
 
 
 def _ends(inventory: Inventory, segments: Spans) -> Array:
@@ -146,9 +185,10 @@ def _ends(inventory: Inventory, segments: Spans) -> Array:
     return ends
 
 
-def _fitting(segments: Spans, may_merge: Array, bounds: MergeBounds) -> Iterator[tuple[int, int]]:
-    """Runs of two and more neighbours that together are within the bounds of one segment, as long as they come."""
-    span_ns = bounds.segment_span_ns
+def _fitting(
+    segments: Spans, may_merge: Array, most_bytes: int, span_ns: int | None
+) -> Iterator[tuple[int, int]]:
+    """Runs of two and more neighbours that together have so many bytes and last so long at most, as they come."""
     start = 0
     while start < len(segments):
         total = int(segments.bytes[start])
@@ -162,7 +202,7 @@ def _fitting(segments: Spans, may_merge: Array, bounds: MergeBounds) -> Iterator
             )
             is_wide = span_ns is not None and high - low >= span_ns
             if (
-                total > bounds.segment_size
+                total > most_bytes
                 or is_wide
                 or segments.partition[end] != segments.partition[start]
             ):
@@ -177,8 +217,7 @@ def _small_runs(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
     """Runs of neighbouring files of one segment that are many, and small or never merged before."""
     spans, least = stream.spans, stream.bounds.settings.min_files
     sizes = stream.of_span(stream.files["file_bytes"].to_numpy())
-    merged = stream.of_span(merged_mask(stream.files["path"]).to_numpy().astype(np.int64)) > 0
-    weights = np.where(merged, sizes * float(least), 0.0)
+    weights = np.where(stream.merged > 0, sizes * float(least), 0.0)
     weights[spans.bytes * least >= stream.bounds.segment_size] = np.inf
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
     edges = np.concatenate([[0], np.flatnonzero(new) + 1, [len(spans)]])

@@ -62,6 +62,8 @@ def _merge_text(merge: Merge) -> str:
     rewritten = format_size(merge.bytes_rewritten)
     if merge.reason == "hollow_segments":
         what = f"{counted(merge.segments, 'segment')} of which little is left become one"
+    elif merge.reason == "small_segments":
+        what = f"{counted(merge.segments, 'small segment')} become one"
     elif merge.reason == "dead_rows":
         what = f"a file without the {format_size(merge.dead_bytes)} in it that are deleted"
     else:

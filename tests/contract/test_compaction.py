@@ -16,6 +16,7 @@ from retention.api.stream import Stream
 from retention.apply.compact import CompactionLimits, compact_now, plan_compaction
 from retention.apply.merge_batch import merge_batch
 from retention.context.context import OpenedStream
+from retention.core.units import DAY
 from retention.datafile import merge as merge_module
 from retention.datafile.deadline_writer import in_large_parts
 from retention.datafile.parquet import describe, stats_table, write_messages
@@ -41,7 +42,7 @@ from tests.support.laying import (
 
 NOW = START + 1_000 * SECOND
 LOCAL = Engines("local")
-EAGER = {"min_files": 2, "dead_share": "1%"}
+EAGER = {"min_files": 2, "dead_share": "1%", "min_segment": 0}
 Make = Callable[..., Stream]
 
 
@@ -250,3 +251,28 @@ def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
     report = stream.compact().apply()
     assert report.merges == 0
     assert len(report.left) == 1
+
+
+def test_a_quiet_stream_becomes_a_few_segments_and_expires_as_before(make: Make) -> None:
+    """A hundred days with two messages each, ninety of them kept."""
+    days = [
+        File(2 * day + 1, [Laid(2 * day + at, f"s.{at}", START + day * DAY) for at in (1, 2)])
+        for day in range(100)
+    ]
+    stream = make(days, compact=True, segment_span="1d", max_age="90d")
+    before = content(stream)
+    at = [START + 95 * DAY, START + 120 * DAY]
+    plans = [stream.plan(as_of=as_of) for as_of in at]
+    [merge] = stream.plan_compaction().merges
+    assert (merge.reason, merge.segments) == ("small_segments", 99)
+    stream.compact()
+    assert sorted(bases(stream)) == [1, 199]
+    assert content(stream).equals(before)
+    after = [stream.plan(as_of=as_of) for as_of in at]
+    assert [bound.plan.by_rule for bound in after] == [bound.plan.by_rule for bound in plans]
+    goes = plans[0].plan.removed_messages
+    assert 0 < goes < plans[1].plan.removed_messages
+    after[0].apply(allow_future=True)
+    assert content(stream)["seq"].to_pylist() == before["seq"].to_pylist()[goes:]
+    stream.publish(['{"subject": "a", "data": "x"}'])
+    assert content(stream)["seq"].to_pylist()[-1] == 201

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
     FileAction = AddAction | RemoveAction
 
+LAST_CHECKPOINT = "_last_checkpoint"
+"""The name of the file in a log that says which checkpoint is the newest."""
 _DIRECTORY = "_delta_log"
 _DIGITS = 20
 _TXN = "txn"
+_SIDECAR = "sidecar"
 _PATHS = re.compile(rb'"path"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
+_OF_SEVERAL = re.compile(r"(\d+\.checkpoint\.)(\d+)\.(\d+)\.parquet")
 
 
 def remove_action(
@@ -212,7 +215,34 @@ def _of_lines(place: str) -> dict[str, int]:
 def _parts(name: str) -> int:
     """The number of files of a checkpoint that has a file of this name."""
     several = _OF_SEVERAL.fullmatch(name)
-    return int(several[1]) if several else 1
+    return int(several[3]) if several else 1
+
+
+def missing_part(names: Sequence[str]) -> str | None:
+    """The name of the first part that a checkpoint of several lacks; None: it has all, or is in one."""
+    several = [match for match in map(_OF_SEVERAL.fullmatch, names) if match]
+    if not several or len(several) < len(names):
+        return None
+    head, number, count = several[0].groups()
+    wanted = (f"{head}{part:0{len(number)}d}.{count}.parquet" for part in range(1, int(count) + 1))
+    return next((name for name in wanted if name not in names), None)
+
+
+def sidecars_of(place: str) -> list[str]:
+    """The paths of the files that a checkpoint of version 2 refers to, as it has them (Delta protocol, `sidecar`).
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
+    """
+    if not place.endswith(".parquet"):
+        content = files.read_bytes(place) or b""
+        return [fields["path"] for kind, fields in actions(content) if kind == _SIDECAR]
+    with files.open_input(place) as source:
+        opened = pq.ParquetFile(source)
+        if _SIDECAR not in opened.schema_arrow.names:
+            return []
+        rows = opened.read([f"{_SIDECAR}.path"])[_SIDECAR].drop_null()
+    return [row["path"] for row in rows.to_pylist()]
 
 
 def _starting(entry: bytes, *kinds: str) -> Iterator[tuple[str, Any]]:

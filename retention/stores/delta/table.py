@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import RefusedError, UsageError
 from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -23,6 +23,7 @@ from retention.storage.errors import as_storage_errors, first_line, storage_erro
 from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
+from retention.stores.delta.damaged_log import damaged_log
 from retention.stores.delta.properties import grace_properties
 from retention.stores.layout import Layout, leaving
 from schemas.files import LOGGED_FILES
@@ -123,10 +124,7 @@ def open_table(layout: Layout) -> DeltaTable:
                 f"stream {layout.stream}: the Delta table uses what deltalake cannot read ({first_line(error)}); "
                 "nothing was changed; drop that table feature, or copy the rows into a new stream"
             ) from error
-        raise DamagedError(
-            f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
-            f"({first_line(error)}); nothing was changed; restore the log from a copy"
-        ) from error
+        raise damaged_log(layout, error) from error
 
 
 def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
@@ -147,7 +145,10 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    try:
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    except (DeltaError, ValueError, pa.ArrowException) as error:
+        raise damaged_log(layout, error) from error
     nothing = pa.nulls(actions.num_rows, pa.int64())
     columns = {
         name: actions[logged] if logged in actions.column_names else nothing

@@ -71,7 +71,11 @@ def test_every_value_says_where_it_comes_from(tmp_path: Path) -> None:
     }
     a, b, t = named["A"], named["B"], named["t"]
     assert a["max_age"] == ("7d", "group pii", 7)
-    assert a["compact"] == ('{"min_files": 8, "dead_share": 20}', "group standard", 4)
+    assert a["compact"] == (
+        '{"min_files": 8, "dead_share": 20, "min_segment": 8388608}',
+        "group standard",
+        4,
+    )
     assert a["grace"] == ("3d", "defaults", 1)
     assert a["max_msgs"] == ("unlimited", "built in", None)
     assert a["history"] == ("forever", "built in", None)

@@ -56,7 +56,11 @@ def planned(
     hidden: dict[str, int] | None = None,
     **bounds: Any,
 ) -> CompactionPlan:
-    settings = Compaction(min_files=bounds.pop("min_files", 3), dead_share=bounds.pop("dead", 20))
+    settings = Compaction(
+        min_files=bounds.pop("min_files", 3),
+        dead_share=bounds.pop("dead", 20),
+        min_segment=bounds.pop("min_segment", 8 << 20),
+    )
     given = {"segment_size": 1 << 28} | bounds
     last = max(entry["max_seq"] for entry in files)
     table = in_order(pa.Table.from_pylist(files, schema=FILE_STATS))
@@ -184,6 +188,73 @@ def test_hollow_neighbours_are_merged(case: str) -> None:
     files, bounds, expected = NEIGHBOURS[case]
     plan = planned(files, open_base=41, **bounds)
     assert sorted(merged(plan)) == expected
+
+
+QUIET = [file(base, base, base + 9) for base in (1, 11, 21, 31)]
+"""Whole segments of ten messages and 100 bytes each."""
+
+SMALL: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[Any]]] = {
+    "whatever their span": (
+        [*QUIET, OPEN],
+        {"segment_span_ns": 5 * SECOND},
+        [("small_segments", 1, [1, 11, 21, 31])],
+    ),
+    "up to the size of a small segment": (
+        [*QUIET, OPEN],
+        {"min_segment": 300},
+        [("small_segments", 1, [1, 11, 21])],
+    ),
+    "never beyond that of a segment": ([*QUIET, OPEN], {"segment_size": 200}, []),
+    "none that is not small": (
+        [QUIET[0], file(11, 11, 20, bytes=9 << 20), *QUIET[2:], OPEN],
+        {},
+        [],
+    ),
+    "only many": ([*QUIET[:2], file(21, 21, 30)], {"open_base": 21}, []),
+    "one that was merged waits for enough of its like": (
+        [file(1, 1, 30, merged=True), *[file(at, at, at + 1) for at in (31, 33, 35)], OPEN],
+        {},
+        [("small_segments", 31, [31, 33, 35])],
+    ),
+    "not if that is switched off": ([*QUIET, OPEN], {"min_segment": 0}, []),
+    "topics and whole segments are not": ([*QUIET, OPEN], {"joins_segments": False}, []),
+    "by deadline only as wide as a segment may be": (
+        [*QUIET, OPEN],
+        {"most_files": 4, "segment_span_ns": 40 * SECOND},
+        [("small_segments", 1, [1, 11, 21, 31])],
+    ),
+    "by deadline no layout is undone": (
+        [*QUIET, OPEN],
+        {"most_files": 4, "segment_span_ns": 5 * SECOND},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_many_small_sealed_segments_become_one(case: str) -> None:
+    files, bounds, expected = SMALL[case]
+    assert merged(planned(files, **{"open_base": 41, **bounds})) == expected
+
+
+def test_quiet_days_are_written_a_few_times_and_leave_a_few_segments() -> None:
+    sizes: list[tuple[int, bool]] = []
+    written = 0
+    for _ in range(365):
+        sizes.append((2, False))
+        ends = np.cumsum([size for size, _ in sizes])
+        files = [
+            file(int(end) - size + 1, int(end) - size + 1, int(end), merged=is_merged)
+            for end, (size, is_merged) in zip(ends, sizes, strict=True)
+        ]
+        plan = planned([*files, file(10_000, 10_000, 10_000)], open_base=10_000, min_files=8)
+        for merge in plan.merges:
+            first = [entry["min_seq"] for entry in files].index(merge.files["min_seq"][0].as_py())
+            total = sum(merge.files["messages"].to_pylist())
+            sizes[first : first + merge.files.num_rows] = [(total, True)]
+            written += total
+    assert len(sizes) < 24
+    assert written < 3 * 2 * 365
 
 
 def test_the_open_segment_is_merged_with_no_other() -> None:

@@ -28,6 +28,7 @@ def random_terms(rng: Random) -> Terms:
         "compact": {
             "min_files": rng.choice([2, 2, 3, 8]),
             "dead_share": f"{rng.choice([1, 20, 50])}%",
+            "min_segment": rng.choice([0, 400, "8MiB"]),
         },
     }
     if rng.random() < 0.4:

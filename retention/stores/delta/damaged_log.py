@@ -1,0 +1,132 @@
+"""Damaged checkpoints of a Delta log, by name: none is needed where the log has every entry that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retention.errors import DamagedError
+from retention.storage import files
+from retention.storage.checksum import parse_json
+from retention.storage.errors import first_line
+from retention.stores.delta import internals
+from retention.stores.layout import Layout
+
+
+@dataclass(frozen=True)
+class BrokenCheckpoint:
+    """A checkpoint that readers of the table fail on."""
+
+    version: int
+    damaged: str
+    """The place of the file that cannot be read, or that is missing."""
+    reason: str
+    named: str
+    """The place of the file by which readers find the checkpoint."""
+
+
+def damaged_log(layout: Layout, error: Exception) -> DamagedError:
+    """The error of a log that cannot be opened; it names the checkpoint that cannot be read, if that is why.
+
+    Args:
+        layout: the stream's.
+        error: the refusal of whatever opened the table.
+    """
+    entries, checkpoints = internals.log_files(layout.messages)
+    found = [
+        broken
+        for version, names in checkpoints.items()
+        if (broken := _broken(layout, version, names)) is not None
+    ]
+    whole = set(checkpoints) - {broken.version for broken in found}
+    hint = _misleading_hint(layout, whole)
+    newest = max(whole, default=-1)
+    if found or hint is not None:
+        needed = range(newest + 1, max(entries, default=-1) + 1)
+        return _of_checkpoints(layout, found, hint, sorted(set(needed) - set(entries)))
+    for version in (number for number in entries if number > newest):
+        place = internals.entry_place(layout.messages, version)
+        reason = _damage(place)
+        if reason is not None:
+            return DamagedError(
+                f"{place}: this entry of the log of stream {layout.stream} cannot be read ({reason}); nothing was "
+                "changed; restore it from a copy"
+            )
+    return DamagedError(
+        f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
+        f"({first_line(error)}); nothing was changed; restore the log from a copy"
+    )
+
+
+def _of_checkpoints(
+    layout: Layout, found: Sequence[BrokenCheckpoint], hint: str | None, gone: Sequence[int]
+) -> DamagedError:
+    """The error of checkpoints that cannot be read, and of entries that they stand for and that are gone."""
+    spent = [broken.named for broken in found] + ([] if hint is None else [hint])
+    first = found[0] if found else BrokenCheckpoint(-1, spent[0], "it names none that is there", "")
+    what = f"{first.damaged}: this checkpoint of the log of stream {layout.stream} cannot be read ({first.reason})"
+    if gone:
+        return DamagedError(
+            f"{what}, and entries that it stands for are gone, that of version {gone[0]} the first; nothing was "
+            "changed; restore the file from a copy"
+        )
+    return DamagedError(
+        f"{what}, and the log has every entry that it stands for, so that nothing is lost; nothing was changed; delete "
+        f"{' and '.join(spent)}"
+    )
+
+
+def _broken(layout: Layout, version: int, names: Sequence[str]) -> BrokenCheckpoint | None:
+    """The first part of a checkpoint that cannot be read; None: the checkpoint is whole."""
+    directory = internals.log_directory(layout.messages)
+    for name in sorted(names):
+        place = files.join(directory, name)
+        for damaged in (place, *_sidecars(directory, place)):
+            reason = _damage(damaged)
+            if reason is not None:
+                return BrokenCheckpoint(version, damaged, reason, place)
+    missing = internals.missing_part(names)
+    if missing is None:
+        return None
+    named = files.join(directory, sorted(names)[0])
+    return BrokenCheckpoint(version, files.join(directory, missing), "it is missing", named)
+
+
+def _damage(place: str) -> str | None:
+    """The reason why a file of a checkpoint cannot be read; None: it can."""
+    try:
+        if place.endswith(".parquet"):
+            with files.open_input(place) as source:
+                pq.ParquetFile(source).read()
+        else:
+            list(internals.actions(files.read_bytes(place) or b"\n"))
+    except FileNotFoundError:
+        return "it is missing"
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return first_line(error)
+    return None
+
+
+def _sidecars(directory: str, place: str) -> list[str]:
+    """The places of the files that a checkpoint of version 2 refers to; none of one that cannot be read."""
+    try:
+        paths = internals.sidecars_of(place)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return []
+    return [path if "/" in path else files.join(directory, "_sidecars", path) for path in paths]
+
+
+def _misleading_hint(layout: Layout, whole: set[int]) -> str | None:
+    """The place of `_last_checkpoint` where it names a checkpoint that is not there, or is broken."""
+    place = files.join(internals.log_directory(layout.messages), internals.LAST_CHECKPOINT)
+    content = files.read_bytes(place)
+    if content is None:
+        return None
+    try:
+        version = parse_json(content)["version"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return None if version in whole else place
