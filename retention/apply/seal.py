@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
+from retention.core.spans import Array
 from retention.core.table_updates import set_next_seqs, set_open_bases
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.layout.topic_segment_roll import aged_mask
+from retention.plan.ahead_of_clock import ahead_of_clock
 from retention.plan.plan import Plan
 from retention.planners.topic import segments_of
 from retention.ports import Snapshot, Swap
+from retention.rules.iggy.segments import TopicSegments
 from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -35,9 +39,45 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> bool:
     topic = opened.config.policy().topic
     if topic is None or topic.roll_after_us is None:
         return False
+
+    def aged(segments: TopicSegments) -> Array:
+        return aged_mask(segments.first_us, topic, as_of_ns // MICROSECOND)
+
+    return _seal(opened, topic, aged)
+
+
+def seal_ahead(opened: OpenedStream, now_ns: int) -> bool:
+    """Seal the active segments of a topic that have later times than the clock; whether there were any.
+
+    What is appended afterwards begins a segment, with the time of the clock.
+
+    Args:
+        opened: the topic, which exists.
+        now_ns: the clock, nanoseconds since the epoch.
+
+    Raises:
+        BusyError: rivals kept committing first.
+    """
+    topic = opened.config.policy().topic
+    if topic is None:
+        return False
+
+    def ahead(segments: TopicSegments) -> Array:
+        partitions = ahead_of_clock(segments, topic, now_ns)
+        return np.isin(
+            segments.partition, [stamped.partition for stamped in partitions if stamped.is_open]
+        )
+
+    return _seal(opened, topic, ahead)
+
+
+def _seal(
+    opened: OpenedStream, topic: TopicPolicy, chosen: Callable[[TopicSegments], Array]
+) -> bool:
+    """Seal the active segments that are chosen and hold something; whether there were any."""
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()
-        behind = _behind_aged(opened.store.inventory(snapshot), topic, as_of_ns)
+        behind = _behind(opened.store.inventory(snapshot), topic, chosen)
         if not behind:
             return False
         swap = Swap(
@@ -81,12 +121,14 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
             )
 
 
-def _behind_aged(inventory: Inventory, topic: TopicPolicy, as_of_ns: int) -> dict[int, int]:
+def _behind(
+    inventory: Inventory, topic: TopicPolicy, chosen: Callable[[TopicSegments], Array]
+) -> dict[int, int]:
     """Partition → the next offset, of those whose active segment is to be sealed."""
     segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
-    aged = ~segments.sealed & aged_mask(segments.first_us, topic, as_of_ns // MICROSECOND)
-    partitions: list[int] = segments.partition[np.flatnonzero(aged)].tolist()
-    ends: list[int] = (segments.end[np.flatnonzero(aged)] + 1).tolist()
+    sealing = np.flatnonzero(~segments.sealed & chosen(segments))
+    partitions: list[int] = segments.partition[sealing].tolist()
+    ends: list[int] = (segments.end[sealing] + 1).tolist()
     counted = inventory.counters.next_seq
     return {
         partition: max(counted.get(partition, 0), end)

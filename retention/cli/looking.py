@@ -256,6 +256,7 @@ def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
 
 def _put_states(states: Sequence[State]) -> None:
     from retention.views.text import bucket_text, lag_text, state_overdue_text
+    from retention.views.text_clock import ahead_text
     from retention.views.wording import brief_instant
 
     rows = [
@@ -282,6 +283,11 @@ def _put_states(states: Sequence[State]) -> None:
         f"{stream_state.stream}: {old}"
         for stream_state in states
         if (old := state_overdue_text(stream_state))
+    )
+    put_lines(
+        f"{stream_state.stream}: {line}"
+        for stream_state in states
+        for line in ahead_text(stream_state.stream, stream_state.ahead)
     )
 
 

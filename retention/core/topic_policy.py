@@ -9,6 +9,10 @@ Profile = Literal["modern", "v8"]
 """The server whose rules hold: `modern` is 0.9, `v8` is 0.8."""
 
 
+CLOCKS_APART_US = 60_000_000
+"""The difference between clocks of machines that work together up to which neither counts as wrong, microseconds."""
+
+
 @dataclass(frozen=True)
 class TopicPolicy:
     """A topic's retention rules; None means never, or unlimited."""

@@ -15,6 +15,7 @@ from retention.doctor.place import check_history_clock
 from retention.history.kinds import NewerRun
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
+from retention.planners.topic import plan_topic_table
 from retention.storage import files
 from retention.stores.delta.commit import of_vectors
 from retention.stores.delta.foreign_writers import unconditional_commits
@@ -23,6 +24,7 @@ from retention.stores.inspect import Inspection, inspect_table
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
 from retention.stores.parquet.adopt import Unfit
+from retention.views.text_clock import stamped_text
 
 MANY_FILES = 200_000
 """The number of files above which every plan is slow, and segments are needlessly small."""
@@ -35,6 +37,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         ("table", _table),
         ("consumers", _consumers),
         ("writers", _writers),
+        ("times", _times),
         ("runs", _runs),
         ("leftovers", _leftovers),
         ("leases", _leases),
@@ -151,6 +154,19 @@ def _writers(opened: OpenedStream) -> Iterator[Finding]:
         return
     remedy = "let it write through deltalake, or set exclusive: true if it never runs while this engine does"
     yield problem("writers", detail, remedy, opened.name)
+
+
+def _times(opened: OpenedStream) -> Iterator[Finding]:
+    topic = opened.config.policy().topic
+    if topic is None or not opened.store.exists():
+        return
+    for stamped in plan_topic_table(opened, topic, opened.clock()).plan.ahead:
+        yield warning(
+            "times",
+            f"{stamped_text(stamped)}, and until then nothing of the partition goes by age",
+            f"run {command('repair clock', opened.name, options='--yes')}, which says how to remove them",
+            opened.name,
+        )
 
 
 def _data_files(table: Inspection, name: str) -> Finding:

@@ -22,6 +22,7 @@ from retention.engines.select import Engines
 from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
+from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.estimate_bounds import bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, never_below
 from retention.plan.overdue import Overdue, overdue_of
@@ -85,13 +86,17 @@ class State:
     """The highest sequence that was removed, as the log keeps it; None: none, or each partition has its own."""
     dropped: Dropped | None = None
     """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
+    ahead: tuple[AheadOfClock, ...] = ()
+    """Partitions of a topic with later times than the clock: nothing of them goes by age until then."""
     overdue: Overdue | None = None
     """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
-        del numbers["forecast"]
+        del numbers["forecast"], numbers["ahead"]
+        if self.ahead:
+            numbers["ahead_of_clock"] = [stamped.as_json() for stamped in self.ahead]
         for name in ("overdue", "dropped"):
             if numbers[name] is None:
                 del numbers[name]
@@ -143,6 +148,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
         format=opened.config.format,
         version=planning.snapshot.version,
         topic=topic_state_of(opened, topic, planning),
+        ahead=planning.plan.ahead,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retention.core.spans import Array
-from retention.core.topic_policy import TopicPolicy
+from retention.core.topic_policy import CLOCKS_APART_US, TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.layout.segment_roll import ActiveSegment, Tail
 
@@ -117,8 +117,15 @@ def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
 
 
 def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
-    """The broker's time of the next batch: the clock; on 0.9 always later than that of the batch before."""
+    """The broker's time of the next batch: the clock; on 0.9 always later than that of the batch before.
+
+    The first batch of a segment has the time of the clock also where that was put back since the batch before, as on a
+    server of 0.9 that was started again: else a clock that was ahead once would stamp a partition for good.
+    """
     if policy.profile == "v8" or tail.last_us is None:
+        return now_us
+    is_first = tail.active is None or tail.active.first_ts_ns is None
+    if is_first and tail.last_us > now_us + CLOCKS_APART_US:
         return now_us
     return max(now_us, tail.last_us + 1)
 

@@ -14,6 +14,7 @@ from retention.core.dropped import Dropped
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.plan.actions import Actions
+from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
@@ -52,6 +53,8 @@ class Plan:
     """The guards whose limits it exceeds; neither part of its identity nor of a saved plan."""
     dropped: Dropped | None = None
     """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
+    ahead: tuple[AheadOfClock, ...] = ()
+    """Partitions of a topic with later times than its instant; neither part of its identity nor of a saved plan."""
     lowered: tuple[LoweredLimit, ...] = ()
     """Limits that were lowered since the last pass; neither part of its identity nor of a saved plan."""
 

@@ -15,6 +15,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.layout.topic_segment_roll import aged_mask
+from retention.plan.ahead_of_clock import ahead_of_clock
 from retention.plan.build import make_topic_plan, segment_numbers
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
@@ -75,7 +76,8 @@ def plan_topic_table(
     rules = rules_of_files(inventory, segments, decided.fates)
     policy = replace(opened.config.policy(), topic=topic)
     plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
-    plan = replace(plan, cause=replace(plan.cause, offsets=offsets))
+    ahead = ahead_of_clock(stored, topic, as_of_ns)
+    plan = replace(plan, cause=replace(plan.cause, offsets=offsets), ahead=ahead)
     if topic.respect_consumer_offsets:
         waiting = rules_of_files(inventory, segments, decided.held)
         plan = replace(plan, held_segments=protected_segments(inventory.files, waiting, offsets))

@@ -76,6 +76,9 @@ def _remember(
     plan = planning.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
+    if plan.ahead:
+        # Said by each plan, and known from the segments alone.
+        return
     if not (planning.snapshot.follows and mark.tells(planning.snapshot)) or (
         plan.held_segments and plan.held_segments.segments
     ):

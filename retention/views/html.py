@@ -24,6 +24,7 @@ from retention.views.text import (
     lag_text,
     state_overdue_text,
 )
+from retention.views.text_clock import ahead_text
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_overdue import overdue_text
@@ -61,6 +62,7 @@ def plan_html(plan: Plan) -> str:
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
     overdue = None if plan.overdue is None else plan.overdue.as_json()
     ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
+    ahead += [_muted(text) for text in ahead_text(plan.stream, plan.ahead)]
     ahead += [_line(text) for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])

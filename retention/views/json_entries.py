@@ -9,6 +9,7 @@ from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
+    from retention.plan.ahead_of_clock import AheadOfClock
     from retention.plan.lowered import LoweredLimit
     from retention.plan.plan import Plan
     from retention.rules.removal_guards import GuardFinding
@@ -46,6 +47,7 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
         | {"groups": [group.as_json() for group in groups_of(plan)]}
         | _unless_empty("guards", plan.guards)
         | _unless_empty("lowered", plan.lowered)
+        | _unless_empty("ahead_of_clock", plan.ahead)
         | {
             "files_read": plan.read.files,
             "bytes_read": plan.read.bytes,
@@ -58,7 +60,8 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
 
 
 def _unless_empty(
-    name: str, values: Sequence[GuardFinding] | Sequence[LoweredLimit]
+    name: str,
+    values: Sequence[GuardFinding] | Sequence[LoweredLimit] | Sequence[AheadOfClock],
 ) -> dict[str, Any]:
     return {name: [value.as_json() for value in values]} if values else {}
 

@@ -15,6 +15,7 @@ from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
 from retention.rules.requests import Drop, Request
 from retention.views.segment_groups import groups_of
+from retention.views.text_clock import ahead_text
 from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
@@ -34,6 +35,7 @@ def plan_text(plan: Plan) -> list[str]:
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
+    ahead += [f"  {text}" for text in ahead_text(plan.stream, plan.ahead)]
     ahead += [f"  {text}" for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
         return [*lines, *dropped_text(plan.dropped), *ahead]
@@ -154,6 +156,7 @@ def state_text(state: State) -> list[str]:
         f"  {counted(state.num_subjects, 'subject')}, {counted(state.segments, 'segment')}; {lag_text(state)}",
         *([f"  {due_text(state.forecast)}"] if state.forecast.due else ()),
         *([f"  {old}"] if (old := state_overdue_text(state)) else ()),
+        *(f"  {line}" for line in ahead_text(state.stream, state.ahead)),
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
         *(f"  {line}" for line in (topic_text(state.topic) if state.topic else ())),
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from retention.core.units import format_duration, format_instant, format_size
 from retention.core.wording import counted
+from retention.views.text_clock import remedy_text
 
 if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
@@ -19,16 +20,13 @@ if TYPE_CHECKING:
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
     """Passes that were made with a wrong clock, and how they are settled; `grace_ns`: how long they can be undone."""
-    if done.last_as_of_ns is None and not done.wrong:
+    if done.ahead:
+        yield from _ahead_lines(done)
+    elif done.last_as_of_ns is None and not done.wrong:
         yield f"{done.stream}: no pass was ever made, so there is nothing to repair"
     elif not done.wrong:
         yield f"{done.stream}: no run was later than {format_instant(done.as_of_ns)}, so there is nothing to repair"
-    else:
-        counts = "counts" if done.run else "would count"
-        before = "" if done.last_as_of_ns is None else f", not {format_instant(done.last_as_of_ns)}"
-        yield f"{done.stream}: {format_instant(done.as_of_ns)} {counts} as the last applied instant{before}"
-        for wrong in done.wrong:
-            yield from _wrong_lines(wrong, grace_ns)
+    yield from _wrong_runs_lines(done, grace_ns)
     if done.later is not None:
         yield (
             f"  messages among sequences {done.later.first_seq:,} to {done.later.last_seq:,} have later times than the "
@@ -37,6 +35,31 @@ def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
         )
     if done.run:
         yield f"  run {done.run}"
+
+
+def _ahead_lines(done: ClockRepair) -> Iterator[str]:
+    """The lines about partitions of a topic with later times than the clock."""
+    yield f"{done.stream}: partitions with later times than the clock"
+    for stamped in done.ahead:
+        yield (
+            f"  partition {stamped.partition}: offsets {stamped.first_seq:,} to {stamped.last_seq:,}, up to "
+            f"{format_instant(stamped.latest_ns)}"
+        )
+        if stamped.is_open:
+            verb = "is" if done.sealed else "would be"
+            yield f"    its active segment {verb} sealed, so that what is appended has the time of the clock again"
+        yield f"    {remedy_text(done.stream, stamped)}"
+
+
+def _wrong_runs_lines(done: ClockRepair, grace_ns: int) -> Iterator[str]:
+    """The lines about passes with a wrong clock; none without any."""
+    if not done.wrong:
+        return
+    counts = "counts" if done.run else "would count"
+    before = "" if done.last_as_of_ns is None else f", not {format_instant(done.last_as_of_ns)}"
+    yield f"{done.stream}: {format_instant(done.as_of_ns)} {counts} as the last applied instant{before}"
+    for wrong in done.wrong:
+        yield from _wrong_lines(wrong, grace_ns)
 
 
 def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
 
 from retention.apply.recover import settle_interrupted
+from retention.apply.seal import seal_ahead
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.run_names import parse_run_name
@@ -17,6 +18,8 @@ from retention.errors import UsageError
 from retention.history.kinds import Applied, ClockRepaired, PlannedRun, Undone
 from retention.history.record import DONE, RunRecord
 from retention.history.runs import History, history_of
+from retention.plan.ahead_of_clock import AheadOfClock
+from retention.planners.topic import plan_topic_table
 
 _APART_NS = 60 * SECOND
 """The difference between clocks of machines that work together up to which nobody calls one of them wrong."""
@@ -60,13 +63,17 @@ class ClockRepair:
     wrong: tuple[WrongRun, ...] = ()
     """Newest first; none: there is nothing to repair."""
     later: LaterTimes | None = None
+    ahead: tuple[AheadOfClock, ...] = ()
+    """Partitions of a topic with later times than the clock."""
+    sealed: bool = False
+    """Whether the repair sealed their active segments, so that what comes has the time of the clock."""
     run: str | None = field(default=None)
     """The run that repaired it; None: nothing was changed."""
 
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to repair."""
-        return bool(self.wrong)
+        return bool(self.wrong) or any(stamped.is_open for stamped in self.ahead)
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -91,13 +98,19 @@ def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
             "refuse every pass until then; give an earlier instant"
         )
     wrong = tuple(_wrong_runs(history, as_of_ns, now_ns))
-    last_ns = history.last_as_of_ns()
-    return ClockRepair(opened.name, now_ns, last_ns, as_of_ns, wrong, _later_times(opened, now_ns))
+    repair = ClockRepair(opened.name, now_ns, history.last_as_of_ns(), as_of_ns, wrong)
+    topic = opened.config.policy().topic
+    if topic is None:
+        return replace(repair, later=_later_times(opened, now_ns))
+    if not opened.store.exists():
+        return repair
+    return replace(repair, ahead=plan_topic_table(opened, topic, now_ns).plan.ahead)
 
 
 def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     """Have an instant count as the last applied one, for good; nothing is recorded if no run is later.
 
+    Of a topic, active segments with later times than the clock are sealed: messages to come get the clock's time.
     What runs have removed stays removed: undoing them brings it back, before or after.
 
     Raises:
@@ -108,11 +121,13 @@ def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     with maintaining(opened):
         settle_interrupted(opened, history)
         repair = find_wrong_clock(opened, as_of_ns)
+        if repair.ahead and seal_ahead(opened, repair.now_ns):
+            repair = replace(repair, sealed=True)
         if not repair.wrong:
             return repair
         run = history.name_repair(repair.now_ns)
         history.finish(_record(repair, run))
-    return ClockRepair(**vars(repair) | {"run": run})
+    return replace(repair, run=run)
 
 
 def _record(repair: ClockRepair, run: str) -> ClockRepaired:

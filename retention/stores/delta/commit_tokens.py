@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from retention.core.spoken_commands import command
 from retention.errors import LostCommitError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -108,7 +109,7 @@ def refuse_lost(layout: Layout) -> None:
         raise LostCommitError(
             f"stream {layout.stream}: version {first.version} of the table was a commit of ours "
             f"({_run_of(first)}), and {first.program} overwrote it, as Spark can on a local disk; "
-            f"nothing was changed; `retention repair lost-commit {layout.stream}` says what it held, and commits it "
+            f"nothing was changed; {command('repair lost-commit', layout.stream)} says what it held, and commits it "
             "again with --yes (spark_writes: true keeps it from happening while Spark writes to the table)"
         )
 

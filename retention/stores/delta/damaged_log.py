@@ -36,17 +36,17 @@ def damaged_log(layout: Layout, error: Exception) -> DamagedError:
         error: the refusal of whatever opened the table.
     """
     entries, checkpoints = internals.log_files(layout.messages)
-    found = [
+    damaged = [
         broken
         for version, names in checkpoints.items()
         if (broken := _broken(layout, version, names)) is not None
     ]
-    whole = set(checkpoints) - {broken.version for broken in found}
+    whole = set(checkpoints) - {broken.version for broken in damaged}
     hint = _misleading_hint(layout, whole)
     newest = max(whole, default=-1)
-    if found or hint is not None:
+    if damaged or hint is not None:
         needed = range(newest + 1, max(entries, default=-1) + 1)
-        return _of_checkpoints(layout, found, hint, sorted(set(needed) - set(entries)))
+        return _of_checkpoints(layout, damaged, hint, sorted(set(needed) - set(entries)))
     for version in (number for number in entries if number > newest):
         place = internals.entry_place(layout.messages, version)
         reason = _damage(place)
@@ -62,11 +62,13 @@ def damaged_log(layout: Layout, error: Exception) -> DamagedError:
 
 
 def _of_checkpoints(
-    layout: Layout, found: Sequence[BrokenCheckpoint], hint: str | None, gone: Sequence[int]
+    layout: Layout, damaged: Sequence[BrokenCheckpoint], hint: str | None, gone: Sequence[int]
 ) -> DamagedError:
     """The error of checkpoints that cannot be read, and of entries that they stand for and that are gone."""
-    spent = [broken.named for broken in found] + ([] if hint is None else [hint])
-    first = found[0] if found else BrokenCheckpoint(-1, spent[0], "it names none that is there", "")
+    spent = [broken.named for broken in damaged] + ([] if hint is None else [hint])
+    first = (
+        damaged[0] if damaged else BrokenCheckpoint(-1, spent[0], "it names none that is there", "")
+    )
     what = f"{first.damaged}: this checkpoint of the log of stream {layout.stream} cannot be read ({first.reason})"
     if gone:
         return DamagedError(

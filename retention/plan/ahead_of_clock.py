@@ -1,0 +1,62 @@
+"""Partitions of a topic with messages of later times than the clock: nothing of them goes by age until then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from retention.core.topic_policy import CLOCKS_APART_US, TopicPolicy
+from retention.core.units import MICROSECOND
+from retention.rules.iggy.segments import TopicSegments
+
+
+@dataclass(frozen=True)
+class AheadOfClock:
+    """A partition of which segments have later times than the clock."""
+
+    partition: int
+    first_seq: int
+    last_seq: int
+    """The lowest and the highest offset of these segments."""
+    latest_ns: int
+    """The latest of the times, nanoseconds since the epoch."""
+    oldest_segments: int
+    """The segments of the partition up to the last of these: so many `delete-segments` has to remove."""
+    is_open: bool
+    """Whether the last of them is the active one, to which messages are appended with even later times."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+
+def ahead_of_clock(
+    segments: TopicSegments, policy: TopicPolicy, now_ns: int
+) -> tuple[AheadOfClock, ...]:
+    """Find the partitions that a clock which was ahead has stamped.
+
+    Args:
+        segments: the topic's segments as they are.
+        policy: whose rules: servers of 0.8 compare the time of the last message.
+        now_ns: the clock, or the instant of a pass, nanoseconds since the epoch.
+    """
+    return tuple(_ahead(segments, policy, now_ns // MICROSECOND + CLOCKS_APART_US))
+
+
+def _ahead(segments: TopicSegments, policy: TopicPolicy, until_us: int) -> Iterator[AheadOfClock]:
+    compared = segments.max_us if policy.profile == "modern" else segments.last_us
+    is_ahead = (segments.end >= segments.start) & (compared > until_us)
+    for partition, part in segments.parts():
+        at = np.flatnonzero(is_ahead[part])
+        if len(at):
+            yield AheadOfClock(
+                partition,
+                int(segments.start[part][at[0]]),
+                int(segments.end[part][at[-1]]),
+                int(compared[part][at].max()) * MICROSECOND,
+                int(at[-1]) + 1,
+                not segments.sealed[part][at[-1]],
+            )
