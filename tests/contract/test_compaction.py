@@ -263,9 +263,10 @@ def test_a_quiet_stream_becomes_a_few_segments_and_expires_as_before(make: Make)
     before = content(stream)
     at = [START + 95 * DAY, START + 120 * DAY]
     plans = [stream.plan(as_of=as_of) for as_of in at]
-    [merge] = stream.plan_compaction().merges
+    compaction = stream.compact()
+    [merge] = compaction.plan.merges
     assert (merge.reason, merge.segments) == ("small_segments", 99)
-    stream.compact()
+    compaction.apply()
     assert sorted(bases(stream)) == [1, 199]
     assert content(stream).equals(before)
     after = [stream.plan(as_of=as_of) for as_of in at]
