@@ -71,8 +71,8 @@ class ColumnMapping:
         """
         if self.whole_row:
             return []
-        said = [*self.columns.values(), self.where or "", self.tombstone or "", *order_by]
-        used = set[str]().union(*map(names_in, said))
+        named = [*self.columns.values(), self.where or "", self.tombstone or "", *order_by]
+        used = set[str]().union(*map(names_in, named))
         used |= {name for name in dialect.columns if name not in self.columns}
         return [name for name in names if name.lower() not in used]
 
@@ -83,10 +83,10 @@ def refuse_sql(mapping: ColumnMapping) -> None:
     Raises:
         UsageError: there is some.
     """
-    said = {"where": mapping.where, "tombstone": mapping.tombstone}
+    named = {"where": mapping.where, "tombstone": mapping.tombstone}
     if mapping.whole_row:
-        said["payload"] = "all"
-    given = [f"{name}={value!r}" for name, value in said.items() if value is not None]
+        named["payload"] = "all"
+    given = [f"{name}={value!r}" for name, value in named.items() if value is not None]
     if given:
         raise UsageError(
             f"{', '.join(given)}: that is SQL, for Spark's frames alone; nothing was appended; filter the rows before, "

@@ -49,7 +49,7 @@ class Source:
     format: str = DELTA
     """One of `FORMATS`."""
     mapping: ColumnMapping = field(default_factory=ColumnMapping)
-    """What becomes of its columns."""
+    """The mapping of its columns to those of the log."""
     times: AcceptedTimes = ALL_TIMES
     """The instants that its rows may give."""
     take: frozenset[str] = frozenset()

@@ -124,8 +124,9 @@ def test_a_delta_table_is_read_as_delta_means_it_whatever_the_session_has_set(
     sql("ALTER TABLE $ RENAME COLUMN n TO m")
     sql("DELETE FROM $ WHERE m < 2")
     columns = {"subject": "concat('orders.', m)", "payload": "day", "time": "at"}
-    opened, source = opened_stream(tmp_path), Source(
-        str(tmp_path / "a table"), "delta", ColumnMapping(columns)
+    opened, source = (
+        opened_stream(tmp_path),
+        Source(str(tmp_path / "a table"), "delta", ColumnMapping(columns)),
     )
     cluster = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
     for name, value in cluster.items():
@@ -234,7 +235,9 @@ def test_a_type_that_was_fixed_stays_and_a_column_may_come(
     (files / "b.json").write_text('{"n": 2, "m": "x"}\n')
     assert ingest(opened, source, spark).messages == 1
     later = Source(
-        source.location, "json", {"subject": "'orders.a'", "payload": "coalesce(m, 'none')"}
+        source.location,
+        "json",
+        ColumnMapping({"subject": "'orders.a'", "payload": "coalesce(m, 'none')"}),
     )
     (files / "c.json").write_text('{"n": 3}\n')
     assert ingest(opened, later, spark).messages == 1

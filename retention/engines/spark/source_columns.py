@@ -156,9 +156,9 @@ def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
         expression = F.expr(with_functions_expanded(sql))
         _ = rows.select(expression.alias("it")).schema
     except AnalysisException as error:
-        said = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
+        shown = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
         raise UsageError(
-            f"{said}: {reason_of(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
+            f"{shown}: {reason_of(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
         ) from error
     return expression
 
