@@ -129,7 +129,7 @@ def test_interrupted_moves_are_a_warning_until_somebody_opens_the_stream(tmp_pat
         orders.run("publish", "ORDERS", stdin="\n".join(lines(72)))
     found = examined(orders)["ORDERS", "moves"]
     assert found["result"] == "warning"
-    assert found["detail"].startswith("1 commits")
+    assert found["detail"].startswith("1 commit has files")
     orders.json("apply", "--yes", "ORDERS")
     assert ("ORDERS", "moves") not in examined(orders)
 
