@@ -161,7 +161,7 @@ def _show_undo(settings: Settings, run: str) -> None:
 
 
 def _removed_again(undone: Mapping[str, Any]) -> list[str]:
-    """What the next pass takes of an undone run again, a line."""
+    """The line about what the next pass removes again of an undone run."""
     again = undone["removed_again"]
     return [] if again is None else [f"  {again['sentence']}"]
 

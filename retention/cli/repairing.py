@@ -48,6 +48,25 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     _put(settings, _log(settings, stream).repair_returned_messages(), yes)
 
 
+@repair.command("files")
+def unusable(
+    ctx: typer.Context,
+    stream: OneStream,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            show_default=False,
+            help="As the sentence that refused it names it; all that are missing or damaged, if none is given.",
+        ),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Take files out of a table that are missing or damaged; what they held is given up."""
+    settings = settings_of(ctx)
+    _put(settings, _log(settings, stream).repair_unusable_files(*files or ()), yes)
+
+
 @repair.command("lost-commit")
 def lost_commit(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Commit again what another program, Spark on a local disk, overwrote in the log of a Delta table."""

@@ -136,6 +136,8 @@ class DataFile:
     """The place of its subject digest (`SUBJECT_COUNTS`); losing the digest costs time, never correctness."""
     claim: ExpectedStats = ExpectedStats()
     """The statistics that the file must have, or it is not the file that was committed."""
+    stream: str = ""
+    """The stream whose table it is of, for errors; empty: it is of none, such as a copy in an archive."""
     later: str | None = None
     """The place of the file once a rival's commit has removed it, if that is elsewhere."""
     hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)

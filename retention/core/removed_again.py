@@ -1,4 +1,4 @@
-"""What the next pass takes again of messages that an undo brings back, and what keeps them: a function of policies."""
+"""The limits that remove messages again after an undo, and the ways to keep them: a function of two policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RemovedAgain:
 
 
 def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedAgain | None:
-    """What the next pass under a policy removes again of a run that is undone; None: nothing that is certain.
+    """The rules by which a pass removes the messages of an undone run again; None: none for certain.
 
     A removal that people asked for (delete, purge, drop) is not repeated by a pass. A limit that was raised since, or
     taken out, may keep the messages.

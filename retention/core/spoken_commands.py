@@ -26,3 +26,9 @@ def command(verb: str, *names: str, options: str = "") -> str:
         else [*quoted, *given]
     )
     return f"`{' '.join(['retention', verb, *words])}`"
+
+
+def given_up(stream: str, path: str) -> str:
+    """The last resort for a file of a table: the command that gives it up; nothing where the stream is not known."""
+    repair = command("repair files", stream, path, options="--yes")
+    return f", or give up what it held: {repair}" if stream else ""

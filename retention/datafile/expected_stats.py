@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ExpectedStats
+from retention.core.spoken_commands import given_up
 from retention.errors import DamagedError
 
 EXPECTED_COLUMNS = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
@@ -74,5 +75,5 @@ def _check(file: DataFile, actual: dict[str, Any]) -> None:
         if claimed is not None and claimed != value:
             raise DamagedError(
                 f"{file.location}: holds {name} {value} where the table says {claimed}: this is not the file that "
-                "was committed; nothing was changed; restore it from a copy, or remove it from the table"
+                f"was committed; nothing was changed; restore it from a copy{given_up(file.stream, file.path)}"
             )

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import columns_with_seq, visible_rows
+from retention.core.spoken_commands import given_up
 from retention.datafile.expected_stats import check_footer, check_rows
 from retention.datafile.row_stats import row_stats
 from retention.datafile.subject_digest import SubjectDigest, count_subjects, digest_at
@@ -166,7 +167,7 @@ def describe(file: DataFile) -> Description:
         if rows[name].null_count:
             raise ForeignRowsError(
                 f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
-                f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
+                f"nothing was changed; rewrite that file with every {name} set{given_up(file.stream, file.path)}"
             )
     with files.if_writable():
         digest = SubjectDigest(count_subjects(rows), _ids_in(opened))
@@ -196,7 +197,8 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
         if at < 0:
             raise ForeignRowsError(
                 f"{file.location}: the column {wanted.name} is missing; another writer appended this file, nothing "
-                "was changed; rewrite it with all columns of a message table, or remove it from the table"
+                "was changed; rewrite it with all columns of a message table"
+                f"{given_up(file.stream, file.path)}"
             )
         if schema.field(at).type != wanted.type and not _readable_as(
             schema.field(at).type, wanted.type
@@ -204,6 +206,7 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
             raise ForeignRowsError(
                 f"{file.location}: the column {wanted.name} is {schema.field(at).type}, not {wanted.type}; another "
                 "writer appended this file, nothing was changed; rewrite it with the types of a message table"
+                f"{given_up(file.stream, file.path)}"
             )
 
 
@@ -238,7 +241,8 @@ def in_sequence_order(table: pa.Table) -> pa.Table:
 def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     if not rows.num_rows:
         raise ForeignRowsError(
-            f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
+            f"{file.location}: the file holds no rows; nothing was changed; write it anew with rows"
+            f"{given_up(file.stream, file.path)}"
         )
     seqs = rows["seq"].to_numpy()
     _refuse_impossible(file, rows)
@@ -246,7 +250,8 @@ def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     if len(twice):
         raise ForeignRowsError(
             f"{file.location}: sequence {seqs[twice[0]]} stands in it twice; the table is corrupt, nothing was "
-            "changed; restore the file from a copy, or remove the doubled row"
+            "changed; restore the file from a copy, or delete the doubled row with the program that wrote it"
+            f"{given_up(file.stream, file.path)}"
         )
     return row_stats(rows)
 
@@ -258,8 +263,8 @@ def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
         if beyond:
             raise ImpossibleNumbersError(
                 f"{file.location}: a row has {_NAMED[name]} {beyond[0]}, which lies between 0 and {bound}; another "
-                "writer appended it, nothing was changed; rewrite that file with valid rows, or remove it from the "
-                "table"
+                "writer appended it, nothing was changed; rewrite that file with valid rows"
+                f"{given_up(file.stream, file.path)}"
             )
 
 
@@ -305,5 +310,5 @@ def unreadable_error(file: DataFile, error: Exception) -> RetentionError:
         return storage_error(file.location, error)
     return DamagedError(
         f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
-        "changed; restore that file from a copy, or remove it from the table"
+        f"changed; restore that file from a copy{given_up(file.stream, file.path)}"
     )

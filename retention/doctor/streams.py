@@ -18,7 +18,7 @@ from retention.interest.interest import consumer_snapshot_of
 from retention.planners.topic import plan_topic_table
 from retention.storage import files
 from retention.stores.delta.commit import of_vectors
-from retention.stores.delta.foreign_writers import unconditional_commits
+from retention.stores.delta.foreign_writers import WAYS, unconditional_commits
 from retention.stores.delta.log import versions
 from retention.stores.inspect import Inspection, inspect_table
 from retention.stores.layout import Layout
@@ -152,8 +152,7 @@ def _writers(opened: OpenedStream) -> Iterator[Finding]:
             "writers", f"{detail}; exclusive: true says that it never runs beside", opened.name
         )
         return
-    remedy = "let it write through deltalake, or set exclusive: true if it never runs while this engine does"
-    yield problem("writers", detail, remedy, opened.name)
+    yield problem("writers", detail, WAYS, opened.name)
 
 
 def _times(opened: OpenedStream) -> Iterator[Finding]:
@@ -182,7 +181,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
         "data files",
         "problem",
         f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not what was committed: {listed}{more}",
-        "restore them from a copy",
+        f"restore them from a copy, or give up what they held: {command('repair files', name, options='--yes')}",
         name,
         damage=True,
     )

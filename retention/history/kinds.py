@@ -142,6 +142,25 @@ class ReturnedRemoved(Repaired):
     """The versions that the other writer had made."""
 
 
+class GivenUpFile(RecordPart):
+    """A file that was taken out of a table without another in its place."""
+
+    path: Path
+    reason: str
+    messages: Natural | None = None
+    """None: nothing tells how many it held."""
+    bytes: Natural | None = None
+    first_seq: Int64
+    last_seq: Int64
+
+
+class FilesGivenUp(Repaired):
+    """A repair that took files out of a table that were missing, damaged, or another writer's."""
+
+    repair: Literal["files"] = "files"
+    files: list[GivenUpFile] = Field(default_factory=list)
+
+
 class LostCommitted(Repaired):
     """A repair that committed again what another program had overwritten in the log."""
 
@@ -177,6 +196,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
 }
 _REPAIRS: Mapping[str, type[Repaired]] = {
     "clock": ClockRepaired,
+    "files": FilesGivenUp,
     "foreign": ForeignMoved,
     "lost-commit": LostCommitted,
     "returned": ReturnedRemoved,

@@ -169,7 +169,7 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
 
 
 def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:
-    """What the next pass takes again of a run that is undone: `rules` and `sentence`; None: nothing that is certain."""
+    """The rules that remove messages of a run again once it is undone, and the sentence; None: none for certain."""
     again = _removed_again(opened, run)
     return None if again is None else vars(again)
 

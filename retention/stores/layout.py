@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from retention.config.shared_directories import shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
+from retention.core.spoken_commands import given_up
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -89,7 +90,8 @@ class Layout:
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
         """The data file of a row (path, partition and segment), to be opened at `location`."""
         path, partition, segment = row
-        return DataFile(path, partition, segment, location, self.engine_path("subjects", path))
+        digest = self.engine_path("subjects", path)
+        return DataFile(path, partition, segment, location, digest, stream=self.stream)
 
 
 def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bool = False) -> str:
@@ -188,8 +190,8 @@ def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile
         if length != logged:
             state = "is missing" if length is None else f"has {length} bytes instead of {logged}"
             raise DamagedError(
-                f"{file.location}: this data file of stream {layout.stream} {state}; nothing was "
-                "changed; restore the file from a copy"
+                f"{file.location}: this data file of stream {layout.stream} {state}; nothing was changed; restore the "
+                f"file from a copy{given_up(layout.stream, file.path)}"
             )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from retention.apply.repair.place import PlaceRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
+    from retention.apply.repair.unusable import FileRepair
 
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
@@ -169,5 +170,20 @@ def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
     yield head if done.directory is None else f"{head}, and went to {done.directory}"
     for file in done.files:
         yield f"  {file.path}: {file.reason}"
+    if done.run:
+        yield f"  run {done.run}"
+
+
+def unusable_files_text(done: FileRepair) -> Iterator[str]:
+    """The files that leave the table, and what they held."""
+    if not done.files:
+        yield f"{done.stream}: nothing to repair: every file is there and can be read"
+        return
+    number = counted(len(done.files), "file")
+    taken = "taken out of the table" if done.run else "to be taken out of the table"
+    yield f"{done.stream}: {number} {taken}"
+    for file in done.files:
+        held = "messages" if file.messages is None else counted(file.messages, "message")
+        yield f"  {file.path}: {file.reason}; {held} among sequences {file.first_seq} to {file.last_seq} given up"
     if done.run:
         yield f"  run {done.run}"

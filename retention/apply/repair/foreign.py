@@ -8,6 +8,7 @@ from typing import Any
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.history.kinds import ForeignMoved, MovedFile
 from retention.history.runs import history_of
@@ -46,9 +47,10 @@ def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
         DamagedError: its log cannot be read.
     """
     if opened.config.format != "parquet":
+        repair = command("repair files", opened.name, "FILE", options="--yes")
         raise RefusedError(
             f"{opened.name}: this stream is a Delta table, in which files of other writers stand in the log; nothing "
-            "was changed; delete their rows with the program that wrote them"
+            f"was changed; {repair} takes out one that is named"
         )
     return ForeignRepair(opened.name, tuple(unfit_files(_layout(opened))))
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.spoken_commands import command
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.storage import files
@@ -125,10 +126,13 @@ def _refuse_in(
             for file, seqs in zip(data_files, sequences, strict=True)
             if np.isin(every[twice[0]], seqs)
         ]
+        repairs = ", or ".join(
+            command("repair files", layout.stream, path, options="--yes") for path in named
+        )
         raise ForeignRowsError(
             f"stream {layout.stream}: sequence {every[twice[0]]} stands twice, in {' and '.join(named)} "
             f"({len(twice)} such sequences in segment {data_files[0].segment}); the table is corrupt, nothing "
-            "was changed; remove the file that is wrong from the table"
+            f"was changed; take the one that is wrong out of the table: {repairs}"
         )
     with files.if_writable():
         files.replace(_clean(layout, segment), b"")

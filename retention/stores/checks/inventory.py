@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Counters, DataFile, ReadCount
 from retention.core.progress import with_progress
+from retention.core.spoken_commands import given_up
 from retention.datafile import parquet
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
 from retention.storage.parallel import in_threads
@@ -21,7 +22,10 @@ from schemas.files import FILE_STATS
 
 _READERS = 2
 _ORDER = ("partition", "segment", "min_seq")
-_REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
+
+
+def _remedy(stream: str, path: str) -> str:
+    return f"nothing was changed; give its rows valid values with the program that wrote it{given_up(stream, path)}"
 
 
 def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
@@ -48,7 +52,7 @@ def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table
         if length != expected:
             raise DamagedError(
                 f"{file.location}: has {length} bytes instead of the {expected} that were committed; "
-                "nothing was changed; restore the file from a copy"
+                f"nothing was changed; restore the file from a copy{given_up(file.stream, file.path)}"
             )
     at = FILE_STATS.get_field_index("modified_ms")
     return rows.set_column(at, FILE_STATS.field(at), logged["modified_ms"]), read
@@ -96,24 +100,26 @@ def refuse_nulls(layout: Layout, files: pa.Table) -> None:
     for name in ("partition", "segment"):
         if files[name].null_count:
             path = files.filter(pc.is_null(files[name]))["path"][0].as_py()
-            raise ForeignRowsError(f"stream {layout.stream}: {path} has no {name}; {_REMEDY}")
+            raise ForeignRowsError(
+                f"stream {layout.stream}: {path} has no {name}; {_remedy(layout.stream, path)}"
+            )
     elsewhere = pc.or_(
         pc.less(files["partition"], 0), pc.greater_equal(files["partition"], layout.partitions)
     )
     if pc.any(elsewhere, min_count=0).as_py():
-        row = files.filter(elsewhere).slice(0, 1)
+        [row] = files.filter(elsewhere).slice(0, 1).to_pylist()
         raise ForeignRowsError(
-            f"stream {layout.stream}: {row['path'][0].as_py()} lies in partition {row['partition'][0].as_py()}, and "
-            f"{_those_of(layout)}; {_REMEDY}"
+            f"stream {layout.stream}: {row['path']} lies in partition {row['partition']}, and {_those_of(layout)}; "
+            f"{_remedy(layout.stream, row['path'])}"
         )
     for name in files.column_names:
         if name.startswith("nulls_"):
             is_bad = pc.greater(files[name], 0)
             if pc.any(is_bad, min_count=0).as_py():
-                bad = files.filter(is_bad)
+                [bad] = files.filter(is_bad).slice(0, 1).to_pylist()
                 raise ForeignRowsError(
-                    f"stream {layout.stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
-                    f"{name.removeprefix('nulls_')}; {_REMEDY}"
+                    f"stream {layout.stream}: {bad['path']} has {bad[name]} rows without "
+                    f"{name.removeprefix('nulls_')}; {_remedy(layout.stream, bad['path'])}"
                 )
 
 
@@ -216,5 +222,5 @@ def _refuse(stream: str, files: pa.Table, at: int, what: str) -> NoReturn:
     row = files.slice(at, 1).to_pylist()[0]
     raise ForeignRowsError(
         f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, {what}; "
-        f"{_REMEDY}"
+        f"{_remedy(stream, row['path'])}"
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Counters
-from retention.core.spoken_commands import command
+from retention.core.spoken_commands import command, given_up
 from retention.errors import ForeignRowsError
 from retention.stores.layout import Layout
 from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
@@ -43,7 +43,8 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
             raise ForeignRowsError(
                 f"stream {layout.stream}: the sizes of its messages come to more than 2^62 bytes, most of them those "
                 f"in {largest['path'][0]} ({largest['bytes'][0]}), and no sum beyond that is exact; nothing was "
-                "changed; rewrite that file with the sizes that its messages have, or remove it from the table"
+                "changed; rewrite that file with the sizes that its messages have"
+                f"{given_up(layout.stream, largest['path'][0].as_py())}"
             )
 
 
@@ -138,6 +139,6 @@ def _refuse(layout: Layout, path: str, name: str, value: int) -> NoReturn:
         ),
     }[name]
     raise ForeignRowsError(
-        f"stream {layout.stream}: {path} {what}, and {bound}; another writer appended it, nothing was changed; remove "
-        f"that file from the table, or run: {remedy(layout.stream)}"
+        f"stream {layout.stream}: {path} {what}, and {bound}; another writer appended it, nothing was changed; "
+        f"{remedy(layout.stream)}"
     )

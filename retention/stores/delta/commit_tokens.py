@@ -105,12 +105,12 @@ def refuse_lost(layout: Layout) -> None:
     """
     lost = lost_entries(layout)
     if lost:
-        first = lost[0]
+        first, repair = lost[0], command("repair lost-commit", layout.stream, options="--yes")
         raise LostCommitError(
-            f"stream {layout.stream}: version {first.version} of the table was a commit of ours "
-            f"({_run_of(first)}), and {first.program} overwrote it, as Spark can on a local disk; "
-            f"nothing was changed; {command('repair lost-commit', layout.stream)} says what it held, and commits it "
-            "again with --yes (spark_writes: true keeps it from happening while Spark writes to the table)"
+            f"stream {layout.stream}: version {first.version} of the table was a commit of ours ({_run_of(first)}), "
+            f"and {first.program} overwrote it, as Spark can on a local disk; nothing was changed; {repair} commits it "
+            "again, and says what it held without --yes (spark_writes: true keeps it from happening while Spark writes "
+            "to the table)"
         )
 
 

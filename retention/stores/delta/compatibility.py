@@ -120,8 +120,9 @@ def _check_columns(stream: str, table: DeltaTable) -> None:
     extra = [name for name in given.names if name not in MESSAGES.names]
     if extra:
         raise RefusedError(
-            f"stream {stream}: the Delta table has columns that no message has ({', '.join(extra)}); a "
-            "rewrite would lose them, nothing was changed; drop those columns"
+            f"stream {stream}: the Delta table has columns that no message has ({', '.join(extra)}); a rewrite would "
+            "lose them, nothing was changed; overwrite the table without them, and its schema, too (DROP COLUMN needs "
+            "column mapping, which is refused as well)"
         )
     partitioned = tuple(table.metadata().partition_columns)
     if partitioned != PARTITION_COLUMNS:

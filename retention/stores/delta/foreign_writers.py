@@ -12,6 +12,11 @@ from retention.stores.layout import Layout
 
 TOKEN = "retentionCommit"  # noqa: S105  (the name under which each of our commits says that it is ours)
 
+WAYS = (
+    "set exclusive: true if it never runs while this engine does, or let it write through deltalake from now on, and "
+    "set exclusive: true until one commit of this engine has followed its last"
+)
+"""The ways on behind a commit of such a program, in words."""
 CONDITIONAL = "delta-rs"
 """The library that commits by conditional put; Polars writes through it, too."""
 
@@ -33,8 +38,7 @@ def refuse_other_writers(layout: Layout, version: int) -> None:
     for number, program in unconditional_commits(layout, version):
         raise RefusedError(
             f"stream {layout.stream}: {program} committed version {number} of {layout.messages}, and on an object "
-            "store it can overwrite commits of others; nothing was changed; let it write through deltalake, or set "
-            "exclusive: true if it never runs while this engine does"
+            f"store it can overwrite commits of others; nothing was changed; {WAYS}"
         )
 
 

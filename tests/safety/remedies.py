@@ -1,0 +1,277 @@
+"""The sentences of exit 4 and 6 and of doctor's findings, found in the source, and the kinds of their remedies.
+
+`python -m tests.safety.remedies` prints the table: kind, place, error, sentence.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from retention import errors
+
+ROOT = Path(__file__).parents[2]
+_FINDINGS = {"problem": 2, "warning": 2}
+"""What makes a finding of `doctor` → the number of the argument that has its remedy."""
+ERRORS = {
+    name
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and getattr(kind, "exit_code", None) in {4, 6}
+}
+"""The classes of errors with which a command ends with 4 or 6."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of the source, its values as `{expression}`."""
+
+    place: str
+    error: str
+    text: str
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the remedies that it names."""
+        return [name for name, kind in KINDS.items() if re.search(kind.pattern, self.text)]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of remedy, known by its words, and the tests that do as it says."""
+
+    pattern: str
+    tests: tuple[str, ...] = ()
+    """As `file::function` below `tests/`."""
+    untested: str = ""
+    """Why no test does it; empty: one does."""
+
+
+_OWN = "safety/test_remedies.py::test_"
+_FILES = f"{_OWN}a_file_that_cannot_be_read_is_restored_or_given_up_as_told"
+KINDS = {
+    "restore from a copy": Kind(
+        r"restore (it|them|the (file|directory|record|log)|that (file|directory|folder)) from a copy|from a copy, then|"
+        r"restore them from a copy|_unreadable\(|take it from a backup again|bring the files back",
+        (_FILES,),
+    ),
+    "delete or move what cannot be read": Kind(
+        r"or (delete|remove|move) (it|that file)|or leave it out|move \{layout.root\} away|delete `_retention",
+        (_FILES,),
+    ),
+    "enter anew what was lost": Kind(r"store an offset anew|add the consumers anew", (_FILES,)),
+    "repair files": Kind(
+        r"\{given_up\(|repair files|_remedy\((stream|layout\.stream), |name each that is to be given up|\{repairs\}|"
+        r"takes out one that is named",
+        (_FILES, f"{_OWN}a_foreign_file_is_taken_out_of_a_delta_table_as_told"),
+    ),
+    "repair foreign": Kind(
+        r"repair foreign|_remedy\(layout, unfit\)|take it away|take the file away|write it without those columns",
+        (f"{_OWN}a_foreign_file_is_moved_aside_as_told",),
+    ),
+    "repair sequences": Kind(r"\{remedy\(", (f"{_OWN}impossible_numbers_are_repaired_as_told",)),
+    "repair returned": Kind(
+        r"\{repair\} removes them",
+        (
+            "contract/test_returned.py::test_what_came_back_is_named_at_the_next_look_and_removed_by_a_command",
+        ),
+    ),
+    "repair clock": Kind(r"repair clock", (f"{_OWN}a_guard_is_lifted_as_told",)),
+    "RESTORE": Kind(
+        r"RESTORE TABLE",
+        (
+            "contract/test_returned.py::"
+            "test_what_was_made_of_it_again_is_settled_by_the_restore_that_the_refusal_names",
+            "spark/test_remedies.py::test_spark_carries_out_the_statements_that_refusals_name",
+        ),
+    ),
+    "deletion vectors": Kind(
+        r"of_vectors\(|next `retention apply` has Spark",
+        ("spark/test_remedies.py::test_spark_carries_out_the_statements_that_refusals_name",),
+    ),
+    "other programs on an object store": Kind(
+        r"\{WAYS\}|^.*WAYS|exclusive: true for this stream",
+        ("contract/test_s3_remedies.py::test_a_program_that_writes_otherwise_is_taken_in_as_told",),
+    ),
+    "a flag that lifts a guard": Kind(
+        r"--allow-(future|rewind|large)", (f"{_OWN}a_guard_is_lifted_as_told",)
+    ),
+    "another limit": Kind(
+        r"write another limit", (f"{_OWN}a_guard_is_given_another_limit_as_told",)
+    ),
+    "a setting put back": Kind(
+        r"write (allow_msg_ttl|retention)|say format", (f"{_OWN}a_setting_is_put_back_as_told",)
+    ),
+    "limits of consumers": Kind(
+        r"of consumer_limits", (f"{_OWN}limits_of_consumers_are_raised_as_told",)
+    ),
+    "a property of the table": Kind(
+        r"unset (that table property|delta)", (f"{_OWN}a_property_of_the_table_is_unset_as_told",)
+    ),
+    "constraints": Kind(r"drop them first", (f"{_OWN}constraints_of_a_table_are_dropped_as_told",)),
+    "columns of the table": Kind(
+        r"overwrite the table without them|give the table the columns",
+        (f"{_OWN}columns_of_others_leave_a_table_as_told",),
+    ),
+    "a new stream of the rows": Kind(
+        r"copy the rows into a new stream",
+        (f"{_OWN}rows_of_a_table_with_a_strange_feature_are_copied_as_told",),
+    ),
+    "a new stream": Kind(
+        r"into a new (stream|topic)|go on in a new stream|with --as|name a new one with --as|\{instead\}",
+        (
+            f"{_OWN}an_import_goes_into_a_new_stream_as_told",
+            f"{_OWN}messages_come_back_as_a_new_stream_as_told",
+        ),
+    ),
+    "undo another run first": Kind(
+        r"undo that one first", (f"{_OWN}runs_are_undone_in_the_order_that_is_told",)
+    ),
+    "undo of a drop": Kind(r"\{back\}\{instead\}", (f"{_OWN}a_dropped_stream_comes_back_as_told",)),
+    "plan again": Kind(
+        r"or plan again|plan again$|changed; plan again",
+        (f"{_OWN}a_damaged_plan_is_made_again_as_told",),
+    ),
+    "approve again": Kind(
+        r"have that plan approved|have the report of jobs/plan\.py approved",
+        ("jobs/test_plan.py::test_what_was_approved_goes_at_its_instant",),
+    ),
+    "plan before an estimate": Kind(
+        r"without --estimate once", (f"{_OWN}an_estimate_comes_after_the_plan_that_is_told",)
+    ),
+    "another place of an export": Kind(
+        r"name another place, or remove that file",
+        (f"{_OWN}an_import_goes_into_a_new_stream_as_told",),
+    ),
+    "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),
+    "erase": Kind(
+        r"without --erase|take archive out",
+        (f"{_OWN}what_is_to_be_erased_leaves_the_archive_first_as_told",),
+    ),
+    "a stream that was renamed": Kind(
+        r"in its _retention/format\.json", (f"{_OWN}a_stream_that_was_renamed_says_so_as_told",)
+    ),
+    "a link": Kind(
+        r"put the directory itself there",
+        (f"{_OWN}a_link_out_of_the_warehouse_is_replaced_as_told",),
+    ),
+    "undo beside others' work": Kind(
+        r"_sentence\(undoing\)|_remedies\(undoing\)|bring (messages|back the others)|back from an archive",
+        ("retention/apply/test_undo.py::test_what_others_did_to_the_table_is_told_as_it_is",),
+    ),
+    "repair lost-commit": Kind(
+        r"\{repair\} commits it again|publish or run again what is missing",
+        ("contract/test_lost_commits.py::test_a_lost_publish_is_named_and_committed_again",),
+    ),
+    "a backup or log made or copied again": Kind(
+        r"\{_?AGAIN\}|the backup again|copy the log again|take it from a backup|back (it|that one) up|"
+        r"back the stream up|no Arrow stream|it must have one row of the shape",
+        (f"{_OWN}a_backup_is_copied_again_as_told",),
+    ),
+    "a line or row corrected": Kind(
+        r"correct or (remove|leave out)|change the message, or|rename the subject",
+        (f"{_OWN}a_line_is_corrected_as_told",),
+    ),
+    "options of an ingest": Kind(
+        r"--(take|skip)|--source-format|with the option that is right|append a DataFrame|let that release finish",
+        untested="the tests of ingest from tables and directories do each",
+    ),
+    "consumers' configuration and acks": Kind(
+        r"^\{[^}]*\}: \{(why|'; '\.join\(sentences\))\}|name another consumer|more than case|ask for more bytes|"
+        r"say which match the consumer's filters|take in the messages first|restore it, or give another log|"
+        r"import its state from the broker|take the list out of the configuration|consumer \{name\} of \{stream\}",
+        untested="they refuse a request about consumers, after which passes and publishes go on as before",
+    ),
+    "mirrors": Kind(
+        r"remove (external|its mirror)|make room \(`apply`\)|that is mirrored|restore the query's own checkpoint",
+        untested="they refuse the copy from elsewhere, after which passes and publishes go on as before",
+    ),
+    "partitions of a topic": Kind(
+        r"write partitions:",
+        untested="they refuse an import or a restore of more partitions than a topic has",
+    ),
+    "requests that no server takes": Kind(
+        r"if you mean it, which no server",
+        untested="they refuse one request, by a setting that forbids it",
+    ),
+    "nothing to do": Kind(
+        r"there is nothing to undo|cannot be undone any more|kept no record of the sequences|stays out of the table|"
+        r"the first: \{damaged|poll them from the server",
+        untested="the sentence says that nothing is wrong, or that nothing helps",
+    ),
+    "run again": Kind(
+        r"run again|try again|look it over",
+        untested="the file that contradicts itself in between is made by no test but those of damaged stores",
+    ),
+    "defects": Kind(r"defect of the program", untested="only a defect of the program says so"),
+    "another release": Kind(r"use (a newer|that) release", untested="there is no newer release"),
+    "the machine": Kind(
+        r"check the (disk|archive's storage)|set (both by NTP|the clocks? right)|set the clock|conditional put|"
+        r"make setup|install |PYSPARK|_PACK|_SAME_PYTHON|_WRITABLE|_OTHER_PLACE|\{shared\}|\{remedy\}|JARs|"
+        r"Spark's own log",
+        untested="disks, memories, clocks, buckets, JARs and workers are no part of a stream",
+    ),
+    "findings that cost time": Kind(
+        r"they cost room|raise segment_size|retention (plan|apply)`|VACUUM follows|wait for it, or end",
+        untested="they are warnings: passes and publishes work",
+    ),
+}
+
+
+def sentences() -> Iterator[Sentence]:
+    """Every sentence of exit 4 and 6, and of doctor's findings, in the order of the source."""
+    for folder in ("retention", "jobs"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            yield from _of_module(file)
+
+
+def _of_module(file: Path) -> Iterator[Sentence]:
+    module = ast.parse(file.read_text(encoding="utf-8"))
+    aliases = {
+        target.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assign) and _names(node.value) & ERRORS
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    sentence_at = dict.fromkeys({*ERRORS, *aliases}, 0)
+    if file.parent.name == "doctor" and file.name != "finding.py":
+        sentence_at |= _FINDINGS
+    for node in ast.walk(module):
+        name = (
+            node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        )
+        if (
+            isinstance(node, ast.Call)
+            and name in sentence_at
+            and len(node.args) > sentence_at[name]
+        ):
+            place = f"{file.relative_to(ROOT)}:{node.lineno}"
+            yield Sentence(place, name, _text(node.args[sentence_at[name]]))
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(_text(value) for value in values)
+        case ast.FormattedValue(value=value):
+            return f"{{{ast.unparse(value)}}}"
+        case ast.BinOp(left=left, right=right):
+            return _text(left) + _text(right)
+        case _:
+            return f"{{{ast.unparse(node)}}}"
+
+
+if __name__ == "__main__":
+    for sentence in sentences():
+        print(
+            f"{', '.join(sentence.kinds) or '-'}\t{sentence.place}\t{sentence.error}\t{sentence.text}"
+        )
