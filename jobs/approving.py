@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from retention.apply.approval import Approved
+from retention.core.outcomes import Outcome
 from retention.errors import UsageError
+from retention.history.report import RunReport
 from retention.storage import files
 from retention.storage.places import place_of
 
@@ -27,7 +30,9 @@ def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
     try:
         report = json.loads(content)
         plans = [entry for entry in report["streams"] if "needs_approval" in entry]
-        return int(report["as_of_ns"]), {entry["stream"]: _approved(entry) for entry in plans}
+        digest = _digest(report)
+        approved = {entry["stream"]: _approved(entry, digest) for entry in plans}
+        return int(report["as_of_ns"]), approved
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path}: is no report of plans ({error!r}); name one that jobs/plan.py has written"
@@ -49,6 +54,21 @@ def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
     return list(named or approved)
 
 
-def _approved(entry: Mapping[str, Any]) -> Approved:
+def note_spent(outcomes: Iterable[Outcome[RunReport]]) -> Iterator[str]:
+    """A sentence for each stream whose approval was spent before."""
+    for outcome in outcomes:
+        if outcome.value is not None and outcome.value.spent_by is not None:
+            yield (
+                f"{outcome.stream}: the approved report was applied before, by run {outcome.value.spent_by}, which "
+                "stands; nothing was removed now"
+            )
+
+
+def _approved(entry: Mapping[str, Any], digest: str) -> Approved:
     by_rule = {str(rule): int(count) for rule, count in entry["by_rule"].items()}
-    return Approved(int(entry["removed_messages"]), int(entry["removed_bytes"]), by_rule)
+    return Approved(int(entry["removed_messages"]), int(entry["removed_bytes"]), by_rule, digest)
+
+
+def _digest(report: Any) -> str:
+    """SHA-256 of a report's values, the same however it is laid out."""
+    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from jobs.approving import chosen, read_approved
+from jobs.approving import chosen, note_spent, read_approved
 from jobs.arguments import add_budget, add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
@@ -68,7 +68,7 @@ def main() -> int:
         names, instant, approved = asked_for(warehouse, arguments, started)
         guards = Guards(allow_large=arguments.allow_large, approved=approved)
         outcomes = retain(warehouse, names, instant, guards, budget)
-        for text in passed_guards(outcomes):
+        for text in [*passed_guards(outcomes), *note_spent(outcomes)]:
             print(f"retain: {visible_lines(text)}", file=sys.stderr)
         report = document(instant, [report_entry(outcome) for outcome in outcomes])
         compactions: list[Outcome[CompactionReport]] = []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retention.config.keeping import KeepingSettings
+from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
-from retention.errors import RefusedError
+from retention.errors import RefusedError, StalePlanError
+from retention.history.report import RunReport
+from retention.history.runs import History
 from retention.plan.plan import Plan
 
 
@@ -20,6 +23,8 @@ class Approved:
     bytes: int
     by_rule: Mapping[str, int]
     """Messages by the rule that takes them."""
+    digest: str
+    """SHA-256 of the report that was approved, by which it is spent once."""
 
 
 def approval_need(settings: KeepingSettings, plan: Plan) -> str | None:
@@ -35,6 +40,71 @@ def approval_need(settings: KeepingSettings, plan: Plan) -> str | None:
         most = f"no more than {bounds.above_bytes:,}"
         return f"{counted(size, 'byte')} would go, and `approve` lets a job remove {most} by itself"
     return None
+
+
+def spent_answer(
+    opened: OpenedStream,
+    history: History,
+    approved: Mapping[str, Approved] | None,
+    as_of_ns: int,
+) -> RunReport | None:
+    """Answer for a pass whose approval was spent before: nothing is done twice; None: it was not.
+
+    Raises:
+        RefusedError: the run that spent it was undone, or may have committed and may not.
+    """
+    limit = (approved or {}).get(opened.name)
+    spending = None if limit is None else history.spending(limit.digest)
+    if spending is None:
+        return None
+    undone_by = history.undone_by(spending.run)
+    if undone_by is not None:
+        raise RefusedError(
+            f"{opened.name}: the approved report was spent by run {spending.run}, which run {undone_by} undid; nothing "
+            "was removed; plan again with jobs/plan.py, and have that report approved"
+        )
+    if not spending.is_done:
+        raise RefusedError(
+            f"{opened.name}: the approved report may have been spent by run {spending.run}, of which the table does "
+            "not tell any more whether it committed; nothing was removed; plan again with jobs/plan.py, and have that "
+            "report approved"
+        )
+    version = -1 if spending.version_after is None else spending.version_after
+    return replace(
+        RunReport.of_nothing(opened.name, as_of_ns),
+        run=spending.run,
+        plan_id=spending.plan_id or "",
+        version_before=version,
+        version_after=version,
+        spent_by=spending.run,
+    )
+
+
+def spend(
+    opened: OpenedStream, history: History, plan: Plan, approved: Mapping[str, Approved] | None
+) -> Approved | None:
+    """The approval that a plan spends when it is committed; None: it needs none, or removes nothing.
+
+    Args:
+        opened: the stream.
+        history: its runs, read after the table on which the plan is committed was opened.
+        plan: the plan.
+        approved: the approvals, by stream.
+
+    Raises:
+        StalePlanError: another run spends the same one meanwhile.
+    """
+    limit = (approved or {}).get(opened.name)
+    if limit is None or not plan.removed_messages:
+        return None
+    spending = history.spending(limit.digest)
+    rival = history.about_to_spend(limit.digest) if spending is None else spending.run
+    if rival is not None:
+        raise StalePlanError(
+            f"{opened.name}: run {rival} spends the approved report meanwhile; nothing was removed by this one; run "
+            "again"
+        )
+    return limit
 
 
 def check_approval(

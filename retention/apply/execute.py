@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.erase import erase
+from retention.apply.guards import Guards
 from retention.apply.keep_ids import keep_ids_of
+from retention.apply.permits import permit_of
 from retention.apply.plan_record import intent_of, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
-from retention.apply.recorded_run import Change, recorded_run
-from retention.apply.stage import TombstoneUpdate, next_record, stage_additions
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.stage import Additions, TombstoneUpdate, next_record, stage_additions
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.table_requirements import AssertEpoch
@@ -50,10 +52,20 @@ class Work:
     archived: Archived | None = None
 
 
+@dataclass(frozen=True)
+class Terms:
+    """The terms on which a plan is carried out."""
+
+    engines: Engines
+    """The engines that copy rows."""
+    guards: Guards | None = None
+    """Refusals that hold at the commit, too; None: people asked for the removal, and no guard looks at it."""
+
+
 def carry_out(
     opened: OpenedStream,
     planned: Planned,
-    engines: Engines,
+    terms: Terms,
     history: History,
     run: str,
     started: int,
@@ -63,49 +75,71 @@ def carry_out(
     Args:
         opened: the stream.
         planned: the plan, and what it was made from.
-        engines: where rows are copied.
+        terms: where rows are copied, and what has to hold at the commit.
         history: where the run is recorded.
         run: its name there.
         started: when the run began, nanoseconds since the epoch.
 
     Raises:
-        StalePlanError: a pinned file is gone or changed.
+        StalePlanError: a pinned file is gone or changed, or another run spends the same approval.
+        RefusedError: the table at the commit has so few messages that a guard does not let the plan go on.
         ConflictError: messages came first, and the plan sets the next sequence.
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
-    plan = planned.plan
+    plan, engines = planned.plan, terms.engines
     raise_watermark(opened, plan.request, plan.epoch)
     if plan.is_empty:
         return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
+    permit = permit_of(opened, history, plan, snapshot, run, terms.guards)
     with recorded_run(opened, snapshot, run) as recorded:
-        additions = stage_additions(opened, plan, snapshot, engines)
-        added = recorded.staged(stats_table(additions.stats))
-        tombstones = next_record(opened, plan, snapshot, engines)
-        archived = _archived(opened, plan, snapshot, engines)
-        ids_read = keep_ids_of(opened, plan, snapshot)
-        if isinstance(plan.request, Drop):
-            opened.store.note_dropping()
+        prepared = _prepared(opened, plan, snapshot, engines, recorded)
         intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
-            released=tombstones.numbers, spark_application=engines.application()
+            released=prepared.tombstones.numbers,
+            spark_application=engines.application(),
+            approval=permit.approval,
         )
-        change = _change(opened, plan, added, additions.open_base, tombstones, epochs)
-        change = replace(change, archived=archived)
+        change = _change(opened, plan, prepared, epochs)
+        change = replace(change, requirements=[*change.requirements, *permit.requirements])
         version = recorded.commit(intent, change).committed_version
         erase(opened, plan.request)
-        read = additions.read + tombstones.read + ids_read
-        work = Work(
-            read + (archived.read if archived else ReadCount()),
-            additions.bytes,
-            plan.version,
-            version,
-            archived,
-        )
+        size, archived = prepared.additions.bytes, prepared.archived
+        work = Work(prepared.read, size, plan.version, version, archived)
         report = report_of(opened, plan, run, work, started)
         recorded.outcome = outcome_of(history, intent, report)
     return report
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Everything that has to be written before a plan is committed."""
+
+    additions: Additions
+    tombstones: TombstoneUpdate
+    archived: Archived | None
+    ids_read: ReadCount
+
+    @property
+    def read(self) -> ReadCount:
+        """The cost of it."""
+        archived = self.archived.read if self.archived else ReadCount()
+        return self.additions.read + self.tombstones.read + self.ids_read + archived
+
+
+def _prepared(
+    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines, run: RecordedRun
+) -> _Prepared:
+    """Stage what a plan adds, archive what leaves, and keep what has to be known of it."""
+    additions = stage_additions(opened, plan, snapshot, engines)
+    run.staged(stats_table(additions.stats))
+    tombstones = next_record(opened, plan, snapshot, engines)
+    archived = _archived(opened, plan, snapshot, engines)
+    ids_read = keep_ids_of(opened, plan, snapshot)
+    if isinstance(plan.request, Drop):
+        opened.store.note_dropping()
+    return _Prepared(additions, tombstones, archived, ids_read)
 
 
 def _recorded_alone(
@@ -152,23 +186,20 @@ def _ranges(opened: OpenedStream, plan: Plan, tombstones: TombstoneUpdate) -> It
 
 
 def _change(
-    opened: OpenedStream,
-    plan: Plan,
-    added: pa.Table,
-    open_base: Mapping[int, int],
-    tombstones: TombstoneUpdate,
-    epochs: tuple[int, int],
+    opened: OpenedStream, plan: Plan, prepared: _Prepared, epochs: tuple[int, int]
 ) -> Change:
+    tombstones = prepared.tombstones
     drops = isinstance(plan.request, Drop)
-    bases = _first_bases(opened) if plan.begins_epoch else open_base
+    bases = _first_bases(opened) if plan.begins_epoch else prepared.additions.open_base
     return Change(
         remove=plan.actions.leaving.select(FILE_STATS.names),
-        add=added,
+        add=stats_table(prepared.additions.stats),
+        archived=prepared.archived,
+        requirements=[AssertEpoch(epochs[0])],
         ranges=_ranges(opened, plan, tombstones),
         stepped_over=_stepped_over(plan),
         begins_epoch=plan.begins_epoch,
         asks_consumers=plan.consumers is not None,
-        requirements=[AssertEpoch(epochs[0])],
         updates=[
             *set_next_seqs(sequences_after(plan)),
             *set_open_bases({} if drops else bases),

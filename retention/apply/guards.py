@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from retention.apply.approval import Approved
@@ -16,6 +16,7 @@ from retention.plan.plan import Plan
 from retention.planners.topic import OFFSETS
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
+from retention.rules.removal_guards import Loss, guard_findings
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.offset_table import OffsetTable
 
@@ -136,24 +137,36 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
         )
 
 
-def guarded(opened: OpenedStream, plan: Plan, guards: Guards) -> Plan:
+def guarded(opened: OpenedStream, plan: Plan, guards: Guards, loss: Loss | None = None) -> Plan:
     """Hold a pass against the guards of its stream; the plan with what they say of it.
 
     A removal that people ask for by name is not a pass, and no guard looks at it.
 
+    Args:
+        opened: the stream.
+        plan: the pass.
+        guards: what the caller lifts.
+        loss: the pass's loss in the table of now; None: the plan was made from that.
+
     Raises:
         RefusedError: the pass takes more than a guard lets go, and the caller does not lift that.
     """
-    findings = findings_of(opened.config.guards.rule(), plan)
+    rule = opened.config.guards.rule()
+    findings = findings_of(rule, plan) if loss is None else guard_findings(rule, loss)
     if guards.allow_large:
         findings = tuple(replace(finding, lifted=finding.then == "refuse") for finding in findings)
     refusing = [finding.sentence for finding in findings if finding.refuses]
     if refusing:
-        raise RefusedError(
-            f"{opened.name}: the pass {', and '.join(refusing)} (guards); nothing was changed; look at "
-            f"{command('plan', opened.name)}, then write another limit, or let it through once with --allow-large"
-        )
+        raise large_error(opened.name, refusing)
     return replace(plan, guards=findings)
+
+
+def large_error(stream: str, sentences: Sequence[str]) -> RefusedError:
+    """The refusal of a pass that takes more than guards let go; the sentences say what exceeds what."""
+    return RefusedError(
+        f"{stream}: the pass {', and '.join(sentences)} (guards); nothing was changed; look at "
+        f"{command('plan', stream)}, then write another limit, or let it through once with --allow-large"
+    )
 
 
 def check_archive(opened: OpenedStream, plan: Plan) -> None:

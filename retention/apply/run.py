@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from retention.apply.approval import check_approval
+from retention.apply.approval import check_approval, spent_answer
+from retention.apply.commit_guards import guarded_now
 from retention.apply.deletion_vectors import resolving_vectors
-from retention.apply.execute import Work, carry_out, pinned, report_of
+from retention.apply.execute import Terms, Work, carry_out, pinned, report_of
 from retention.apply.guards import (
     Guards,
     check_archive,
@@ -56,12 +57,16 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
+    if (answer := spent_answer(opened, history, guards.approved, as_of_ns)) is not None:
+        return answer
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():
         plan = plan_pass(opened, as_of_ns, engines).plan
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with maintaining(opened):
         settle_interrupted(opened, history)
+        if (answer := spent_answer(opened, history, guards.approved, as_of_ns)) is not None:
+            return answer
         check_update(opened, history)
         _check_first(opened, as_of_ns, engines, guards)
         keep_settings(opened.root, opened.config)
@@ -69,7 +74,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         expired = delete_expired(opened, as_of_ns)
         seal_aged(opened, as_of_ns)
         decide = partial(_plan_guarded, expired, opened, as_of_ns, engines, guards)
-        return _until_committed(opened, decide, engines, history, started)
+        return _until_committed(opened, decide, Terms(engines, guards), history, started)
 
 
 def _check_first(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
@@ -120,13 +125,13 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunR
         settle_interrupted(opened, history)
         check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
-        return _until_committed(opened, decide, engines, history, started)
+        return _until_committed(opened, decide, Terms(engines), history, started)
 
 
 def _until_committed(
     opened: OpenedStream,
     decide: Callable[[], Planned],
-    engines: Engines,
+    terms: Terms,
     history: History,
     started: int,
 ) -> RunReport:
@@ -135,9 +140,9 @@ def _until_committed(
         for _ in range(ATTEMPTS):
             run = history.name_run(started)
             with labelled(run=run):
-                planned = resolving_vectors(opened, decide, engines)
+                planned = resolving_vectors(opened, decide, terms.engines)
                 try:
-                    return carry_out(opened, planned, engines, history, run, started)
+                    return carry_out(opened, planned, terms, history, run, started)
                 except (ConflictError, StalePlanError):
                     if not planned.plan.sets_sequences:
                         raise
@@ -165,10 +170,12 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     with maintaining(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
-        plan = guarded(opened, plan, guards)
-        if plan.request is None and opened.store.exists():
-            edit_declared(opened)
+        existed = opened.store.exists()
         snapshot = pinned(opened, plan)
+        plan = guarded_now(opened, plan, snapshot, guards)
+        if plan.request is None and existed and opened.config.consumers:
+            edit_declared(opened)
+            snapshot = pinned(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
         if plan.expired:
@@ -183,7 +190,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         planned = Planned(plan, snapshot.counters.next_seq, snapshot)
         run = history.name_run(started)
         with labelled(run=run):
-            return carry_out(opened, planned, engines, history, run, started)
+            return carry_out(opened, planned, Terms(engines, guards), history, run, started)
 
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:

@@ -162,6 +162,25 @@ class AssertArchiveHead:
 
 
 @dataclass(frozen=True)
+class AssertLastRun:
+    """No recorded run committed since: the last one that did began at this instant, nanoseconds since the epoch."""
+
+    started_ns: int | None
+    """None: none ever did."""
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table on which another run committed since.
+
+        Raises:
+            StalePlanError: one did.
+        """
+        if state.counters.last_run_ns != self.started_ns:
+            raise StalePlanError(
+                f"stream {state.stream}: another run committed meanwhile; nothing was changed; run again"
+            )
+
+
+@dataclass(frozen=True)
 class RowsCompared:
     """Rows of the added files were compared with those of some files, and no sequence stands in both.
 

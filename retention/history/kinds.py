@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from retention.core.documents import Identifier, Int64, Name, Natural, Path, Version, validated
-from retention.history.record import STATUSES, RecordPart, RunRecord, Segments
+from retention.history.record import STATUSES, RecordPart, RunRecord, Segments, SpentApproval
 
 
 class PlannedRun(RunRecord):
@@ -24,6 +24,8 @@ class PlannedRun(RunRecord):
     overdue: Any = None
     dropped: Any = None
     guards: Any = None
+    approval: SpentApproval | None = None
+    """The approval that the run spent; None: it needed none."""
 
 
 class Applied(PlannedRun):

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from retention.core import documents
 from retention.core.documents import (
     Counts,
+    Digest,
     Document,
     Identifier,
     Int64,
@@ -91,6 +92,15 @@ class Segments(RecordPart):
     dropped: Natural
     kept: Natural
     rewritten: Natural
+
+
+class SpentApproval(RecordPart):
+    """The approval of a person that a run spent: it allows no other run."""
+
+    digest: Digest
+    """SHA-256 of the approved report, as `jobs.approving` takes it."""
+    stream: Name
+    run: Identifier
 
 
 class RecordedRequest(documents.Request, RecordPart):

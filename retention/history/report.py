@@ -55,6 +55,8 @@ class RunReport:
     """Guards whose limits it exceeded, as `GuardFinding.as_json` has them: they warn, or were lifted; None: none."""
     left: Mapping[str, Any] | None = None
     """Lag of a stream that the budget left undone, and the bound that was reached; None: the stream was worked on."""
+    spent_by: str | None = None
+    """The run that spent the same approval before and stands, so that nothing was done now; None: this is no repeat."""
     error: Mapping[str, Any] | None = None
     """Error of the run, if it failed: `exit_code` and `message`."""
 
@@ -71,7 +73,7 @@ class RunReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "overdue", "archived", "dropped", "guards", "left", "error")
+        optional = ("held", "overdue", "archived", "dropped", "guards", "left", "spent_by", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

@@ -14,7 +14,15 @@ from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
 from retention.history.initiator import initiator
-from retention.history.kinds import Applied, Dropped, NewerRun, Repaired, Undone, record_of
+from retention.history.kinds import (
+    Applied,
+    Dropped,
+    NewerRun,
+    PlannedRun,
+    Repaired,
+    Undone,
+    record_of,
+)
 from retention.history.record import ABANDONED, BEGUN, FORMAT, RunRecord
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
@@ -210,6 +218,22 @@ class History:
         passes = (record for record in self._of_this_table() if isinstance(record, Applied))
         return next((record.policy for record in passes if record.is_done), None)
 
+    def spending(self, digest: str) -> PlannedRun | None:
+        """The newest run that spent, or may have spent, an approval by its report's digest; None: none did."""
+        planned = (record for record in self.outcomes() if isinstance(record, PlannedRun))
+        return next((run for run in planned if run.may_count and _digest_of(run) == digest), None)
+
+    def about_to_spend(self, digest: str) -> str | None:
+        """A run without an outcome that is about to spend an approval; None: there is none."""
+        intents = (self.begun(run) for run in self.unfinished())
+        planned = (intent for intent in intents if isinstance(intent, PlannedRun))
+        return next((intent.run for intent in planned if _digest_of(intent) == digest), None)
+
+    def undone_by(self, run: str) -> str | None:
+        """The run that undid another one, or may have; None: none did."""
+        undos = (record for record in self.since(run) if isinstance(record, Undone))
+        return next((undo.run for undo in undos if undo.may_count and undo.undoes == run), None)
+
     def last_drop(self) -> str | None:
         """The last run that dropped the stream and is not undone; None if there is none."""
         return next((record.run for record in self._in_force() if _drops(record)), None)
@@ -296,6 +320,10 @@ def _unfinished(names: Sequence[str]) -> list[str]:
 
 def _finished(names: Sequence[str]) -> list[str]:
     return [name.removesuffix(_DONE) for name in reversed(names) if name.endswith(_DONE)]
+
+
+def _digest_of(record: PlannedRun) -> str | None:
+    return None if record.approval is None else record.approval.digest
 
 
 def _drops(record: RunRecord) -> bool:

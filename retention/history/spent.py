@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 from retention.core.run_names import started_ns
-from retention.history.kinds import Applied, Repaired
+from retention.history.kinds import Applied, PlannedRun, Repaired
 from retention.history.record import RunRecord
 
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
@@ -25,8 +25,8 @@ def spent_runs(
 
     A record stays while files of its run can come back, while it is younger than the cutoff, and as long as no newer
     one says what it says for all before it: the sequences of its epoch, the latest instant of a pass, the policy. The
-    newest record stays, and so do those of repairs, of purges that ended an epoch, and of runs without a certain
-    outcome.
+    newest record stays, and so do those of repairs, of purges that ended an epoch, of runs without a certain outcome,
+    and of runs that spent an approval, which otherwise could be spent again.
 
     Args:
         runs: all runs of a stream that have an outcome, newest first.
@@ -70,4 +70,6 @@ def _carries(record: RunRecord) -> set[_Fact]:
 
 
 def _may_go(record: RunRecord) -> bool:
-    return record.is_certain and not isinstance(record, Repaired) and record.ends_epoch is None
+    spends = isinstance(record, PlannedRun) and record.approval is not None
+    is_last_word = isinstance(record, Repaired) or record.ends_epoch is not None or spends
+    return record.is_certain and not is_last_word

@@ -37,14 +37,23 @@ def loss_of(plan: Plan) -> Loss:
     if not plan.files.num_rows:
         return Loss()
     cause = plan.cause
-    every = np.arange(cause.files.num_rows)
-    left, _ = cause.remaining_of(every)
+    left, _ = cause.remaining_of(np.arange(cause.files.num_rows))
     touched = _rows_of(plan, cause)
     return Loss(
         plan.removed_messages - _released(cause, "messages", touched),
         plan.removed_bytes - _released(cause, "bytes", touched),
         left + cause.tail.messages,
     )
+
+
+def released_by(plan: Plan) -> int:
+    """The number of messages that consumers release in a pass.
+
+    Raises:
+        DamagedError: as `loss_of`.
+    """
+    cause = plan.cause
+    return _released(cause, "messages", _rows_of(plan, cause)) if plan.files.num_rows else 0
 
 
 def _rows_of(plan: Plan, cause: Cause) -> Array:

@@ -14,10 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from retention.api.warehouse import Warehouse
 from retention.apply.repair.returned import KIND
+from retention.core.table_updates import SetEpoch, SetNextSeq, SetOpenBase, TableUpdate
 from retention.errors import ForeignRowsError, RefusedError
+from retention.ports import Swap
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import internals, returned
+from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.sandboxes import Commands
@@ -246,6 +249,39 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
     monkeypatch.setattr(crash_points, "_watch", passed_by)
     warehouse.stream("ORDERS").repair_returned_messages().apply()
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
+
+
+def test_a_repair_is_not_committed_in_an_epoch_that_a_rival_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are pinned and still there: without the epoch the second try would go on in another one."""
+    warehouse = laid(tmp_path)
+    under_way = opened_table(warehouse)
+    passed(warehouse)
+    under_way.optimize.compact()
+    before = stored(warehouse)
+
+    def begin_epoch() -> None:
+        store = warehouse.stream("ORDERS").opened.store
+        snapshot, _ = store.returned()
+        nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
+        begins: list[TableUpdate] = [
+            SetEpoch(snapshot.version + 1),
+            SetNextSeq(0, 21),
+            SetOpenBase(0, 16),
+        ]
+        store.commit(Swap(*nothing, {"run": "rival"}, updates=begins), snapshot)
+
+    waiting = [begin_epoch]
+
+    def passed_by(step: Step) -> None:
+        if step == Step.DELTA_COMMITTING and waiting:
+            waiting.pop()()
+
+    monkeypatch.setattr(crash_points, "_watch", passed_by)
+    repaired = warehouse.stream("ORDERS").repair_returned_messages().apply()
+    assert repaired.run is None
+    assert stored(warehouse) == before
 
 
 def test_a_long_log_of_others_is_looked_through_once(

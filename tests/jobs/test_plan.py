@@ -42,6 +42,11 @@ def planned(folder: Path, *arguments: str) -> dict[str, Any]:
     return document
 
 
+def _report(file: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return document
+
+
 def run(job: str, folder: Path, *arguments: str) -> Ended:
     return run_job(job, folder, "--engine", "local", *arguments)
 
@@ -101,6 +106,21 @@ def test_what_was_approved_goes_at_its_instant(warehouse: Warehouse, tmp_path: P
     ]
     again = run("retain", tmp_path, *approved)
     assert "2 streams done, 0 failed; 0 messages" in again.stdout
+    spent = warehouse.stream("ORDERS").history()[0]["run"]
+    assert (
+        f"retain: ORDERS: the approved report was applied before, by run {spent}, which stands; nothing was removed "
+        "now\n"
+    ) in again.stderr
+    [entry] = [one for one in _report(retained)["streams"] if one["stream"] == "ORDERS"]
+    assert (entry["run"], entry["spent_by"], entry["removed_messages"]) == (spent, spent, 0)
+    undo = warehouse.undo(spent)["run"]
+    refused = run("retain", tmp_path, *approved, "--stream", "ORDERS")
+    assert refused.returncode == 4
+    assert (
+        f"ORDERS: the approved report was spent by run {spent}, which run {undo} undid; nothing was removed; plan "
+        "again with jobs/plan.py, and have that report approved"
+    ) in refused.stderr
+    assert warehouse.stream("ORDERS").state().messages == 8
 
 
 def test_no_more_goes_than_was_approved(warehouse: Warehouse, tmp_path: Path) -> None:

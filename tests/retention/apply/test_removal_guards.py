@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from retention.api.log import BoundPlan
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply import execute
+from retention.apply.keep_ids import keep_ids_of
 from retention.errors import RefusedError, StalePlanError
 from retention.plan.loss import loss_of
 from retention.plan.planfile import load_plans
+from retention.ports import Swap
 from retention.rules.removal_guards import Loss
 from retention.stores.consumer_table import ConsumerTable
+from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.retention.planners.test_interest import progress, stand
 from tests.retention.planners.test_plan_explains_itself import Oldest
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
@@ -105,6 +110,55 @@ def test_a_saved_plan_is_held_against_the_guards_of_today(tmp_path: Path, store:
     with pytest.raises(RefusedError, match=rf"removes .*{removed:,} bytes"):
         BoundPlan(stream, plan).apply()
     assert BoundPlan(stream, plan).apply(allow_large=True).removed_bytes == removed
+
+
+def removed_by_another(folder: Path, first_seq: int) -> None:
+    """Take the files from a sequence on out of the table, as a rival without the lease."""
+    store = reopened(folder).stream("ORDERS").opened.store
+    snapshot = store.snapshot()
+    files = store.inventory(snapshot).files
+    going = files.filter(pc.greater_equal(files["min_seq"], first_seq))
+    store.commit(
+        Swap(going.select(LOGGED_FILES.names), FILE_STATS.empty_table(), {"run": "rival"}), snapshot
+    )
+
+
+@pytest.mark.parametrize(
+    ("guard", "sentence"),
+    [
+        ({"max_removed_share": "50%"}, r"removes 15 of 20 messages \(75%\)"),
+        ({"min_kept_messages": 6}, "keeps 5 of 20 messages, fewer than"),
+    ],
+)
+def test_guards_hold_against_the_messages_that_are_there_at_the_commit(
+    tmp_path: Path, store: str, guard: dict[str, Any], sentence: str
+) -> None:
+    stream = forty(tmp_path, store, max_age="60s", guards=guard)
+    plan = stream.plan(AS_OF)
+    plan.save(tmp_path / "plan.json")
+    assert plan.plan.removed_messages == 15
+    stream.delete(list(range(21, 41))).apply()
+    [saved] = load_plans(str(tmp_path / "plan.json"))
+    with pytest.raises(RefusedError, match=sentence):
+        BoundPlan(stream, saved).apply()
+    assert stream.state().messages == 20
+    assert BoundPlan(stream, saved).apply(allow_large=True).removed_messages == 15
+
+
+def test_guards_hold_on_a_newer_version_that_a_rival_has_made(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = forty(tmp_path, store, max_age="60s", **HALF)
+
+    def behind_the_plan(*given: Any) -> Any:
+        monkeypatch.setattr(execute, "keep_ids_of", keep_ids_of)
+        removed_by_another(tmp_path, 21)
+        return keep_ids_of(*given)
+
+    monkeypatch.setattr(execute, "keep_ids_of", behind_the_plan)
+    with pytest.raises(RefusedError, match=r"removes 15 of 20 messages \(75%\)"):
+        stream.plan(AS_OF).apply()
+    assert reopened(tmp_path).stream("ORDERS").state().messages == 20
 
 
 def test_rows_tombstones_and_whole_files_count_alike(tmp_path: Path, store: str) -> None:

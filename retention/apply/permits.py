@@ -1,0 +1,58 @@
+"""Permissions of a pass: guards and an approval that hold when it is committed, and are gone afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retention.apply.approval import spend
+from retention.apply.commit_guards import guards_at_commit
+from retention.apply.guards import Guards
+from retention.context.context import OpenedStream
+from retention.core.table_requirements import AssertLastRun, TableRequirement
+from retention.history.record import SpentApproval
+from retention.history.runs import History
+from retention.plan.plan import Plan
+from retention.ports import Snapshot
+
+
+@dataclass(frozen=True)
+class Permit:
+    """The permission of one plan to be carried out."""
+
+    approval: SpentApproval | None = None
+    """The approval that its commit spends."""
+    requirements: tuple[TableRequirement, ...] = ()
+    """Conditions of the commit."""
+
+
+def permit_of(
+    opened: OpenedStream,
+    history: History,
+    plan: Plan,
+    snapshot: Snapshot,
+    run: str,
+    guards: Guards | None,
+) -> Permit:
+    """The permission of a plan on the version of the table on which it is to be committed.
+
+    Args:
+        opened: the stream.
+        history: its runs.
+        plan: the plan.
+        snapshot: the version.
+        run: the run that carries the plan out.
+        guards: what the caller lifts, and what a person approved; None: people asked for the removal by name.
+
+    Raises:
+        StalePlanError: another run spends the same approval meanwhile.
+    """
+    if guards is None:
+        return Permit()
+    requirements = tuple(guards_at_commit(opened, plan, snapshot, guards))
+    approved = spend(opened, history, plan, guards.approved)
+    if approved is None:
+        return Permit(None, requirements)
+    # A rival that spends it meanwhile commits a run of its own: then the history has it on the next look.
+    alone = AssertLastRun(snapshot.counters.last_run_ns)
+    approval = SpentApproval(digest=approved.digest, stream=opened.name, run=run)
+    return Permit(approval, (*requirements, alone))

@@ -1,0 +1,113 @@
+"""An approval is spent once, by the commit that removes: a failure before it spends nothing, and one of two wins."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.api.stream import Stream
+from retention.apply import execute, run, undo
+from retention.apply.approval import Approved
+from retention.apply.guards import Guards
+from retention.apply.keep_ids import keep_ids_of
+from retention.apply.run import apply_now
+from retention.engines.select import Engines
+from retention.errors import RefusedError, StalePlanError
+from retention.history.kinds import Applied
+from retention.history.report import RunReport
+from retention.history.runs import history_of
+from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.run_records import run_record
+
+NOW = START + 100 * SECOND
+DIGEST = "ab" * 32
+LOCAL = Engines("local")
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def stream(request: pytest.FixtureRequest, tmp_path: Path) -> Stream:
+    """Forty messages, of which a person approved that ten may go."""
+    stream = warehouse_with(tmp_path, request.param, NOW, max_msgs=30, approve=True).stream(
+        "ORDERS"
+    )
+    lay(stream.opened, even_segments(4, 10))
+    return stream
+
+
+def approved(stream: Stream, digest: str = DIGEST) -> RunReport:
+    ceiling = Approved(10, 10**6, {"max_msgs": 10}, digest)
+    return apply_now(stream.opened, NOW, LOCAL, Guards(approved={"ORDERS": ceiling}))
+
+
+def test_the_run_that_spends_an_approval_has_it_on_record(stream: Stream) -> None:
+    report = approved(stream)
+    record = history_of(stream.opened.warehouse, "ORDERS").done(report.run)
+    assert isinstance(record, Applied)
+    assert record.as_json()["approval"] == {
+        "digest": DIGEST,
+        "stream": "ORDERS",
+        "run": report.run,
+    }
+    again = approved(stream)
+    assert (again.spent_by, again.run, again.removed_messages) == (report.run, report.run, 0)
+    assert len(stream.history()) == 1
+
+
+def test_an_approval_whose_run_was_undone_is_spent(stream: Stream) -> None:
+    report = approved(stream)
+    undone = undo.undo_run(stream.opened, report.run)
+    sentence = rf"spent by run {report.run}, which run {undone.run} undid; nothing was removed"
+    with pytest.raises(RefusedError, match=sentence):
+        approved(stream)
+    assert stream.state().messages == 40
+    assert approved(stream, "cd" * 32).removed_messages == 10
+
+
+def test_a_failure_before_the_commit_spends_nothing(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(type(stream.opened.store), "commit", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            approved(stream)
+    assert approved(stream).removed_messages == 10
+
+
+def test_of_two_at_once_one_wins(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other has lost its lease: it finds the table as it was, for what the first removed was brought back."""
+    for module in (run, undo):
+        monkeypatch.setattr(module, "maintaining", lambda _: nullcontext())
+
+    def behind_the_look(*given: Any) -> Any:
+        monkeypatch.setattr(execute, "keep_ids_of", keep_ids_of)
+        undo.undo_run(stream.opened, approved(stream).run)
+        return keep_ids_of(*given)
+
+    monkeypatch.setattr(execute, "keep_ids_of", behind_the_look)
+    with pytest.raises(StalePlanError, match="another run"):
+        approved(stream)
+    assert stream.state().messages == 40
+    with pytest.raises(RefusedError, match="undid"):
+        approved(stream)
+
+
+def test_a_run_under_way_has_it(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "settle_interrupted", lambda *_: None)
+    history = history_of(stream.opened.warehouse, "ORDERS")
+    rival = history.name_run(NOW)
+    spent = {"digest": DIGEST, "stream": "ORDERS", "run": rival}
+    history.begin(run_record(rival, as_of_ns=NOW, approval=spent))
+    with pytest.raises(StalePlanError, match=f"run {rival} spends the approved report meanwhile"):
+        approved(stream)
+
+
+def test_an_approval_of_an_unknown_run_is_not_given_again(stream: Stream) -> None:
+    history = history_of(stream.opened.warehouse, "ORDERS")
+    killed = history.name_run(NOW)
+    spent = {"digest": DIGEST, "stream": "ORDERS", "run": killed}
+    history.finish(run_record(killed, as_of_ns=NOW, status="unknown", approval=spent))
+    with pytest.raises(RefusedError, match=f"may have been spent by run {killed}"):
+        approved(stream)
