@@ -18,7 +18,7 @@ OFFSETS = ("kafka_offset", "offset", "seq", "sequence", "sequence_number", "_com
 PARTITIONS = ("kafka_partition", "partition", "shard", "shard_id")
 """Columns of the parts in which offsets count each for itself."""
 _TIME_NAME = re.compile(
-    r"(?:^|_)(?:ts|time|timestamp|date|datetime|at|ms|us|ns|created|updated)(?:_|$)|(?:time|timestamp|At)$"
+    r"(?:^|_)(?:ts|time|timestamp|date|datetime|at|ms|us|ns|created|updated)(?:_|$)|(?i:time|timestamp)$|At$"
 )
 
 
@@ -71,8 +71,9 @@ class ColumnMapping:
         """
         if self.whole_row:
             return []
-        named = [*self.columns.values(), self.where or "", self.tombstone or "", *order_by]
-        used = set[str]().union(*map(names_in, named))
+        order = [*order_by]
+        named = [*self.columns.values(), self.where or "", self.tombstone or "", *order]
+        used = {name.lower() for name in order}.union(*map(names_in, named))
         used |= {name for name in dialect.columns if name not in self.columns}
         return [name for name in names if name.lower() not in used]
 

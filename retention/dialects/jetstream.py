@@ -14,7 +14,7 @@ from retention.config import StreamConfig
 from retention.core import message_rows
 from retention.core.headers import MAX_BLOCK_BYTES
 from retention.core.spans import Array
-from retention.core.subjects import valid_mask
+from retention.core.subjects import MAX_SUBJECT_BYTES, valid_mask
 from retention.datafile.segment_writer import PARTITION, with_sequences
 from retention.dialects.dialect import Block, Share
 from retention.errors import UsageError
@@ -34,6 +34,7 @@ WRITTEN = pa.schema(
     ]
 )
 
+_SHOWN = 60
 _BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
 
 
@@ -148,6 +149,11 @@ def refuse_malformed(rows: pa.Table) -> None:
     valid = valid_mask(subjects)
     if not pc.all(valid, min_count=0).as_py():
         subject = subjects.filter(pc.invert(valid))[0].as_py()
+        if subject is not None and len(subject.encode()) > MAX_SUBJECT_BYTES:
+            raise UsageError(
+                f"a row's subject has {len(subject.encode()):,} bytes, {subject[:_SHOWN]!r}…; it has at most "
+                f"{MAX_SUBJECT_BYTES:,}; nothing was appended; correct or leave out such rows"
+            )
         raise UsageError(
             f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
             "was appended; correct or leave out such rows"

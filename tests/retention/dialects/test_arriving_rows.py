@@ -40,7 +40,11 @@ def test_rows_without_a_time_get_the_clocks_and_others_keep_theirs() -> None:
 @pytest.mark.parametrize("times", [PLAUSIBLE_TIMES, ALL_TIMES])
 def test_a_time_that_64_bits_do_not_hold_is_refused_by_row_and_column(times: AcceptedTimes) -> None:
     given = rows(
-        **{"subject": ["a", None, "s.b"], TIME_US: [NOW // 1000, None, 253_402_214_400_000_000]}
+        **{
+            "subject": ["a", None, "s.b"],
+            "payload": [b""] * 3,
+            TIME_US: [NOW // 1000, None, 253_402_214_400_000_000],
+        }
     )
     with pytest.raises(
         UsageError, match=r"the row with subject 's\.b': time 9999-12-31T00:00:00Z is outside 1677"
@@ -55,3 +59,13 @@ def test_another_unit_is_refused_unless_any_time_is_taken() -> None:
     ):
         arriving().filled(given)
     assert arriving(ALL_TIMES).filled(given)["ts_ns"].to_pylist() == [NOW // 10**6]
+
+
+def test_a_null_payload_and_a_missing_time_are_refused_by_row() -> None:
+    given = rows(subject=["s.a", "s.b"], ts_ns=[NOW, NOW], payload=[b"", None])
+    with pytest.raises(UsageError, match=r"subject 's\.b': payload is null, .*tombstone=.*where="):
+        arriving().filled(given)
+    given = rows(subject=["s.a" * 30], ts_ns=pa.array([None], pa.int64()), payload=[b""])
+    timed = AcceptedTimes(0, may_be_missing=False)
+    with pytest.raises(UsageError, match=r"subject '(s\.a){20}'…: ts_ns is null: --time now"):
+        arriving(timed).filled(given)

@@ -111,6 +111,7 @@ def test_a_frame_is_appended_in_the_order_of_its_columns(tmp_path: Path, maker: 
         ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a"}], {"order_by": "n"}, "line 2: it has no n"),
         ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a", "n": "x"}], {"order_by": "n"}, "order_by n: its"),
         (['{"subject": "orders.a"}'], {"order_by": "n"}, "line 1: order_by needs records, and this is a text"),
+        ([{"subject": "s" * 65_536}], {}, "a row's subject has 65,536 bytes, 's{60}'…; it has at most 65,535"),
         ([{"subject": "orders.a"}], {"where": "n > 1", "payload": "all"}, "where='n > 1', payload='all': that is SQL"),
     ],
 )  # fmt: skip
