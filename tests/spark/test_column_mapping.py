@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from retention import register_functions
 from retention.core.message_rows import complete_rows
 from retention.core.subject_tokens import subject_key, subject_token
 from retention.dialects.column_mapping import ColumnMapping
@@ -266,3 +267,10 @@ def test_keys_become_tokens_in_spark_as_in_python_and_come_back(
         key.encode() for key in KEYS
     )
     assert json.dumps(done.left_out) == '["k"]'
+
+
+def test_a_session_gets_the_functions_for_sql_of_its_own(spark: SparkSession) -> None:
+    register_functions(spark)
+    said = "subject_token('a b'), subject_token(X'00FF'), subject_token(7), subject_key('=00=FF')"
+    [row] = spark.sql(f"SELECT {said}").collect()
+    assert tuple(row) == ("a=20b", "=00=FF", "7", b"\x00\xff")

@@ -94,6 +94,16 @@ def test_rows_end_up_in_one_order(parts: list[list[list[Row]]]) -> None:
             assert (int(laid_by[0]), int(laid_by[-1])) == (block.first, block.last)
 
 
+def test_blocks_in_another_order_than_time_keep_their_latest_time(tmp_path: Path) -> None:
+    dialect = STREAM.ordered_by([pa.field("order_by_0", pa.int64())])
+    times = [1_000_000 * (number * 31 % 17) for number in range(100)]
+    rows = batch_of([(time, "a") for time in times])
+    rows = rows.append_column("order_by_0", pa.array(range(99, -1, -1)))
+    [block] = write_blocks(str(tmp_path / "rows"), [rows], dialect)
+    assert (block.first, block.last) == (times[-1], max(times))
+    assert [row["ts_ns"] for row in rows_of(block).to_pylist()] == times[::-1]
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]], ids=["in order", "whole files in none"])
 def test_parts_that_do_not_overlap_are_not_merged(tmp_path: Path, order: list[int]) -> None:

@@ -97,6 +97,24 @@ def test_totals_lay_rows_where_each_of_them_would(
     assert (laid.ends.next_seq, laid.ends.open_base) == (whole.ends.next_seq, whole.ends.open_base)
 
 
+@given(times=st.lists(st.integers(0, 90), min_size=1, max_size=40), cuts=CUTS)
+def test_totals_lay_rows_whose_times_go_back_where_each_of_them_would(
+    times: list[int], cuts: list[int]
+) -> None:
+    sizes = np.full(len(times), 31)
+    blocks = {}
+    bounds = sorted({0, *(min(cut, len(times)) for cut in cuts), len(times)})
+    for number, (begin, end) in enumerate(pairwise(bounds)):
+        inside = np.array(times[begin:end])
+        edges = int(inside[0]), int(inside.max())
+        blocks[Block(0, number, end - begin, 31 * (end - begin), *edges)] = inside, sizes[begin:end]
+    laid = lay(STREAM.layer(TAILS.__getitem__, 0, 9_000), [*blocks], lambda _: blocks)
+    whole = STREAM.layer(TAILS.__getitem__, 0, 9_000)
+    for block, of_rows in blocks.items():
+        whole.take(block, *of_rows)
+    assert laid.shares() == whole.shares()
+
+
 def test_only_blocks_in_which_something_ends_are_asked_by_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
