@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
-from retention.core.subjects import name_of_path
 from retention.dialects import iggy, jetstream
 from retention.dialects.column_mapping import ColumnMapping
 from retention.dialects.dialect import Dialect
-from retention.errors import RefusedError, UsageError
-from retention.ingest.sources.backlog import Backlog, SourceReader
-from retention.ingest.sources.contents import Contents
-from retention.ingest.sources.delta_log import DeltaLog
-from retention.ingest.sources.delta_source import DeltaSource
-from retention.ingest.sources.directory import SourceFile, Wishes
-from retention.ingest.sources.directory_source import DirectorySource, converted
-from retention.ingest.sources.positions import DeltaPosition, DirectoryPosition
-from retention.ingest.sources.records import CUT as _CUT
-from retention.ingest.sources.taking import WRITER, TakenSoFar, Taking
-from retention.storage import files
-from retention.storage.listing import list_files
-from retention.storage.places import only_spark_reaches, place_of
-from retention.storage.scratch_files import local_directory
-from retention.stores.layout import Layout
+from retention.errors import UsageError
+from retention.ingest.sources.backlog import SourceReader
+from retention.ingest.sources.directory import Wishes
+from retention.ingest.sources.look import DELTA, FORMATS, Look, known_place
+from retention.ingest.sources.taking import Taking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,8 +25,6 @@ if TYPE_CHECKING:
     from retention.engines.spark.source_columns import MappedRows
 
 COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLUMNS)}"
-FORMATS = ("delta", "parquet", "json", "csv", "orc")
-DELTA = "delta"
 
 
 @dataclass(frozen=True)
@@ -102,13 +88,14 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
         raise UsageError(
             f"{source.format}: no such format of a source; there are {', '.join(FORMATS)}"
         )
-    source = replace(source, location=_known_place(opened, source.location))
+    source = replace(source, location=known_place(opened, source.location))
     mapped: list[MappedRows] = []
     with _reading(opened, source, spark, mapped) as reader:
         taking = Taking(opened, source.location, reader)
-        standing = taking.standing()
-        backlog = _backlog(source, standing, reader)
-        new = taking.take(standing, backlog)
+        known = taking.so_far()
+        look = Look(opened, source.location, source.format, source.wishes, reader)
+        backlog = look.backlog(known)
+        new = taking.take(known, backlog)
     return Ingested(
         opened.name,
         source.location,
@@ -119,62 +106,6 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
         mapped[0].order_by if mapped else (),
         mapped[0].left_out if mapped else (),
     )
-
-
-def _backlog(source: Source, standing: TakenSoFar, reader: Callable[[], SourceReader]) -> Backlog:
-    """Look for rows that are to be taken; where an earlier release took some, go on from its record."""
-    if source.format == DELTA:
-        with _log_of(source, standing, reader) as log:
-            table = DeltaSource(source.location, source.wishes, log)
-            known = standing.position
-            if standing.checkpoint is not None and standing.batch is not None:
-                known = table.taken_until(*standing.checkpoint.taken_version(standing.batch))
-            if not isinstance(known, DeltaPosition | None):
-                raise _other_format(source, "a directory")
-            backlog = table.backlog(known)
-    else:
-        is_ours = not only_spark_reaches(source.location)
-        listing = _listed(source.location) if is_ours else reader().listing(source.location)
-        contents = Contents(source.location, source.format, readable=is_ours)
-        directory = DirectorySource(source.location, source.format, contents, source.wishes)
-        known = standing.position
-        if standing.checkpoint is not None and standing.batch is not None:
-            taken = standing.checkpoint.taken_files(standing.batch)
-            known = converted(source.location, source.format, listing, taken)
-        if not isinstance(known, DirectoryPosition | None):
-            raise _other_format(source, "a Delta table")
-        backlog = directory.backlog(listing, known)
-    if standing.checkpoint is not None and backlog.moved is None:
-        backlog = replace(backlog, moved=known)
-    return backlog
-
-
-@contextmanager
-def _log_of(
-    source: Source, standing: TakenSoFar, reader: Callable[[], SourceReader]
-) -> Iterator[DeltaLog]:
-    """The log of a Delta table, or a copy of it where only Spark reaches that."""
-    if not only_spark_reaches(source.location):
-        yield DeltaLog(source.location)
-        return
-    known = standing.position
-    with closing(local_directory()) as scratch:
-        after = known.version if isinstance(known, DeltaPosition) else None
-        reader().log(source.location, after, scratch.location)
-        yield DeltaLog(scratch.location)
-
-
-def _listed(location: str) -> list[SourceFile]:
-    try:
-        return [
-            SourceFile(file.path, file.length, file.modified_ns, file.etag, file.inode)
-            for file in list_files(location)
-        ]
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"{location}: there is no such directory; nothing was read; name the directory of a table and, with "
-            "--source-format, what it is"
-        ) from error
 
 
 @contextmanager
@@ -212,33 +143,3 @@ def _messages(
     refuse_unfit(messages.frame, dialect, source.location)
     known.append(messages)
     return messages.frame
-
-
-def _known_place(opened: OpenedStream, location: str) -> str:
-    """A source's place, spelt as it was when rows of it were taken before: the record is kept under that name."""
-    place = _one_form(location)
-    directory = Layout(opened.root, opened.name).engine_path("ingest")
-    names = [name_of_path(name) for name in files.directories(directory) if _CUT not in name]
-    if opened.store.exists():
-        writers = opened.store.snapshot().counters.batches
-        names += [name.removeprefix(WRITER) for name in writers if name.startswith(WRITER)]
-    return next((name for name in names if _one_form(name) == place), place)
-
-
-def _one_form(location: str) -> str:
-    """The one form of a source's place, of all in which it may be written.
-
-    Raises:
-        UsageError: it is neither a path nor a URI.
-    """
-    if only_spark_reaches(location):
-        return location.rstrip("/")
-    place = place_of(location)
-    return place.rstrip("/") if files.is_remote(place) else os.path.abspath(place)  # noqa: PTH100
-
-
-def _other_format(source: Source, before: str) -> RefusedError:
-    return RefusedError(
-        f"{source.location} was taken as {before} before, not as {source.format}; nothing was read; correct "
-        "--source-format"
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ from retention.ingest.append import Appended, append_rows
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.sources.backlog import Batch, DeltaBatch, FilesBatch, SourceReader
 from retention.ingest.sources.directory import SourceFile
+from retention.storage import files
 
 COLUMNS = {"type": "struct", "fields": [{"name": "payload", "type": "string"}]}
 
@@ -69,9 +69,12 @@ def _of_files(batch: FilesBatch) -> list[bytes]:
 
 
 def _content(batch: FilesBatch, path: str) -> bytes:
-    return (Path(batch.location) / path).read_bytes()
+    return files.read_bytes(files.join(batch.location, path)) or b""
 
 
 def _of_table(batch: DeltaBatch) -> list[bytes]:
-    tables = [pq.read_table(Path(batch.location) / unquote(add["path"])) for add in batch.adds]
-    return [value.encode() for table in tables for value in table["payload"].to_pylist()]
+    words = []
+    for add in batch.adds:
+        with files.open_input(files.join(batch.location, unquote(add["path"]))) as source:
+            words += pq.ParquetFile(source).read(["payload"])["payload"].to_pylist()
+    return [word.encode() for word in words]

@@ -26,8 +26,13 @@ from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.delta import internals
 
+_DECIDE = (
+    "put the file as it was taken back and new rows into files of their own, or run once with --skip FILE to count it "
+    "as taken as it is, or with --take FILE to take all of its rows as new"
+)
 _SHOWN = 3
 _THREADS = 8
+_SECOND_MS = 1_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class DirectorySource:
         if difference.is_empty:
             return Backlog(no_batches, has_rows=False, notes=notes)
         resolved = resolve(difference, self.contents, self.wishes)
-        self._refuse(resolved.refused)
+        self._refuse(resolved.refused, _DECIDE)
         kinds = before.partitions if known else kinds_of(part.file.path for part in resolved.parts)
         self._refuse_unfit(resolved.parts, kinds)
         files_now = {**before.files, **{file.path: file for file in resolved.known}}
@@ -121,8 +126,11 @@ class DirectorySource:
         """
         if not self.contents.readable:
             return
+        # Of one object the store tells the time in seconds.
+        exact_ms = _SECOND_MS if files.is_remote(self.location) else 1
         for file, now in zip(listed, in_threads(self._stat, listed, _THREADS), strict=True):
-            if now != (file.length, file.modified_ns // 1_000_000):
+            known = (file.length, file.modified_ns // 1_000_000 // exact_ms)
+            if now is None or (now[0], now[1] // exact_ms) != known:
                 what = "is gone" if now is None else "was written to"
                 raise BusyError(
                     f"{self.location}: {file.path} {what} while it was read; nothing of its batch was taken; run it "
@@ -144,16 +152,17 @@ class DirectorySource:
 
     def _refuse_unfit(self, parts: Sequence[FilePart], kinds: Mapping[str, str]) -> None:
         reasons = (refusal_of(part.file.path, kinds) for part in parts)
-        self._refuse([reason for reason in reasons if reason])
+        self._refuse(
+            [reason for reason in reasons if reason],
+            "move the file to where its directories are those of the others, or run once with --skip FILE to leave it",
+        )
 
-    def _refuse(self, reasons: Sequence[str]) -> None:
+    def _refuse(self, reasons: Sequence[str], remedy: str) -> None:
         if not reasons:
             return
         more = f", and {len(reasons) - _SHOWN:,} more files" if len(reasons) > _SHOWN else ""
         raise RefusedError(
-            f"{self.location}: {'; '.join(reasons[:_SHOWN])}{more}; nothing was read; put the file as it was taken "
-            "back and new rows into files of their own, or run once with --skip FILE to count it as taken as it is, "
-            "or with --take FILE to take all of its rows as new"
+            f"{self.location}: {'; '.join(reasons[:_SHOWN])}{more}; nothing was read; {remedy}"
         )
 
 

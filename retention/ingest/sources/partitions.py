@@ -50,7 +50,7 @@ def refusal_of(path: str, kinds: Mapping[str, str]) -> str | None:
     values = values_of(path)
     if values.keys() != kinds.keys():
         had = ", ".join(kinds) or "none"
-        return f"{path} lies in directories of the columns {', '.join(values) or 'none'}, those taken before in {had}"
+        return f"{path} lies in directories of the columns {', '.join(values) or 'none'}, and the source has {had}"
     for name, text in values.items():
         if text is not None and not _fits(text, kinds[name]):
             return f"{path}: {name}={text} is no {kinds[name]}, which {name} was when the source was first taken"

@@ -50,7 +50,7 @@ class Taking:
         self._records = Records.of(opened, location)
         self._reader = reader
 
-    def standing(self) -> TakenSoFar:
+    def so_far(self) -> TakenSoFar:
         """The batch and position up to which the source was taken.
 
         Raises:
@@ -79,7 +79,7 @@ class Taking:
             "or append the missing rows from a table that holds only them"
         )
 
-    def take(self, standing: TakenSoFar, backlog: Backlog) -> list[Appended]:
+    def take(self, known: TakenSoFar, backlog: Backlog) -> list[Appended]:
         """Take everything that is to be taken; what each batch came to.
 
         Raises:
@@ -87,7 +87,7 @@ class Taking:
             RetentionError: as the reader's `append`; batches before that stay.
         """
         done: list[Appended] = []
-        last, counted = standing.batch, standing.counted
+        last, counted = known.batch, known.counted
         for position, append in self._steps(backlog):
             number: int | None = None
 

@@ -209,6 +209,35 @@ def test_a_source_has_one_name_however_it_is_written(
         assert (done.messages, done.source) == (0, str(table.place))
 
 
+def test_a_source_that_was_moved_or_copied_is_refused_until_somebody_decides(
+    table: Table, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    table.place.rename(elsewhere)
+    table.place = elsewhere
+    table.add("c")
+    with pytest.raises(RefusedError) as refused:
+        table.take()
+    assert str(refused.value) == (
+        f"{elsewhere} holds what was taken as {tmp_path / 'table'}: it was moved or copied; nothing was read, so that "
+        "no row comes twice; run once with --skip table to go on from what was taken there, or --take table to take "
+        "all of its rows as new"
+    )
+    assert table.take(skip="table").messages == 1
+    assert table.take().messages == 0
+    assert table.rows() == "abc"
+    lines, moved = tmp_path / "lines", tmp_path / "moved"
+    lines.mkdir()
+    (lines / "x.json").write_text("x\n")
+    assert ingest(table.opened, Source(str(lines), "json")).messages == 1
+    shutil.copytree(lines, moved)
+    with pytest.raises(
+        RefusedError, match=r"moved holds what was taken as .*lines: it was moved or copied"
+    ):
+        ingest(table.opened, Source(str(moved), "json"))
+    assert ingest(table.opened, Source(str(moved), "json", take=frozenset(["table"]))).messages == 1
+
+
 def test_another_format_than_before_is_refused(table: Table, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="was taken as a Delta table before, not as parquet"):
         ingest(table.opened, Source(str(table.place), "parquet"))

@@ -41,7 +41,7 @@ class World:
 
     def take(self) -> int:
         taking = Taking(self.opened, str(self.source), lambda: self.reader)
-        known = taking.standing()
+        known = taking.so_far()
         contents = Contents(str(self.source), "json")
         directory = DirectorySource(str(self.source), "json", contents, NO_WISHES)
         listing = [
