@@ -46,10 +46,13 @@ from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of
+from retention.ingest import table_source
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import run_mirror
+from retention.ingest.sources import batches
+from retention.ingest.table_source import Source, ingest
 from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
@@ -71,6 +74,7 @@ from retention.stores.sidecar.versioned_document import KEPT
 from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
+from tests.support.list_reader import reading
 from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
@@ -596,6 +600,22 @@ def with_readers(folder: Path, format_: str) -> None:
     opened_at(folder).topic(TOPIC).store_offset(1, "group", "2", 1)
 
 
+def with_source(folder: Path, format_: str) -> None:
+    """A directory of which each file is a batch by itself."""
+    written(folder, format_)
+    (folder / "source").mkdir()
+    for name in "ab":
+        (folder / "source" / f"{name}.json").write_text(f"{name}1\n{name}2\n")
+
+
+def take_source(folder: Path) -> None:
+    """Take it, also where a copy of the folder has taken some of it."""
+    batches.MOST_FILES = 1
+    table_source._reading = reading  # type: ignore[assignment]
+    source = Source(str(folder / "source"), "json", skip=frozenset(["table"]))
+    ingest(opened_at(folder).new_stream("ORDERS").opened, source)
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -640,6 +660,7 @@ SCENARIOS["begin-anew"] = Scenario(with_dropped, begin_anew)
 SCENARIOS["undo-drop"] = Scenario(with_dropped, undo_drop)
 SCENARIOS["update-topic"] = Scenario(with_updated_topic, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
+SCENARIOS["ingest"] = Scenario(with_source, take_source)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
 

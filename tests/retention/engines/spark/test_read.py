@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from retention.errors import UsageError
 from schemas.messages import MESSAGES
 from tests.support.frames import assert_rows
 from tests.support.sandboxes import ORDERS, lines, opened
@@ -46,6 +47,35 @@ def test_files_that_no_version_names_are_not_read(spark: SparkSession, tmp_path:
     (live,) = (tmp_path / "streams" / "ORDERS" / "messages").rglob("*.parquet")
     live.with_name("leftover.parquet").write_bytes(live.read_bytes())
     assert stream.read(spark).count() == 5
+
+
+@pytest.mark.parametrize("setting", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_a_session_that_passes_over_files_loses_no_message(
+    spark: SparkSession, tmp_path: Path, setting: str
+) -> None:
+    streams = {}
+    for table_format in ("delta", "parquet"):
+        stream = opened(tmp_path / table_format, {**ORDERS, "format": table_format}).stream(
+            "ORDERS"
+        )
+        stream.publish(lines(5))
+        streams[table_format] = stream
+    spark.conf.set(f"spark.sql.files.{setting}", "true")
+    try:
+        with pytest.raises(UsageError) as refused:
+            streams["delta"].read(spark)
+        frame = streams["parquet"].read(spark)
+        (live,) = (tmp_path / "parquet/streams/ORDERS/messages").rglob("*.parquet")
+        live.write_bytes(live.read_bytes()[:100])
+        with pytest.raises(Exception, match="FAILED_READ_FILE"):
+            frame.collect()
+    finally:
+        spark.conf.unset(f"spark.sql.files.{setting}")
+    name = f"spark.sql.files.{setting}"
+    assert str(refused.value) == (
+        f"ORDERS: {name} is on in this Spark session, so that files which are damaged or gone would be passed over in "
+        f'silence; nothing was read; spark.conf.set("{name}", "false") and read again'
+    )
 
 
 def test_frames_are_appended_once(spark: SparkSession, tmp_path: Path) -> None:
