@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def check_output(location: str, kind: OutputKind) -> None:
     place = place_of(location)
     if not files.is_remote(place):
         mode = _mode(place)
-        if mode is None or _is_stream(mode):
+        if mode is None or _is_stream(mode) or _DESCRIPTOR.fullmatch(place):
             return
         if stat.S_ISDIR(mode):
             raise UsageError(f"{place}: is a directory, not {kind.name}; name a file in it")
@@ -119,9 +120,10 @@ def _is_one(place: str, kind: OutputKind) -> bool:
 
 
 def _opened(place: str) -> Any:
-    """A device or pipe for writing; one of this process's own files goes on where it stands."""
+    """A device or pipe for writing; one of this process's own files goes on where it stands, and loses nothing."""
     inherited = _DESCRIPTOR.fullmatch(place)
     if inherited is None:
         return open(place, "wb")  # noqa: PTH123
+    sys.stdout.flush()
     number = int(inherited[1]) if inherited[1] else {"stdout": 1, "stderr": 2}[inherited[2]]
     return os.fdopen(os.dup(number), "wb")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from retention.engines.spark.environment_archive import ENVIRONMENT
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
@@ -80,14 +82,25 @@ def test_a_file_of_another_kind_stays(orders: Commands, way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", ["plan", "metrics", "rejects", "report of a job", "metrics of a job"]
+    "way", ["plan", "metrics", "rejects", "zip", "report of a job", "metrics of a job"]
 )
 def test_a_file_of_its_kind_is_replaced(orders: Commands, tmp_path: Path, way: str) -> None:
     run, _ = WAYS[way]
     for _ in range(2):
-        code, said = run(orders, str(tmp_path / "out"))
+        code, said = run(orders, str(tmp_path / "out.zip"))
         assert code == 0 or way == "rejects", said
-    assert (tmp_path / "out").stat().st_size
+    assert (tmp_path / "out.zip").stat().st_size
+
+
+def test_a_packed_environment_is_known_again(tmp_path: Path) -> None:
+    packed = tmp_path / "environment.tar.gz"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("#!/bin/sh", encoding="utf-8")
+    for arcname, known in ((".", True), ("x", False)):
+        with tarfile.open(packed, "w:gz") as archive:
+            archive.add(tmp_path / "bin", arcname=f"{arcname}/bin")
+        with packed.open("rb") as source:
+            assert ENVIRONMENT.recognizes(source) is known
 
 
 def test_tables_beside_a_plan_are_looked_at_too(orders: Commands, tmp_path: Path) -> None:

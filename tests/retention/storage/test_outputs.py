@@ -93,9 +93,11 @@ def test_devices_stay(tmp_path: Path) -> None:
 def test_own_descriptors_go_on_where_they_stand(tmp_path: Path) -> None:
     file = tmp_path / "out"
     with file.open("wb", buffering=0) as sink:
+        sink.write(b"before ")
+        check_output(f"/dev/fd/{sink.fileno()}", LIST)
         write_output(f"/dev/fd/{sink.fileno()}", LIST, b"[list]")
         sink.write(b", and more")
-    assert file.read_bytes() == b"[list], and more"
+    assert file.read_bytes() == b"before [list], and more"
 
 
 def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
