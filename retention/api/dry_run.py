@@ -12,7 +12,7 @@ from retention.views.wording import lines_text
 
 Found = TypeVar("Found")
 Done = TypeVar("Done")
-_HINT = "nothing was changed; apply() does it"
+_HINT = "dry run: apply() does it"
 
 
 class DryRun(Public, Generic[Found, Done]):

@@ -35,7 +35,7 @@ def test_a_stream_shows_its_merges_and_makes_them_when_applied(
         "ORDERS: 1 merge would save 3 files of 4, rewriting "
         f"{repr(merging).splitlines()[0].rpartition('rewriting ')[2]}"
     )
-    assert repr(merging).endswith("nothing was changed; apply() does it")
+    assert repr(merging).endswith("dry run: apply() does it")
     assert merging.plan.files_saved == 3
     assert tree(tmp_path) == before
     assert merging.apply().files_after == 1
@@ -52,7 +52,7 @@ def test_a_stream_shows_its_dead_files_and_deletes_them_when_applied(tmp_path: P
         .splitlines()[1]
         .startswith("  would go: removed by runs whose grace is over: 3 files")
     )
-    assert repr(reclaiming).endswith("nothing was changed; apply() does it")
+    assert repr(reclaiming).endswith("dry run: apply() does it")
     assert tree(tmp_path) == before
     assert reclaiming.apply().total == reclaiming.plan.total
     assert not orders.reclaim().plan.going
