@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from retention.api.audit import Audit
 from retention.api.maintenance import Maintenance
 from retention.api.public import Public
 from retention.api.run_history import RunHistory
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, RunHistory):
+class Warehouse(Public, Maintenance, RunHistory, Audit):
     """Streams below one directory or object-store prefix, and their configuration."""
 
     def __init__(

@@ -34,7 +34,7 @@ from retention.cli import (
 )
 from retention.cli.examples import add_examples
 from retention.cli.output import say
-from retention.cli.settings import Format, Settings
+from retention.cli.settings import OF_EXPORTS, Format, Settings
 from retention.core.outcomes import ENDINGS, exit_code_of, sentence_of
 from retention.core.units import SECOND, parse_duration
 from retention.errors import UsageError
@@ -150,6 +150,10 @@ def options(
             "--warehouse and --config exclude each other: the configuration names its warehouse"
         )
     wait_s, command = parse_duration(wait) / SECOND, ctx.invoked_subcommand or ""
+    if form in OF_EXPORTS and command != "history":
+        raise UsageError(
+            f"--format {form} is of `retention history export`: say table, json or jsonl"
+        )
     ctx.obj = Settings(warehouse or config, engine, form, debug, wait_s, command)
 
 

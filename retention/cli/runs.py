@@ -1,5 +1,6 @@
-"""The command `history`: the runs of streams, and one of them in detail."""
+"""The command `history`: the runs of streams, one of them in detail, and all that they removed."""
 
+# ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import Tags, complete_stream
+from retention.cli.history_export import Bounds, export_history
 from retention.cli.output import (
     chosen_streams,
     put_json,
@@ -17,7 +19,7 @@ from retention.cli.output import (
     put_table,
     say,
 )
-from retention.cli.settings import Settings, settings_of
+from retention.cli.settings import OF_EXPORTS, Settings, settings_of
 from retention.core.run_names import parse_run_name
 from retention.core.units import format_instant, format_size
 from retention.core.wording import counted
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from retention.inspect.run_details import RunDetails
 
 _SHOW = "show"
+_EXPORT = "export"
 
 
 def register(app: typer.Typer) -> None:
@@ -40,9 +43,9 @@ def history(
     streams: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[STREAM]... | show RUN",
+            metavar="[STREAM]... | show RUN | export [STREAM]...",
             show_default=False,
-            help="Names or patterns, all if none is given; or one run in detail.",
+            help="Names or patterns, all if none is given; or one run in detail; or what all runs removed.",
             autocompletion=complete_stream,
         ),
     ] = None,
@@ -51,9 +54,27 @@ def history(
         bool,
         typer.Option("--messages", help="With show: also every message that the run removed."),
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="With export: only runs that began then or later."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="With export: only runs that began before."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="With export: the file to write."),
+    ] = None,
 ) -> None:
-    """List the runs, newest first; or show one: what it removed, by which rule, who ran it."""
+    """List the runs, newest first; show one, with what it removed, by which rule, who ran it; or export them."""
     settings, names = settings_of(ctx), streams or []
+    bounds = Bounds(since, until, output)
+    if _is_export(settings, names, bounds):
+        export_history(settings, names[1:], tags, bounds)
+        return
     if _names_a_run(settings, names):
         _show(settings, names[1], messages=messages)
         return
@@ -69,6 +90,22 @@ def history(
         put_table(head, map(_run_row, runs), ("MESSAGES", "SIZE"))
     elif listed:
         say("no run has finished yet")
+
+
+def _is_export(settings: Settings, names: list[str], bounds: Bounds) -> bool:
+    """Whether the first word is `export`, and not the name of a stream.
+
+    Raises:
+        UsageError: it is not, and an option is given that only an export has.
+    """
+    is_asked = bounds != Bounds() or settings.format in OF_EXPORTS
+    if names[:1] == [_EXPORT] and (is_asked or _EXPORT not in settings.open().streams()):
+        return True
+    if is_asked:
+        raise UsageError(
+            "--from, --to, -o, --format csv and --format parquet are of the export: say `retention history export`"
+        )
+    return False
 
 
 def _names_a_run(settings: Settings, names: list[str]) -> bool:

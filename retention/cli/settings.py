@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.config import Config
 
-Format = Literal["table", "json", "jsonl"]
+Format = Literal["table", "json", "jsonl", "csv", "parquet"]
+OF_EXPORTS = ("csv", "parquet")
+"""Formats of `history export` alone."""
 
 
 @dataclass(frozen=True)

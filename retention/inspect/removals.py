@@ -23,7 +23,7 @@ from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
 from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
 from retention.history.record import RunRecord
-from retention.inspect.taken import Reclaimed, Taken
+from retention.inspect.taken import EndOfUndo, Taken
 from retention.rules.reasons import reason_of
 from retention.storage import files
 from retention.stores.layout import Layout
@@ -118,7 +118,7 @@ class Removal:
             until_ns=until_ns,
             is_over=now_ns >= until_ns,
             files_there=self._files_are_there(),
-            reclaimed=self.taken.reclaimed(self.run),
+            reclaimed=self.taken.end_of_undo(self.run),
             archive=None if self.outcome.archived is None else self.outcome.archived.manifest,
         )
 
@@ -196,7 +196,7 @@ class Recovery:
     """Whether that instant has passed."""
     files_there: bool
     """Whether every file that the run removed is still on the disk."""
-    reclaimed: Reclaimed | None
+    reclaimed: EndOfUndo | None
     """The reclaim after which no undo is possible; None: there was none, or nothing tells of it."""
     archive: str | None
     """The manifest of the copies in the archive; None: nothing was archived."""

@@ -18,7 +18,7 @@ from retention.evidence.months import Evidence, month_of
 
 
 @dataclass(frozen=True)
-class Reclaimed:
+class EndOfUndo:
     """The end of a run's undo: its files were deleted."""
 
     at_ns: int
@@ -80,7 +80,7 @@ class Taken:
         )
         return pa.concat_tables([TAKEN.empty_table(), *(table.cast(TAKEN) for table in covering)])
 
-    def reclaimed(self, run: str) -> Reclaimed | None:
+    def end_of_undo(self, run: str) -> EndOfUndo | None:
         """The end of a run's undo; None: its files are kept, or nothing tells.
 
         Raises:
@@ -90,7 +90,7 @@ class Taken:
             return None
         for rows in self._evidence.of_run(run):
             first = rows.slice(0, 1).to_pylist()[0]
-            return Reclaimed(first["reclaimed_ns"], first["reclaim_run"])
+            return EndOfUndo(first["reclaimed_ns"], first["reclaim_run"])
         return None
 
     def _look(self) -> None:

@@ -1,0 +1,74 @@
+"""The account of a warehouse for an auditor: the run histories of its streams, with what each run removed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from retention.api.selection import Selection
+from retention.context.context import OpenedStream
+from retention.core.arguments import checked_class
+from retention.core.units import format_instant
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from retention.api.repairs import Instant
+
+
+@checked_class
+class Audit(Selection):
+    """The part of a warehouse that accounts for what its runs removed."""
+
+    @abstractmethod
+    def _known(self, name: str) -> OpenedStream:
+        """A stream that the configuration names, or that something was written to."""
+
+    @abstractmethod
+    def instant(self, as_of: Instant) -> int:
+        """An instant in nanoseconds since the epoch; None is the clock's."""
+
+    def history_export(
+        self, names: Iterable[str] = (), since: Instant = None, until: Instant = None
+    ) -> pa.Table:
+        """The runs of streams (all, if none is named) with what each removed, as one table.
+
+        Args:
+            names: the streams.
+            since: only runs that began at that instant or later; None: from the first run on.
+            until: only runs that began before it; None: to the last run.
+
+        Returns:
+            Rows of the shape `schemas.history_export.HISTORY_EXPORT`: a run, and what it took of one segment by the
+            same rules; streams in order, of each the oldest run first. What came of a run (an undo, a reclaim) is told
+            whenever it came.
+
+        Raises:
+            UsageError: there is no such stream, or an instant cannot be read.
+            DamagedError: a record of a run, or a file of evidence, is not what was written.
+        """
+        from retention.inspect.history_export import history_table
+
+        return history_table(list(self.history_tables(names, since, until)))
+
+    def history_tables(
+        self, names: Iterable[str] = (), since: Instant = None, until: Instant = None
+    ) -> Iterator[pa.Table]:
+        """The rows of `history_export`, some at a time, for histories that are larger than the memory.
+
+        Raises:
+            UsageError, DamagedError: as `history_export`; the latter also while rows are read.
+        """
+        from retention.inspect.history_export import Period, exported_runs
+
+        since_ns, until_ns = (None if at is None else self.instant(at) for at in (since, until))
+        if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+            raise UsageError(
+                f"the period from {format_instant(since_ns)} to {format_instant(until_ns)} has no length; give an "
+                "earlier start, or a later end"
+            )
+        period = Period(since_ns, until_ns)
+        streams = [self._known(name) for name in self.chosen(names)]
+        return (table for opened in streams for table in exported_runs(opened, period))

@@ -1,0 +1,150 @@
+"""`history export`: who removed what, when, by which rule and numbers, and what came of it, also after reclaim."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from retention.core.units import format_instant, parse_instant
+from retention.history.initiator import initiator
+from schemas.history_export import HISTORY_EXPORT
+from tests.support.sandboxes import ORDERS, Commands, commands, lines
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
+    """30 messages, of which a pass took the six oldest; it was undone, made again, and its files are reclaimed."""
+    settings = {"max_msgs_per_subject": 24, "format": request.param, "grace": "0s"}
+    command = commands(tmp_path / "w", {**ORDERS, "max_age": "3650d", **settings})
+    command.json("publish", "ORDERS", stdin="\n".join(lines(30)))
+    command.json("undo", applied(command))
+    applied(command)
+    time.sleep(0.02)
+    command.json("reclaim", "--yes")
+    return command
+
+
+def applied(command: Commands) -> str:
+    [report] = command.json("apply", "ORDERS", "--yes")["streams"]
+    return str(report["run"])
+
+
+def exported(command: Commands, *options: object) -> list[dict[str, Any]]:
+    return list(command.json("history", "export", *options)["runs"])
+
+
+def test_every_format_says_who_removed_what_and_what_came_of_it(orders: Commands) -> None:
+    first, undo, second, reclaim = exported(orders)
+    assert [run["kind"] for run in (first, undo, second, reclaim)] == [
+        "apply",
+        "undo",
+        "apply",
+        "reclaim",
+    ]
+    assert (first["undone_by"], undo["undoes"], second["undone_by"]) == (
+        undo["run"],
+        first["run"],
+        None,
+    )
+    assert (second["reclaimed_by"], second["evidence"]) == (reclaim["run"], "messages")
+    assert second["reasons"] == ["max_msgs_per_subject 24, 24 or more on the subject are newer"]
+    assert (
+        second["removed_messages"],
+        undo["restored_messages"],
+        reclaim["deleted_files"] > 0,
+    ) == (6, 6, True)
+    assert (second["user"], second["process"]) == (initiator()["user"], initiator()["pid"])
+    for run in (first, second):
+        [loss] = run["removed"]
+        assert (loss["segment"], loss["messages"], loss["ranges"]) == (1, 6, [[1, 6]])
+        assert (loss["rules"], loss["rule_messages"]) == (["max_msgs_per_subject"], [6])
+        assert loss["bytes"] == run["removed_bytes"]
+    assert format_instant(parse_instant(second["as_of"])) == second["as_of"] < reclaim["began"]
+    printed = orders.run("--format", "csv", "history", "export").stdout
+    rows = list(csv.DictReader(printed.splitlines()))
+    assert list(rows[0]) == HISTORY_EXPORT.names
+    assert [(row["run"], row["ranges"]) for row in rows if row["ranges"]] == [
+        (first["run"], "1-6"),
+        (second["run"], "1-6"),
+    ]
+    assert rows[2]["began"] == second["began"]
+    file = orders.folder / "audit.parquet"
+    assert orders.run("history", "export", "--format", "parquet", "-o", file).exit_code == 0
+    table = pq.read_table(file)
+    assert table.schema.equals(HISTORY_EXPORT)
+    assert table["run"].to_pylist() == [row["run"] for row in rows]
+
+
+def test_a_period_ends_before_its_end(orders: Commands) -> None:
+    runs = exported(orders)
+    began = [run["began"] for run in runs]
+    within = exported(orders, "--from", began[0], "--to", began[2])
+    assert within == runs[:2]
+    assert exported(orders, "--to", began[0]) == []
+    document = orders.json("history", "export", "ORDERS", "--from", began[3])
+    assert (document["from"], document["to"], document["runs"]) == (began[3], None, runs[3:])
+
+
+def test_what_else_is_there_is_not_overwritten(orders: Commands) -> None:
+    config = orders.folder / "retention.yaml"
+    before = config.read_bytes()
+    for form in ("csv", "json", "parquet"):
+        refused = orders.run("history", "export", "--format", form, "-o", config)
+        assert (refused.exit_code, config.read_bytes()) == (2, before)
+        assert "holds something other than an exported history" in refused.stderr
+        file = orders.folder / form
+        for _ in range(2):
+            assert orders.run("history", "export", "--format", form, "-o", file).exit_code == 0
+        other = {"csv": "json", "json": "parquet", "parquet": "csv"}[form]
+        assert orders.run("history", "export", "--format", other, "-o", file).exit_code == 2
+
+
+def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> None:
+    [evidence] = orders.folder.glob("streams/ORDERS/_retention/evidence/*")
+    evidence.write_bytes(evidence.read_bytes()[:-9])
+    file = orders.folder / "audit.json"
+    refused = orders.run("history", "export", "--format", "json", "-o", file)
+    assert (refused.exit_code, file.exists()) == (6, False)
+    assert (
+        f"{evidence}: this file of evidence, the record of what runs removed, is damaged"
+        in refused.stderr
+    )
+    assert "restore it from a copy, or move it away" in refused.stderr
+    evidence.unlink()
+    deleted = [run for run in exported(orders) if run["removed_messages"]]
+    assert [(run["evidence"], run["removed"]) for run in deleted] == [("deleted", [])] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["history", "export"], "say --format csv, json or parquet"),
+        (["history", "export", "--format", "jsonl"], "say --format csv, json or parquet"),
+        (["history", "--from", "now-1d"], "say `retention history export`"),
+        (["history", "ORDERS", "--format", "csv"], "say `retention history export`"),
+        (["state", "--format", "parquet"], "--format parquet is of `retention history export`"),
+        (
+            ["history", "export", "--format", "csv", "--from", "now", "--to", "now-1d"],
+            "has no length",
+        ),
+        (["history", "export", "--format", "csv", "OTHER"], "there is no such stream"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    command = commands(tmp_path / "w", ORDERS)
+    command.json("publish", "ORDERS", stdin=lines(1)[0])
+    refused = command.run(*words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert said in refused.stderr
+
+
+def test_a_stream_that_is_called_export_is_listed(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w", {"name": "export", "subjects": ["export.>"]})
+    command.json("publish", "export", stdin=lines(1, "export.a")[0])
+    assert command.json("history", "export") == []
+    assert "stream,run," in command.run("history", "export", "--format", "csv").stdout
