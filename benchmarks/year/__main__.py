@@ -66,18 +66,19 @@ def table(figures: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "| day | messages | files | MB | of it in grace | outside grace, times live | written again, times | "
-        "retain s | compact s | reclaim s | publish s |"
+        "evidence kB | removed messages in it | retain s | compact s | reclaim s | publish s |"
     )
-    yield "|" + "---|" * 11
+    yield "|" + "---|" * 13
     for month in figures["months"]:
         seconds = " | ".join(f"{month['spent'][step]['cpu_seconds']:.3f}" for step in STEPS)
         yield (
             f"| {month['days']} | {month['messages']:,} | {month['files']:,} | {month['bytes'] / 1e6:.1f} | "
             f"{month['grace_bytes'] / 1e6:.1f} | {month['outside_grace']:.2f} | {month['amplification']:.2f} | "
+            f"{month['evidence']['bytes'] / 1e3:.1f} | {month['evidence']['messages']:,} | "
             f"{seconds} |"
         )
     ratios = " | ".join(f"{ratio:.2f}" for ratio in steadiness(figures["months"]).values())
-    yield f"| last month, times the second | | | | | | | {ratios} |"
+    yield f"| last month, times the second | | | | | | | | | {ratios} |"
     yield ""
 
 

@@ -40,8 +40,9 @@ def _files(warehouse: Path, live: Collection[str]) -> Iterator[tuple[str, int]]:
         for name in names:
             file = Path(place, name)
             yield _kind(file.relative_to(root).parts, live), file.stat().st_size
-    for file in (warehouse / "runs" / path_name(STREAM)).iterdir():
-        yield "history", file.stat().st_size
+    history = warehouse / "runs" / path_name(STREAM)
+    for file in history.rglob("*.*"):
+        yield "history" if file.parent == history else "evidence", file.stat().st_size
 
 
 def _kind(parts: tuple[str, ...], live: Collection[str]) -> str:

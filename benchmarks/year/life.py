@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.comparing import say
 from benchmarks.year.clock import set_clock
@@ -23,6 +24,8 @@ from retention import open_warehouse
 from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome
 from retention.core.units import HOUR
+from retention.evidence.month_file import MonthFile
+from retention.evidence.months import evidence_directory, month_locations
 
 HOURS, MONTH_DAYS = 24, 30
 """The hours of a day, and the days of a month; a year has twelve of them, and the last one the days that are over."""
@@ -134,6 +137,12 @@ class Life:
                 f"{len(left - there)} are gone that had to stay, such as {sorted(there ^ left)[0]}"
             )
 
+    def evident_messages(self) -> int:
+        """The removed messages of which evidence tells."""
+        places = month_locations(evidence_directory(str(self.warehouse), STREAM))
+        tables = (table for place in places for table in MonthFile(place).tables())
+        return sum(pc.sum(table["messages"]).as_py() for table in tables)
+
     def month(self, days: int) -> dict[str, Any]:
         """The figures of the last days, and of the disk by now."""
         nights, publishes = self.nights[-days:], self.publishes[-days * HOURS // self.hours_apart :]
@@ -160,6 +169,8 @@ class Life:
             "grace_bytes": in_grace,
             "outside_grace": round((total - in_grace) / max(live_bytes, 1), 3),
             "amplification": round((self.came_bytes + merged) / self.came_bytes, 3),
+            "evidence": disk.get("evidence", {"files": 0, "bytes": 0})
+            | {"messages": self.evident_messages()},
             "copied": round(sum(night.copied_bytes for night in self.nights) / self.came_bytes, 3),
             "spent": spent | {"publish": middle(publishes)},
         }

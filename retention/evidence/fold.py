@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from retention.errors import BusyError
 from retention.evidence.month_file import MonthFile, write_month_file
-from retention.evidence.months import evidence_directory, month_files, month_of
+from retention.evidence.months import month_files, month_of
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
@@ -28,18 +28,17 @@ _MOST_REWRITTEN = 256 << 20
 """The length of a file up to which a fold of its month writes its rows again; a longer one stays, beside newer ones."""
 
 
-def fold(root: str, runs: Mapping[str, Tables]) -> None:
+def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
     """Add runs to the evidence of a stream; durable when this returns. A run that is there already stays as it is.
 
     Args:
-        root: the stream's directory, whose maintenance lease is held.
+        directory: that of the stream's evidence; the stream's maintenance lease is held.
         runs: run → its rows; a run without any adds nothing.
 
     Raises:
         BusyError: another reclaim folds the same month; what it and this one were given stays.
         DamagedError: a file of evidence that is to be written anew is not what was written; it stays as it is.
     """
-    directory = evidence_directory(root)
     listed = month_files(directory)
     for month in sorted({month_of(run) for run in runs}):
         new = _some(runs[run]() for run in sorted(runs) if month_of(run) == month)
@@ -55,13 +54,12 @@ def fold(root: str, runs: Mapping[str, Tables]) -> None:
             _rewrite(directory, month, small, new)
 
 
-def forget(root: str, runs: Collection[str]) -> None:
+def forget_evidence(directory: str, runs: Collection[str]) -> None:
     """Delete the rows of runs from the evidence of a stream, because the run history forgets them.
 
     Raises:
-        BusyError, DamagedError: as `fold`.
+        BusyError, DamagedError: as `fold_evidence`.
     """
-    directory = evidence_directory(root)
     listed, leaving = month_files(directory), frozenset(runs)
     for month in sorted({month_of(run) for run in runs}.intersection(listed)):
         for name in listed[month]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.run_names import started_ns
+from retention.core.subjects import path_name
 from retention.core.units import format_instant
 from retention.evidence.month_file import SUFFIX, MonthFile
 from retention.storage import files
@@ -22,13 +23,9 @@ _MOST_LOOKS = 5
 """The number of times that files are listed for one question, because folds put others in their place meanwhile."""
 
 
-def evidence_directory(root: str) -> str:
-    """The directory of a stream's evidence.
-
-    Args:
-        root: `<warehouse>/streams/<name>`.
-    """
-    return files.join(root, "_retention", "evidence")
+def evidence_directory(warehouse: str, stream: str) -> str:
+    """The directory of a stream's evidence: it lies with the run history, and is kept as long."""
+    return files.join(warehouse, "runs", path_name(stream), "evidence")
 
 
 def month_of(run: str) -> str:
@@ -46,12 +43,19 @@ def month_files(directory: str) -> dict[str, list[str]]:
     return months
 
 
-class Evidence:
+def month_locations(directory: str) -> list[str]:
+    """The locations of all files of evidence in a directory, the oldest month first."""
+    return [
+        files.join(directory, name) for names in month_files(directory).values() for name in names
+    ]
+
+
+class RemovalEvidence:
     """The evidence of a stream, read as it is asked for; only what may answer a question is opened."""
 
-    def __init__(self, root: str) -> None:
-        """Name the stream's directory, `<warehouse>/streams/<name>`; nothing is read yet."""
-        self._directory = evidence_directory(root)
+    def __init__(self, directory: str) -> None:
+        """Name the directory of a stream's evidence; nothing is read yet."""
+        self._directory = directory
         self._months: dict[str, list[MonthFile]] | None = None
 
     def of_run(self, run: str) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, REMOVED
 from retention.core.units import format_instant
-from retention.evidence.months import Evidence, month_of
+from retention.evidence.months import RemovalEvidence, evidence_directory, month_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ class Taken:
 
     def _look(self) -> None:
         self._kept: Mapping[str, list[str]] = kept_runs(self._opened)
-        self._evidence = Evidence(self._opened.root)
+        self._evidence = RemovalEvidence(
+            evidence_directory(self._opened.warehouse, self._opened.name)
+        )
         self._answers: dict[tuple[str, int, int], dict[str, pa.Table]] = {}
 
     def _folded(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:

@@ -105,7 +105,7 @@ def test_what_else_is_there_is_not_overwritten(orders: Commands) -> None:
 
 
 def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> None:
-    [evidence] = orders.folder.glob("streams/ORDERS/_retention/evidence/*")
+    [evidence] = orders.folder.glob("runs/ORDERS/evidence/*")
     evidence.write_bytes(evidence.read_bytes()[:-9])
     file = orders.folder / "audit.json"
     refused = orders.run("history", "export", "--format", "json", "-o", file)

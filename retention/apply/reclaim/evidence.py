@@ -15,7 +15,8 @@ from retention.apply.undo_records import find_ranges
 from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, undo_location
 from retention.errors import DamagedError
-from retention.evidence.fold import fold
+from retention.evidence.fold import fold_evidence
+from retention.evidence.months import evidence_directory
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from schemas.evidence import EVIDENCE
@@ -56,13 +57,13 @@ def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
         now_ns: the storage's clock, nanoseconds since the epoch.
 
     Raises:
-        BusyError, DamagedError: as `evidence.fold.fold`.
+        BusyError, DamagedError: as `evidence.fold.fold_evidence`.
     """
     opened, end = looked.opened, _Reclaimed(now_ns, deletion.run)
     history = history_of(opened.warehouse, opened.name)
     outcomes = (history.done(run.run) for run in looked.spent(deletion.spared))
-    fold(
-        opened.root,
+    fold_evidence(
+        evidence_directory(opened.warehouse, opened.name),
         {
             outcome.run: partial(_rows, opened, outcome, end)
             for outcome in outcomes

@@ -22,7 +22,8 @@ from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
-from retention.evidence.fold import forget
+from retention.evidence.fold import forget_evidence
+from retention.evidence.months import evidence_directory
 from retention.history.runs import history_of
 from retention.history.spent import spent_runs
 from retention.storage import files
@@ -96,7 +97,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         old_log.trim(old)
         spent = _spent(looked, now_ns)
         going |= _amount(HISTORY, _records_of(opened, spent))
-        forget(opened.root, spent)
+        forget_evidence(evidence_directory(opened.warehouse, opened.name), spent)
         history.forget(spent)
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True

@@ -11,8 +11,8 @@ import pytest
 
 from retention.errors import BusyError, DamagedError
 from retention.evidence import fold as folding
-from retention.evidence.fold import fold, forget
-from retention.evidence.months import Evidence, evidence_directory, month_files
+from retention.evidence.fold import fold_evidence, forget_evidence
+from retention.evidence.months import RemovalEvidence, month_files
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
 from tests.support.evidence import run_name, scattered
@@ -34,7 +34,7 @@ def sources(*numbers: int) -> dict[str, Callable[[], Iterable[pa.Table]]]:
 
 def counts(root: Path, runs: Iterable[str] = RUNS) -> list[int]:
     """The messages of each run that evidence has, asked for by run and by sequence."""
-    evidence = Evidence(str(root))
+    evidence = RemovalEvidence(str(root))
     by_run = [sum(rows.num_rows for rows in evidence.of_run(run)) for run in runs]
     for number, count in enumerate(by_run):
         found = evidence.covering("2026-11", 0, 100 * number + 3)
@@ -43,27 +43,27 @@ def counts(root: Path, runs: Iterable[str] = RUNS) -> list[int]:
 
 
 def test_runs_are_added_and_a_month_has_one_file(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(2))
-    fold(str(tmp_path), sources(0, 3))
-    fold(str(tmp_path), {run_name(0, "20261203"): source(run_name(0, "20261203"))})
+    fold_evidence(str(tmp_path), sources(2))
+    fold_evidence(str(tmp_path), sources(0, 3))
+    fold_evidence(str(tmp_path), {run_name(0, "20261203"): source(run_name(0, "20261203"))})
     assert counts(tmp_path) == [10, 0, 10, 10]
     assert [len(names) for names in listed(tmp_path).values()] == [1, 1]
     assert list(listed(tmp_path)) == ["2026-11", "2026-12"]
 
 
 def listed(root: Path) -> dict[str, list[str]]:
-    return month_files(evidence_directory(str(root)))
+    return month_files(str(root))
 
 
 def test_folding_again_changes_nothing(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(0, 1))
+    fold_evidence(str(tmp_path), sources(0, 1))
     other = source(RUNS[1], 5000)
-    fold(str(tmp_path), {RUNS[1]: other} | sources(2))
+    fold_evidence(str(tmp_path), {RUNS[1]: other} | sources(2))
     assert counts(tmp_path) == [10, 10, 10, 0]
 
 
 def test_runs_that_took_nothing_write_nothing(tmp_path: Path) -> None:
-    fold(str(tmp_path), {RUNS[0]: list})
+    fold_evidence(str(tmp_path), {RUNS[0]: list})
     assert listed(tmp_path) == {}
 
 
@@ -71,84 +71,84 @@ def test_runs_that_took_nothing_write_nothing(tmp_path: Path) -> None:
 def test_a_fold_that_is_killed_loses_nothing_and_counts_nothing_twice(
     tmp_path: Path, step: Step
 ) -> None:
-    fold(str(tmp_path), sources(0))
+    fold_evidence(str(tmp_path), sources(0))
 
     def die(at: Step) -> None:
         if at is step:
             raise Killed
 
     with watched_by(die), pytest.raises(Killed):
-        fold(str(tmp_path), sources(1))
+        fold_evidence(str(tmp_path), sources(1))
     assert counts(tmp_path) == [10, 10, 0, 0]
-    fold(str(tmp_path), sources(1))
+    fold_evidence(str(tmp_path), sources(1))
     assert counts(tmp_path) == [10, 10, 0, 0]
     assert [len(names) for names in listed(tmp_path).values()] == [1]
 
 
 def test_a_rival_that_stood_still_takes_nothing_away(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(0))
+    fold_evidence(str(tmp_path), sources(0))
 
     def overtake(at: Step) -> None:
         if at is Step.EVIDENCE_FOLDED:
             with watched_by(lambda _: None):
-                fold(str(tmp_path), sources(2))
+                fold_evidence(str(tmp_path), sources(2))
 
     with watched_by(overtake):
-        fold(str(tmp_path), sources(1))
+        fold_evidence(str(tmp_path), sources(1))
     assert counts(tmp_path) == [10, 10, 10, 0]
 
 
 def test_a_fold_whose_files_a_rival_replaced_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fold(str(tmp_path), sources(0))
+    fold_evidence(str(tmp_path), sources(0))
     honest = files.lengths
 
     def overtaken(places: list[str]) -> list[int | None]:
         lengths = honest(places)
         monkeypatch.undo()
-        fold(str(tmp_path), sources(2))
+        fold_evidence(str(tmp_path), sources(2))
         return lengths
 
     monkeypatch.setattr(files, "lengths", overtaken)
     with pytest.raises(BusyError, match="another reclaim has folded the evidence of 2026-11"):
-        fold(str(tmp_path), sources(1))
+        fold_evidence(str(tmp_path), sources(1))
     assert counts(tmp_path) == [10, 0, 10, 0]
 
 
 def test_a_reader_whose_file_is_replaced_meanwhile_goes_on_in_the_next(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(0, 1))
-    evidence = Evidence(str(tmp_path))
+    fold_evidence(str(tmp_path), sources(0, 1))
+    evidence = RemovalEvidence(str(tmp_path))
     assert len(list(evidence.of_run(RUNS[0]))) == 1
-    fold(str(tmp_path), sources(2))
+    fold_evidence(str(tmp_path), sources(2))
     assert sum(rows.num_rows for rows in evidence.of_run(RUNS[1])) == 10
-    fold(str(tmp_path), sources(3))
+    fold_evidence(str(tmp_path), sources(3))
     assert len(evidence.covering("2026-11", 0, 103)) == 1
 
 
 def test_a_long_file_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fold(str(tmp_path), sources(0))
+    fold_evidence(str(tmp_path), sources(0))
     [first] = listed(tmp_path)["2026-11"]
     monkeypatch.setattr(folding, "_MOST_REWRITTEN", 100)
-    fold(str(tmp_path), sources(0, 1))
+    fold_evidence(str(tmp_path), sources(0, 1))
     assert first in listed(tmp_path)["2026-11"]
     assert len(listed(tmp_path)["2026-11"]) == 2
     assert counts(tmp_path) == [10, 10, 0, 0]
 
 
 def test_forgotten_runs_leave_and_a_month_without_rows_is_gone(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(0, 1))
-    forget(str(tmp_path), [RUNS[0], RUNS[3], run_name(0, "20250101")])
+    fold_evidence(str(tmp_path), sources(0, 1))
+    forget_evidence(str(tmp_path), [RUNS[0], RUNS[3], run_name(0, "20250101")])
     assert counts(tmp_path) == [0, 10, 0, 0]
-    forget(str(tmp_path), [RUNS[1]])
+    forget_evidence(str(tmp_path), [RUNS[1]])
     assert listed(tmp_path) == {}
 
 
 def test_a_damaged_file_stays_and_nothing_is_folded(tmp_path: Path) -> None:
-    fold(str(tmp_path), sources(0))
+    fold_evidence(str(tmp_path), sources(0))
     [name] = listed(tmp_path)["2026-11"]
-    place = Path(evidence_directory(str(tmp_path)), name)
+    place = Path(str(tmp_path), name)
     place.write_bytes(place.read_bytes()[:-20])
     with pytest.raises(DamagedError, match="restore it from a copy, or move it away"):
-        fold(str(tmp_path), sources(1))
+        fold_evidence(str(tmp_path), sources(1))
     assert listed(tmp_path)["2026-11"] == [name]

@@ -15,7 +15,7 @@ from retention.apply.reclaim.run import reclaim_now
 from retention.context.run_files import undo_location
 from retention.core.units import HOUR
 from retention.errors import DamagedError, MissingMessageError
-from retention.evidence.months import Evidence, evidence_directory, month_files
+from retention.evidence.months import RemovalEvidence, evidence_directory, month_files
 from retention.history.runs import history_of
 from retention.plan.explanation import Explanation
 from retention.storage import files
@@ -183,7 +183,7 @@ def test_where_nothing_tells_it_is_not_said_that_nothing_happened(
     emptied(tmp_path, format_)
     run = opened_at(tmp_path).history()[0]["run"]
     reclaimed(tmp_path)
-    directory = evidence_directory(again(tmp_path).root)
+    directory = evidence_directory(again(tmp_path).warehouse, "ORDERS")
     files.delete(f"{directory}/{name}" for name in files.names(directory))
     with pytest.raises(
         MissingMessageError,
@@ -212,8 +212,9 @@ def test_evidence_goes_with_the_history_that_it_belongs_to(
     runs = {record.run for record in history_of(opened.warehouse, "ORDERS").outcomes()}
     assert (first in runs, second in runs) == (False, True)
     monkeypatch.setattr(storage_clock, "storage_now", lambda _: opened.clock())
-    assert list(Evidence(opened.root).of_run(first)) == []
-    assert list(Evidence(opened.root).of_run(second)) != []
+    evidence = RemovalEvidence(evidence_directory(opened.warehouse, "ORDERS"))
+    assert list(evidence.of_run(first)) == []
+    assert list(evidence.of_run(second)) != []
 
 
 def test_a_damaged_record_is_refused_before_anything_is_deleted(
@@ -255,4 +256,6 @@ def test_a_reclaim_that_is_killed_says_the_same_when_it_is_done_again(
         assert losses(tmp_path, run) == lost
         assert cause(explained(tmp_path, 3)) == before
         reclaimed(tmp_path)
-    assert [len(names) for names in month_files(evidence_directory(opened.root)).values()] == [1]
+    assert [
+        len(names) for names in month_files(evidence_directory(opened.warehouse, "ORDERS")).values()
+    ] == [1]
