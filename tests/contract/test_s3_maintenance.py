@@ -88,3 +88,22 @@ def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse])
     assert set(live) <= set(data_files(warehouse))
     assert len(data_files(warehouse)) <= 2
     assert not any("/claims/" in path for path in files.walk(place))
+
+
+def test_what_was_removed_is_told_after_reclaim(lake: Callable[[int], Warehouse]) -> None:
+    warehouse = lake(0)
+    run = warehouse.stream("ORDERS").delete(7, 8).apply().run
+    killed_at(Step.EVIDENCE_FOLDED, lake(2 * HOUR).reclaim)
+    [outcome] = lake(2 * HOUR + 2 * MINUTE).reclaim()
+    assert outcome.error is None
+    second = lake(3 * HOUR).stream("ORDERS").delete(20).apply().run
+    # The lease of the killed reclaim has run out by then.
+    [outcome] = lake(6 * HOUR).reclaim()
+    assert outcome.error is None
+    told = lake(6 * HOUR).stream("ORDERS").explain(8)
+    assert f"run {run} of " in told.sentence
+    assert "it cannot be undone any more: " in told.sentence
+    exported = lake(6 * HOUR).history_export(["ORDERS"]).select(["run", "messages"]).to_pylist()
+    removed = [(row["run"], row["messages"]) for row in exported if row["messages"]]
+    assert removed == [(run, 2), (second, 1)]
+    assert len(files.names(f"{warehouse.location}/runs/ORDERS/evidence")) == 1
