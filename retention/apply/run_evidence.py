@@ -47,9 +47,10 @@ def recorded(opened: OpenedStream, run: str) -> TakenByRun | None:
 
 def _of_files(opened: OpenedStream, run: str, removed: pa.Table) -> Iterator[pa.Table]:
     """The files that a run of an earlier version removed, and those that it wrote, with negative numbers."""
-    yield _signed(removed, 1)
+    files = [_signed(removed, 1)]
     with suppress(RefusedError):
-        yield _signed(read_record(opened, run, "added"), -1)
+        files.append(_signed(read_record(opened, run, "added"), -1))
+    yield pa.concat_tables(files)
 
 
 def _signed(files: pa.Table, sign: int) -> pa.Table:

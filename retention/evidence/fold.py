@@ -24,6 +24,8 @@ from retention.storage.crash_points import Step, reached
 Tables = Callable[[], Iterable[pa.Table]]
 """Gives the rows of a run, shape `EVIDENCE`, some at a time."""
 
+_PREPARED = "prepared"
+"""The name that stands in the place of a month."""
 _MOST_REWRITTEN = 256 << 20
 """The length of a file up to which a fold of its month writes its rows again; a longer one stays, beside newer ones."""
 
@@ -52,6 +54,56 @@ def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
                 if length is not None and length <= _MOST_REWRITTEN
             ]
             _rewrite(directory, month, small, new)
+
+
+class Prepared:
+    """Evidence of runs whose files a reclaim is about to delete; a kill leaves it to the next one.
+
+    Nothing but a fold reads it: until then the records of those runs are there.
+    """
+
+    def __init__(self, directory: str) -> None:
+        """Look at what is there; `directory` is that of the stream's evidence."""
+        self._directory = directory
+        names = (name for name in files.names(directory) if name.startswith(f"{_PREPARED}."))
+        self._files = [MonthFile(files.join(directory, name)) for name in names]
+
+    def runs(self) -> set[str]:
+        """The runs that are prepared.
+
+        Raises:
+            DamagedError: a file is not what was written; so do all methods.
+        """
+        return {run for file in self._files for run in _runs_in(file)}
+
+    def add(self, runs: Iterable[Iterable[pa.Table]]) -> None:
+        """Write the rows of runs, in order of runs; durable when this returns.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        tables = _some(runs)
+        if tables is not None:
+            write_month_file(self._directory, _PREPARED, tables, Step.EVIDENCE_PREPARED)
+
+    def of_run(self, run: str) -> Iterator[pa.Table]:
+        """The rows of a run that is prepared, some at a time.
+
+        Raises:
+            DamagedError: as `runs`.
+        """
+        file = next(file for file in self._files if run in _runs_in(file))
+        return file.of_run(run)
+
+    def drop(self, folded: set[str]) -> None:
+        """Delete the files of which every run is folded."""
+        spent = [file.location for file in self._files if folded >= _runs_in(file)]
+        files.delete(spent)
+        reached(Step.EVIDENCE_REPLACED)
+
+
+def _runs_in(file: MonthFile) -> set[str]:
+    return {run for table in file.tables() for run in table["run"].unique().to_pylist()}
 
 
 def forget_evidence(directory: str, runs: Collection[str]) -> None:

@@ -40,13 +40,19 @@ _FOUND_BY = ("run", "partition", "first_seq", "last_seq")
 """The columns whose statistics tell which row groups may answer a question."""
 
 
-def write_month_file(directory: str, month: str, tables: Iterable[pa.Table]) -> str | None:
+def write_month_file(
+    directory: str,
+    month: str,
+    tables: Iterable[pa.Table],
+    step: Step = Step.EVIDENCE_FOLDED,
+) -> str | None:
     """Write evidence of a month under a new name, durable when this returns; its location, None if there are no rows.
 
     Args:
         directory: the stream's directory of evidence.
         month: as in `2026-11`.
         tables: shape `EVIDENCE`, in order of runs, some rows at a time.
+        step: what is reached once the file is there.
     """
     with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
         rows = _write(spool, tables)
@@ -58,7 +64,7 @@ def write_month_file(directory: str, month: str, tables: Iterable[pa.Table]) -> 
         spool.seek(length - _TAIL_BYTES - _footer_length(spool.read(_TAIL_BYTES)))
         name = f"{month}.{_digest(spool.read()[:-_TAIL_BYTES])}{SUFFIX}"
         files.replace_all(directory, {name: _pieces(spool)})
-        reached(Step.EVIDENCE_FOLDED)
+        reached(step)
     return files.join(directory, name)
 
 

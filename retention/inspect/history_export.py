@@ -13,16 +13,8 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.run_names import started_ns
-from retention.history.record import (
-    ABANDONED,
-    BEGUN,
-    PlannedRun,
-    Reclaimed,
-    Repaired,
-    RestoredRun,
-    RunRecord,
-    Undone,
-)
+from retention.history.kinds import PlannedRun, Reclaimed, Repaired, RestoredRun, Undone
+from retention.history.record import ABANDONED, BEGUN, RunRecord
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal
 from retention.inspect.segment_losses import segment_losses

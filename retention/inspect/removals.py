@@ -76,7 +76,9 @@ class Removal:
         Raises:
             DamagedError: as `ranges`.
         """
-        return bool(self.messages) and self.ranges() is None
+        taken = self.ranges() if self.messages else None
+        has_rows = taken is not None and any(rows.num_rows for rows in taken.tables())
+        return bool(self.messages) and not has_rows
 
     def reason(self, rule: str) -> str:
         """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""

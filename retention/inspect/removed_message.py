@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.core.units import format_instant
+from retention.core.wording import counted
 from retention.errors import MissingMessageError
 from retention.history.kinds import Dropped, Repaired
 from retention.history.runs import History, history_of
@@ -196,11 +197,11 @@ def _unrecorded(
 def _deleted(removals: Sequence[Removal]) -> str:
     """The words for runs of which it cannot be told any more what they took, the newest one first."""
     newest, *others = removals
-    more = f", and so were those of {len(others):,} earlier runs" if others else ""
+    more = f", nor of {counted(len(others), 'run')} before it" if others else ""
     return (
-        f"run {newest.run} of {format_instant(newest.removed_ns)} removed {newest.messages:,} messages, and the record "
-        f"of which ones was deleted, as earlier versions of reclaim did once grace was over{more}; `retention history` "
-        "lists the runs"
+        f"run {newest.run} of {format_instant(newest.removed_ns)} removed {counted(newest.messages, 'message')}, and "
+        f"nothing on record tells which{more}: earlier versions of this program kept no such record, or deleted it "
+        "with reclaim; `retention history` lists the runs"
     )
 
 

@@ -117,8 +117,8 @@ class RunDetails:
             lines.append(removal.recovery(self.now_ns).sentence)
             if self.removal.is_forgotten():
                 lines.append(
-                    "which messages it removed cannot be told any more: the record was deleted, as earlier versions "
-                    "of reclaim did once grace was over"
+                    "nothing on record tells which messages it removed: earlier versions of this program kept no such "
+                    "record, or deleted it with reclaim"
                 )
             elif not self.has_ranges:
                 lines.append(

@@ -82,6 +82,8 @@ class Step(StrEnum):
     """The dead files that are about to be deleted are written down; no commit counts the claim yet."""
     DEAD_DELETED = "reclaim.dead-deleted"
     """Some dead files that a claim names are deleted."""
+    EVIDENCE_PREPARED = "reclaim.evidence-prepared"
+    """A file holds exact ranges of runs, read from files that are about to be deleted."""
     EVIDENCE_FOLDED = "reclaim.evidence-folded"
     """A new file holds the evidence of a month; the files whose rows it repeats are not deleted yet."""
     EVIDENCE_REPLACED = "reclaim.evidence-replaced"

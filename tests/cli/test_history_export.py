@@ -80,6 +80,35 @@ def test_every_format_says_who_removed_what_and_what_came_of_it(orders: Commands
     assert table["run"].to_pylist() == [row["run"] for row in rows]
 
 
+def test_a_message_is_explained_in_the_same_words_after_reclaim(orders: Commands) -> None:
+    *_, run, reclaim = exported(orders)
+    [sentence, *lines] = orders.run("explain", "ORDERS", "3").stdout.splitlines()
+    assert sentence == (
+        f"ORDERS 3 is gone: run {run['run']} of {run['began']} took it, by max_msgs_per_subject 24, 24 or more on the "
+        f"subject are newer; it cannot be undone any more: reclaim {reclaim['run']} deleted the last of its files at "
+        f"{run['reclaimed']}."
+    )
+    assert lines[0] == "  its subject and its time are not on record: the file that held it is gone"
+    shown = orders.run("history", "show", run["run"], "--messages").stdout
+    assert "1 to 6  6 messages, whose file is gone  max_msgs_per_subject" in shown
+    again = orders.json("history", "show", run["run"], "--messages")
+    assert again["recovery"]["reclaimed_by"] == reclaim["run"]
+    assert [(each["first_seq"], each["last_seq"]) for each in again["messages"]] == [(1, 6)]
+
+
+def test_nothing_on_record_is_not_told_as_nothing_that_happened(orders: Commands) -> None:
+    *_, run, _ = exported(orders)
+    for file in orders.folder.glob("runs/ORDERS/evidence/*"):
+        file.unlink()
+    refused = orders.run("explain", "ORDERS", "3")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"ORDERS 3 is not there, and whether a run removed it cannot be told: run {run['run']} of {run['began']} "
+        "removed 6 messages, and nothing on record tells which: earlier versions of this program kept no such record, "
+        "or deleted it with reclaim; `retention history` lists the runs\n",
+    )
+
+
 def test_a_period_ends_before_its_end(orders: Commands) -> None:
     runs = exported(orders)
     began = [run["began"] for run in runs]

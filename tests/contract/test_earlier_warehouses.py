@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import open_warehouse
+from retention.core.units import DAY
+from retention.stores import storage_clock
 from tests.support.sandboxes import Commands
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -83,6 +86,31 @@ def test_saved_plans_are_carried_out_or_ask_to_plan_again(earlier: Commands) -> 
         assert done.exit_code in {0, 75}, done.output
         if done.exit_code:
             assert "plan again" in done.output
+
+
+def test_its_runs_are_told_after_reclaim_as_before(
+    earlier: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(name: str) -> list[dict[str, Any]]:
+        clock = open_warehouse(earlier.folder / "retention.yaml").clock
+        monkeypatch.setattr(storage_clock, "storage_now", lambda _: clock() + 40 * DAY)
+        warehouse = open_warehouse(
+            earlier.folder / "retention.yaml", engine="local", clock=lambda: clock() + 40 * DAY
+        )
+        if name == "reclaimed":
+            assert [outcome.error for outcome in warehouse.reclaim().apply()] == [None] * len(
+                STREAMS
+            )
+        table = warehouse.history_export().drop_columns(
+            ["began", "as_of", "undone", "reclaimed", "reclaimed_by"]
+        )
+        return [row for row in table.to_pylist() if row["kind"] != "reclaim"]
+
+    before = told("before")
+    assert {row["evidence"] for row in before} == {"files", "none", "deleted"}
+    assert told("reclaimed") == before
+    explained = earlier.run("explain", "ORDERS", "1")
+    assert "may have taken it; an earlier version of this program recorded" in explained.stdout
 
 
 def test_consumers_and_offsets_are_where_they_were(earlier: Commands) -> None:

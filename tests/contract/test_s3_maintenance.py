@@ -93,12 +93,12 @@ def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse])
 def test_what_was_removed_is_told_after_reclaim(lake: Callable[[int], Warehouse]) -> None:
     warehouse = lake(0)
     run = warehouse.stream("ORDERS").delete(7, 8).apply().run
-    killed_at(Step.EVIDENCE_FOLDED, lake(2 * HOUR).reclaim)
-    [outcome] = lake(2 * HOUR + 2 * MINUTE).reclaim()
+    killed_at(Step.EVIDENCE_FOLDED, lake(2 * HOUR).reclaim().apply)
+    [outcome] = lake(2 * HOUR + 2 * MINUTE).reclaim().apply()
     assert outcome.error is None
     second = lake(3 * HOUR).stream("ORDERS").delete(20).apply().run
     # The lease of the killed reclaim has run out by then.
-    [outcome] = lake(6 * HOUR).reclaim()
+    [outcome] = lake(6 * HOUR).reclaim().apply()
     assert outcome.error is None
     told = lake(6 * HOUR).stream("ORDERS").explain(8)
     assert f"run {run} of " in told.sentence

@@ -1,4 +1,4 @@
-"""Evidence of runs whose records a reclaim deletes: read from those records, and folded before they go."""
+"""Evidence of runs whose records a reclaim deletes: prepared while their files are there, and folded before they go."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.apply.reclaim.claim import Deletion
+from retention.apply.reclaim.exact_ranges import has_holes, without_holes
+from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.survey import Survey
-from retention.apply.run_evidence import recorded
-from retention.apply.undo_records import find_ranges
+from retention.apply.run_evidence import TakenByRun, recorded
 from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, undo_location
 from retention.errors import DamagedError
-from retention.evidence.fold import fold_evidence
+from retention.evidence.fold import Prepared, fold_evidence
 from retention.evidence.months import evidence_directory
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
@@ -30,22 +32,19 @@ class _Reclaimed:
     by: str | None
 
 
-def refuse_unreadable(looked: Survey) -> None:
-    """Refuse to reclaim where evidence would be lost, before anything is deleted.
+def prepare_evidence(looked: Survey) -> None:
+    """Write down what only the files of runs tell, before they are deleted; refuse where evidence would be lost.
 
     Raises:
-        DamagedError: the record of the sequences that a run took is not what was written.
+        DamagedError: the record of the sequences that a run took is not what was written; nothing is deleted.
     """
     opened = looked.opened
-    for run in looked.spent():
-        try:
-            find_ranges(opened, run.run)
-        except DamagedError as error:
-            raise DamagedError(
-                f"{undo_location(opened, run.run, RANGES)}: the record of the sequences that run {run.run} removed is "
-                "damaged, and reclaim would keep it as evidence; nothing was changed; restore it from a copy, or move "
-                "it away: then it is kept which files the run removed, and not which messages"
-            ) from error
+    prepared = _prepared(opened)
+    there = prepared.runs()
+    runs = sorted(looked.spent(), key=lambda run: run.run)
+    prepared.add(
+        _exact(opened, run.run) for run in runs if run.run not in there and _read(opened, run)
+    )
 
 
 def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
@@ -60,29 +59,74 @@ def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
         BusyError, DamagedError: as `evidence.fold.fold_evidence`.
     """
     opened, end = looked.opened, _Reclaimed(now_ns, deletion.run)
-    history = history_of(opened.warehouse, opened.name)
-    outcomes = (history.done(run.run) for run in looked.spent(deletion.spared))
+    history, prepared = history_of(opened.warehouse, opened.name), _prepared(opened)
+    read = prepared.runs()
+    outcomes = [history.done(run.run) for run in looked.spent(deletion.spared)]
+    done = [outcome for outcome in outcomes if outcome is not None and outcome.is_done]
     fold_evidence(
         evidence_directory(opened.warehouse, opened.name),
         {
-            outcome.run: partial(_rows, opened, outcome, end)
-            for outcome in outcomes
-            if outcome is not None and outcome.is_done
+            outcome.run: partial(_exact_rows, outcome, prepared, end)
+            if outcome.run in read
+            else partial(_rows, opened, outcome, end)
+            for outcome in done
         },
     )
+    prepared.drop({outcome.run for outcome in done})
+
+
+def _prepared(opened: OpenedStream) -> Prepared:
+    return Prepared(evidence_directory(opened.warehouse, opened.name))
+
+
+def _read(opened: OpenedStream, run: KeptRun) -> bool:
+    """Whether the record of a run has ranges of which only its files tell which messages they had.
+
+    Raises:
+        DamagedError: the record is not what was written.
+    """
+    taken = _of_record(opened, run.run)
+    if taken is None or not taken.is_exact:
+        return False
+    return any(pc.any(has_holes(rows), min_count=0).as_py() for rows in taken.tables())
+
+
+def _of_record(opened: OpenedStream, run: str) -> TakenByRun | None:
+    try:
+        return recorded(opened, run)
+    except DamagedError as error:
+        raise DamagedError(
+            f"{undo_location(opened, run, RANGES)}: the record of the sequences that run {run} removed is damaged, and "
+            "reclaim would keep it as evidence; nothing was changed; restore it from a copy, or move it away: then it "
+            "is kept which files the run removed, and not which messages"
+        ) from error
+
+
+def _exact(opened: OpenedStream, run: str) -> Iterator[pa.Table]:
+    taken = _of_record(opened, run)
+    for table in without_holes(opened, () if taken is None else taken.tables()):
+        yield _evidence(run, table, _Reclaimed(0, None))
+
+
+def _exact_rows(outcome: RunRecord, prepared: Prepared, end: _Reclaimed) -> Iterator[pa.Table]:
+    """The evidence of a run that was prepared, some rows at a time; shape `EVIDENCE`."""
+    return (_evidence(outcome.run, table, end) for table in prepared.of_run(outcome.run))
 
 
 def _rows(opened: OpenedStream, outcome: RunRecord, end: _Reclaimed) -> Iterator[pa.Table]:
-    """The evidence of a run, some rows at a time; shape `EVIDENCE`. None of one that took nothing."""
-    run = outcome.run
-    taken = recorded(opened, run)
-    if taken is None or not (taken.is_exact or outcome.removed_messages):
-        return
-    for table in taken.tables():
-        columns = {
-            **{name: table[name] for name in table.column_names},
-            "run": pa.repeat(run, table.num_rows),
-            "reclaimed_ns": pa.repeat(end.at_ns, table.num_rows),
-            "reclaim_run": pa.repeat(pa.scalar(end.by, pa.string()), table.num_rows),
-        }
-        yield pa.table(columns).select(EVIDENCE.names).cast(EVIDENCE)
+    """The evidence of a run by its records, some rows at a time; shape `EVIDENCE`. None of one that took nothing."""
+    taken = recorded(opened, outcome.run)
+    if taken is not None and (taken.is_exact or outcome.removed_messages):
+        for table in taken.tables():
+            yield _evidence(outcome.run, table, end)
+
+
+def _evidence(run: str, table: pa.Table, end: _Reclaimed) -> pa.Table:
+    """Ranges of a run in the shape `EVIDENCE`."""
+    columns = {
+        **{name: table[name] for name in table.column_names},
+        "run": pa.repeat(run, table.num_rows),
+        "reclaimed_ns": pa.repeat(end.at_ns, table.num_rows),
+        "reclaim_run": pa.repeat(pa.scalar(end.by, pa.string()), table.num_rows),
+    }
+    return pa.table(columns).select(EVIDENCE.names).cast(EVIDENCE)

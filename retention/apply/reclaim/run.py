@@ -12,7 +12,7 @@ from retention.apply.reclaim.claim import (
     drop_spent,
     unlink,
 )
-from retention.apply.reclaim.evidence import fold_spent, refuse_unreadable
+from retention.apply.reclaim.evidence import fold_spent, prepare_evidence
 from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import Survey, dead_files, survey
@@ -78,7 +78,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()
         looked = survey(opened, now_ns)
-        refuse_unreadable(looked)
+        prepare_evidence(looked)
         deletion = _deleted(looked) if looked.present else Deletion()
         unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
         drop_spent(opened)

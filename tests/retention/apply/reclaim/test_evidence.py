@@ -86,6 +86,53 @@ def test_a_pass_is_told_as_before(tmp_path: Path, format_: str) -> None:
     assert sum(message["messages"] for message in messages) == 25
 
 
+def holed(folder: Path, format_: str) -> tuple[str, str]:
+    """The runs that took 5 and 17, and then all: files with holes where those were go whole."""
+    orders = laid(folder, format_).stream("ORDERS")
+    return orders.delete(5, 17).apply().run, orders.purge().apply().run
+
+
+def test_a_file_with_holes_is_told_message_by_message(tmp_path: Path, format_: str) -> None:
+    first, second = holed(tmp_path, format_)
+    before = {seq: cause(explained(tmp_path, seq)) for seq in (4, 5, 6, 17, 18)}
+    assert all(told[2]["certain"] for told in before.values())
+    reclaimed(tmp_path)
+    assert {seq: cause(explained(tmp_path, seq)) for seq in before} == before
+    exported = opened_at(tmp_path).history_export().to_pylist()
+    ranges = [
+        (row["run"], each["first_seq"], each["last_seq"])
+        for row in exported
+        for each in row["ranges"] or []
+        if row["segment"] < 20
+    ]
+    assert ranges == [
+        *((first, seq, seq) for seq in (5, 17)),
+        *((second, *ends) for ends in ((1, 4), (6, 10), (11, 16), (18, 20))),
+    ]
+
+
+def test_holes_that_were_read_outlive_a_kill_behind_the_deletion(
+    tmp_path: Path, format_: str
+) -> None:
+    _, second = holed(tmp_path, format_)
+
+    def die(at: Step) -> None:
+        if at is Step.DEAD_DELETED:
+            raise KilledError
+
+    time.sleep(TICK_S)
+    with watched_by(die), pytest.raises(KilledError):
+        reclaim_now(again(tmp_path))
+    assert "or one before it took it" in explained(tmp_path, 6).sentence
+    reclaimed(tmp_path)
+    told = explained(tmp_path, 6)
+    assert f"run {second} of " in told.sentence
+    assert "took it, by purge" in told.sentence
+    assert (told.removed or {})["certain"]
+    [month] = files.names(evidence_directory(again(tmp_path).warehouse, "ORDERS"))
+    assert not month.startswith("prepared")
+
+
 @pytest.mark.parametrize(
     ("act", "seq"),
     [
@@ -190,7 +237,10 @@ def test_where_nothing_tells_it_is_not_said_that_nothing_happened(
         match=f"whether a run removed it cannot be told: run {run} of .* removed 25 ",
     ):
         explained(tmp_path, 3)
-    assert any("cannot be told any more" in note for note in opened_at(tmp_path).run(run).notes())
+    assert any(
+        "nothing on record tells which messages" in note
+        for note in opened_at(tmp_path).run(run).notes()
+    )
     opened_at(tmp_path).stream("ORDERS").drop().apply()
     opened_at(tmp_path).new_stream("ORDERS").publish([b'{"subject": "a", "data": "x"}'])
     with pytest.raises(MissingMessageError, match="before the numbers began anew cannot be told"):
