@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retention.context.context import OpenedStream
+from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.stores.sidecar.warehouse_place import (
     NotedPlaces,
@@ -33,8 +34,8 @@ def check_place(opened: OpenedStream) -> None:
         raise RefusedError(
             f"{opened.name}: the warehouse at {here.warehouse} is a copy of {was.warehouse} (host {was.host}), or was "
             f"moved from there, and its archive is that one's, {noted.archive}; nothing was removed; give a copy an "
-            "`archive:` of its own, or say that this place may write there, too, with `retention repair place "
-            f"{opened.name} --yes`"
+            "`archive:` of its own, or say that this place may write there, too, with "
+            f"{command('repair place', opened.name, options='--yes')}"
         )
     note_first_place(opened)
 

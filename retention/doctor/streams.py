@@ -89,7 +89,7 @@ def _archive(opened: OpenedStream) -> Iterator[Finding]:
             "archive",
             f"the warehouse at {here.warehouse} is a copy of {noted.places[-1].warehouse}, or was moved from there, "
             f"and its archive is that one's, {noted.archive}: nothing is removed",
-            f"give a copy an `archive:` of its own, or run `retention repair place {opened.name} --yes`",
+            f"give a copy an `archive:` of its own, or run {command('repair place', opened.name, options='--yes')}",
             opened.name,
         )
 

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from retention import errors
@@ -58,7 +59,8 @@ KINDS = {
         (_FILES,),
     ),
     "delete or move what cannot be read": Kind(
-        r"or (delete|remove|move) (it|that file)|or leave it out|move \{layout.root\} away|delete `_retention",
+        r"or (delete|remove|move) (it|that file)|delete \{' and '|or leave it out|"
+        r"move \{layout.root\} away|delete `_retention",
         (_FILES,),
     ),
     "enter anew what was lost": Kind(r"store an offset anew|add the consumers anew", (_FILES,)),
@@ -120,7 +122,7 @@ KINDS = {
         (f"{_OWN}rows_of_a_table_with_a_strange_feature_are_copied_as_told",),
     ),
     "a new stream": Kind(
-        r"into a new (stream|topic)|go on in a new stream|with --as|name a new one with --as|\{instead\}",
+        r"into a new (stream|topic)|go on in a new stream|--as|name a new one with --as|\{instead\}",
         (
             f"{_OWN}an_import_goes_into_a_new_stream_as_told",
             f"{_OWN}messages_come_back_as_a_new_stream_as_told",
@@ -144,6 +146,9 @@ KINDS = {
     "another place of an export": Kind(
         r"name another place, or remove that file",
         (f"{_OWN}an_import_goes_into_a_new_stream_as_told",),
+    ),
+    "repair place": Kind(
+        r"repair place", (f"{_OWN}a_copied_warehouse_is_let_write_to_the_archive_as_told",)
     ),
     "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),
     "erase": Kind(
@@ -220,11 +225,13 @@ KINDS = {
 }
 
 
-def sentences() -> Iterator[Sentence]:
+@cache
+def sentences() -> tuple[Sentence, ...]:
     """Every sentence of exit 4 and 6, and of doctor's findings, in the order of the source."""
-    for folder in ("retention", "jobs"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            yield from _of_module(file)
+    files = (
+        file for folder in ("retention", "jobs") for file in sorted((ROOT / folder).rglob("*.py"))
+    )
+    return tuple(sentence for file in files for sentence in _of_module(file))
 
 
 def _of_module(file: Path) -> Iterator[Sentence]:

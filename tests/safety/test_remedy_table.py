@@ -10,7 +10,7 @@ from tests.safety.remedies import KINDS, ROOT, sentences
 
 
 def test_every_sentence_that_refuses_has_a_kind_of_remedy() -> None:
-    listed = list(sentences())
+    listed = sentences()
     assert len(listed) > 200
     unkind = [f"{one.place}: {one.text}" for one in listed if not one.kinds]
     assert not unkind, (

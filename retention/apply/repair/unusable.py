@@ -261,8 +261,7 @@ def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
         change = Change(
             remove=leaving,
             ranges=[ranges_of_files(leaving, {}, [], hidden)],
-            # The next sequence may be known from these files alone.
-            updates=set_next_seqs(snapshot.counters.next_seq),
+            updates=set_next_seqs(_known_from_files(opened, snapshot)),
             metadata={"repair": KIND},
         )
         intent = FilesGivenUp(
@@ -274,3 +273,10 @@ def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
         )
         run.commit(intent, change)
     return replace(repair, run=run.name)
+
+
+def _known_from_files(opened: OpenedStream, snapshot: Snapshot) -> dict[int, int]:
+    """Partition → the next sequence, where files tell a higher one than the log: the files may be those that leave."""
+    logged = opened.store.logged(snapshot).next_seq
+    next_seqs = snapshot.counters.next_seq.items()
+    return {partition: seq for partition, seq in next_seqs if seq > logged.get(partition, 0)}

@@ -31,7 +31,7 @@ def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[
         f"{layout.root}: the log of stream {layout.stream} is gone: {trace}, and there is no entry in "
         f"{_log_of(layout, record)}; a new table would give out sequences and take batches again, so nothing was "
         f"changed; restore that directory from a copy, or move {layout.root} away to begin anew, behind the sequences "
-        "that the run history knows"
+        "that the run history knows: those given out since its last run come again"
     )
 
 
