@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> Ingested:
         skip=frozenset(arguments.skip),
     )
     done = ingest(opened, source)
-    for note in done.notes:
+    for note in (*done.notes, *(() if arguments.quiet else done.choices)):
         print(f"ingest: {note}", file=sys.stderr)
     if is_new and warehouse.has(opened.name):
         print(f"ingest: {unlisted_stream(opened.name, warehouse.streams())}", file=sys.stderr)

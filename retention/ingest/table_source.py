@@ -64,6 +64,8 @@ class Ingested:
     """The source's columns by which messages got their sequences; empty: by their times, or there was no row."""
     left_out: tuple[str, ...] = ()
     """The source's columns that no message has anything of."""
+    choices: tuple[str, ...] = ()
+    """A sentence for each thing that was decided about the columns because nobody said it."""
 
 
 def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = None) -> Ingested:
@@ -102,9 +104,10 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
         sum(appended.messages > 0 for appended in new),
         sum(appended.messages for appended in new),
         sum(appended.bytes for appended in new),
-        (*backlog.notes, *(mapped[0].notes if mapped else ())),
+        backlog.notes,
         mapped[0].order_by if mapped else (),
         mapped[0].left_out if mapped else (),
+        mapped[0].choices if mapped else (),
     )
 
 

@@ -44,8 +44,8 @@ class MappedRows:
     """The source's columns that no message has anything of."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about what nobody said, and was decided."""
+    def choices(self) -> tuple[str, ...]:
+        """A sentence for each thing that was decided because nobody said it."""
         notes = []
         if self.is_chosen and self.order_by:
             order = ", ".join(self.order_by)
