@@ -199,7 +199,8 @@ def _with_partitions(
         F.col(key).cast(kind).alias(name)
         for key, (name, kind) in zip(keys, partitions.items(), strict=True)
     ]
-    return checked.select(*[F.col(f"`{name}`") for name in names if name not in partitions], *given)
+    kept = [name.replace("`", "``") for name in names if name not in partitions]
+    return checked.select(*[F.col(f"`{name}`") for name in kept], *given)
 
 
 def uri_of(place: str) -> str:

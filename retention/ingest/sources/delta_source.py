@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from urllib.parse import unquote
 
 from retention.errors import RefusedError
 from retention.ingest.sources.backlog import Backlog, Batch, DeltaBatch, SourceReader, no_batches
@@ -14,6 +15,7 @@ from retention.ingest.sources.delta_follow import Add, Commit, DeltaFiles, follo
 from retention.ingest.sources.delta_log import DeltaLog, DeltaTableState, refuse_catalogs
 from retention.ingest.sources.directory import Wishes
 from retention.ingest.sources.positions import DeltaPosition
+from retention.storage import files
 
 COLUMNS = "columns"
 """The word for `--take` to go on with the columns that a source has now."""
@@ -160,7 +162,7 @@ class DeltaSource:
         skipped = {
             path: hidden_rows(add)
             for path, add in position.files.pending.items()
-            if path in self.wishes.skip
+            if not self.wishes.skip.isdisjoint((path, unquote(path), self._place(path)))
         }
         if skipped:
             left = {
@@ -175,6 +177,10 @@ class DeltaSource:
             moved=position if is_moved and not pending else None,
             notes=tuple(f"{self.location}: {note}" for note in notes),
         )
+
+    def _place(self, path: str) -> str:
+        """The place of a file that the log names."""
+        return files.join(self.location, unquote(path))
 
     def _batches(self, position: DeltaPosition, _: SourceReader) -> Iterator[Batch]:
         ordered = sorted(position.files.pending.values(), key=_written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -66,7 +67,8 @@ class DirectorySource:
         notes = _unfinished(difference.unfinished)
         if difference.is_empty:
             return Backlog(no_batches, has_rows=False, notes=notes)
-        resolved = resolve(difference, self.contents, self.wishes)
+        with self._unvanished():
+            resolved = resolve(difference, self.contents, self.wishes)
         self._refuse(resolved.refused, _DECIDE)
         kinds = before.partitions if known else kinds_of(part.file.path for part in resolved.parts)
         self._refuse_unfit(resolved.parts, kinds)
@@ -89,7 +91,10 @@ class DirectorySource:
         wanted = [part for part in resolved.parts if part.length]
         position = self._with_columns(position, [part.file for part in wanted], reader)
         for parts in batches_of(resolved.parts, lambda part: part.length):
-            taken = in_threads(self.contents.taken, [part.file for part in parts], _THREADS)
+            with self._unvanished():
+                taken = list(
+                    in_threads(self.contents.taken, [part.file for part in parts], _THREADS)
+                )
             position = replace(
                 position, files={**position.files, **{file.path: file for file in taken}}
             )
@@ -136,6 +141,20 @@ class DirectorySource:
                     f"{self.location}: {file.path} {what} while it was read; nothing of its batch was taken; run it "
                     "again, best when nobody writes there"
                 )
+
+    @contextmanager
+    def _unvanished(self) -> Iterator[None]:
+        """Read files in the block that may be gone since they were listed.
+
+        Raises:
+            BusyError: one is.
+        """
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise BusyError(
+                f"{self.location}: a file is gone since it was listed ({error}); nothing more was taken; run it again"
+            ) from error
 
     def _stat(self, file: SourceFile) -> tuple[int, int] | None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,22 @@ def readable_files(batch: FilesBatch, directory: str) -> list[ReadableFile]:
     ]
 
 
+def readable_places(places: Sequence[str], directory: str) -> list[str]:
+    """Whole files where Spark can read them.
+
+    Args:
+        places: the files.
+        directory: takes copies; all tasks reach it.
+    """
+    wanted = map(absolute, places)
+    return [
+        _copied(place, 0, files.stat(place)[0], files.join(directory, str(number)))
+        if _is_odd(place)
+        else place
+        for number, place in enumerate(wanted)
+    ]
+
+
 def absolute(location: str) -> str:
     """A location that means the same to every process."""
     is_uri = location.startswith(ON_S3) or only_spark_reaches(location)
@@ -77,13 +93,19 @@ def _readable(batch: FilesBatch, part: FilePart, copy: str) -> ReadableFile:
     origin = absolute(files.join(batch.location, part.file.path))
     place = origin
     if part.start or _is_odd(origin):
-        place = absolute(files.join(copy, part.file.path.rpartition("/")[2].replace(":", "_")))
-        files.make_directory(copy)
-        with scratch_files.create(place) as sink:
-            for piece in pieces_of(origin, part.start, part.file.length):
-                sink.write(piece)
+        place = _copied(origin, part.start, part.file.length, copy)
     width = _width(batch, place) if batch.format == "csv" else None
     return ReadableFile(place, part.file.path, origin, part.start, width)
+
+
+def _copied(origin: str, start: int, end: int, directory: str) -> str:
+    """The place of a copy of some bytes of a file, under a name that Hadoop can read."""
+    place = absolute(files.join(directory, origin.rpartition("/")[2].replace(":", "_")))
+    files.make_directory(directory)
+    with scratch_files.create(place) as sink:
+        for piece in pieces_of(origin, start, end):
+            sink.write(piece)
+    return place
 
 
 def _is_odd(place: str) -> bool:

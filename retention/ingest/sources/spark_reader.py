@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
-from retention.errors import BusyError, DamagedError, RetentionError
+from retention.errors import BusyError, DamagedError, RefusedError, RetentionError
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame
 from retention.ingest.idempotency import BatchIdentity
@@ -19,7 +19,13 @@ from retention.ingest.sources.columns import Columns
 from retention.ingest.sources.delta_view import view_entry
 from retention.ingest.sources.directory import SourceFile
 from retention.ingest.sources.partitions import values_of
-from retention.ingest.sources.readable import ReadableFile, absolute, fault_of, readable_files
+from retention.ingest.sources.readable import (
+    ReadableFile,
+    absolute,
+    fault_of,
+    readable_files,
+    readable_places,
+)
 from retention.planners.scratch import DIRECTORY
 from retention.storage import files, scratch_files
 from retention.storage.scratch_files import ScratchDirectory
@@ -28,6 +34,8 @@ from retention.stores.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_OF_TABLES = "a file of a Delta table"
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,9 @@ class SparkReader:
         """
         from retention.engines.spark.source_rows import inferred_columns
 
-        with self._reading(format_, {}):
-            return inferred_columns(self.session, format_, [absolute(place) for place in places])
+        with closing(self._scratch()) as scratch, self._reading(format_, {}):
+            readable = readable_places(places, scratch.location)
+            return inferred_columns(self.session, format_, readable)
 
     def append(self, batch: Batch, identify: Callable[[], BatchIdentity]) -> Appended:
         """Append the rows of a batch, once.
@@ -98,21 +107,23 @@ class SparkReader:
 
         Raises:
             DamagedError: a file cannot be read.
+            RefusedError: a file of a Delta table is gone; or as `append_frame`.
             BusyError: a file changed, or is gone, since it was listed.
-            UsageError, RefusedError: as `append_frame`.
+            UsageError: as `append_frame`.
         """
-        layout = Layout(self.opened.root, self.opened.name)
-        scratch = ScratchDirectory(layout.engine_path(DIRECTORY, uuid.uuid4().hex))
-        try:
+        with closing(self._scratch()) as scratch:
             if isinstance(batch, DeltaBatch):
-                with self._reading("Parquet", {}):
+                with self._reading(_OF_TABLES, {}):
                     return self._append(self._delta(batch, scratch.location), identify)
             readable = readable_files(batch, scratch.location)
             origins = {file.place: file for file in readable}
             with self._reading(batch.format, origins, batch.columns):
                 return self._append(self._files(batch, readable), identify)
-        finally:
-            scratch.close()
+
+    def _scratch(self) -> ScratchDirectory:
+        """A directory that all tasks reach, which need not be there yet."""
+        layout = Layout(self.opened.root, self.opened.name)
+        return ScratchDirectory(layout.engine_path(DIRECTORY, uuid.uuid4().hex))
 
     def _append(self, rows: DataFrame, identify: Callable[[], BatchIdentity]) -> Appended:
         return append_frame(self.opened, self.messages(rows), identify, self.times)
@@ -148,7 +159,7 @@ class SparkReader:
         """Read in the block under fixed settings; what Spark cannot read is one sentence with the file's name.
 
         Raises:
-            DamagedError, BusyError: see `append`.
+            DamagedError, RefusedError, BusyError: see `append`.
         """
         from retention.engines.spark.fixed_settings import fixed_settings
         from retention.engines.spark.source_failures import read_failure
@@ -163,16 +174,27 @@ class SparkReader:
                 if failure is None:
                     raise
                 if failure.is_missing:
-                    raise BusyError(
-                        f"{failure.place} is gone since it was listed; nothing of its batch was taken; run it again, "
-                        "or put the file back"
-                    ) from error
+                    raise _missing(failure.place, format_) from error
                 read = origins.get(failure.place) or ReadableFile(
                     failure.place, failure.place, failure.place
                 )
-                fault = fault_of(read, format_, columns)
-                where, why = fault or (read.origin, failure.why or "it is damaged")
+                where, why = fault_of(read, format_, columns) or (
+                    read.origin,
+                    failure.why or "it is damaged",
+                )
                 raise DamagedError(
                     f"{where} cannot be read as {format_}: {why}; nothing of its batch was taken; correct the file, "
                     "put a whole one in its place, or move it out of the source"
                 ) from error
+
+
+def _missing(place: str, format_: str) -> RetentionError:
+    """The error for a file that is gone: of a directory it was there just now, a table's own log still names it."""
+    if format_ == _OF_TABLES:
+        return RefusedError(
+            f"{place} is gone, as after a VACUUM, and its rows were not taken yet; nothing of its batch was taken; put "
+            f"the file back, or run once with --skip {place} to go on without its rows"
+        )
+    return BusyError(
+        f"{place} is gone since it was listed; nothing of its batch was taken; run it again, or put the file back"
+    )

@@ -67,8 +67,8 @@ def log_directory(table: str) -> str:
 
 
 def is_in_log(path: str) -> bool:
-    """Whether a path relative to a table is that of a file of its log."""
-    return path.startswith(f"{_DIRECTORY}/")
+    """Whether a path relative to a directory is that of a file of a log, of the directory itself or of one below."""
+    return f"/{_DIRECTORY}/" in f"/{path}"
 
 
 def is_table(directory: str) -> bool:
