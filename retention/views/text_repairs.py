@@ -177,7 +177,10 @@ def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
 def unusable_files_text(done: FileRepair) -> Iterator[str]:
     """The files that leave the table, and what they held."""
     if not done.files:
-        yield f"{done.stream}: nothing to repair: every file is there and can be read"
+        yield (
+            f"{done.stream}: nothing to repair: every file is there, and its sequences can be read; a file that is named "
+            "is read whole"
+        )
         return
     number = counted(len(done.files), "file")
     taken = "taken out of the table" if done.run else "to be taken out of the table"
