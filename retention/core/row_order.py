@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from retention.core.slices import slices_of
 
 Key = tuple[Any, ...]
 """A row's values, each behind whether it is there. It ends with the first text that has `KEY_LENGTH` or more, which is
@@ -24,6 +26,20 @@ def in_order(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         return rows
     keys = [(name, "ascending", "at_start") for name in columns]
     return rows.take(pc.sort_indices(rows, sort_keys=keys))
+
+
+def ordered_slices(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Rows in the order of columns, a slice at a time, so that no second table of all of them is made."""
+    if is_in_order(rows, columns):
+        yield from slices_of(rows)
+        return
+    keys = [(name, "ascending", "at_start") for name in columns]
+    places = pa.table({"place": pc.sort_indices(rows, sort_keys=keys)})
+    # Of rows in several chunks each slice would put all of these together first.
+    rows = rows.combine_chunks()
+    pa.default_memory_pool().release_unused()
+    for part in slices_of(places, rows.nbytes // max(rows.num_rows, 1)):
+        yield rows.take(part["place"])
 
 
 def is_in_order(rows: pa.Table, columns: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from retention.core import headers
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.encoding import utf8, without_mark
 from retention.errors import UsageError
+from retention.formats.held_rows import HeldRows
 from retention.formats.printed_lines import is_printed, stream_line
 from retention.formats.records import ArrowStream, Instant, plain, records_of
 
@@ -112,14 +113,15 @@ def table_of_lines(
     Raises:
         UsageError: a line is no such object; the message names the line's number.
     """
-    rows = []
+    held = HeldRows(schema)
     decode = json.JSONDecoder(object_pairs_hook=_object).decode
     for number, line in enumerate(lines, start=1):
+        row = None
         try:
             if isinstance(line, Mapping):
-                rows.append((*read(as_object(line)), number))
+                row = read(as_object(line))
             elif text := text_of_line(line):
-                rows.append((*read(_checked(decode(text))), number))
+                row = read(_checked(decode(text)))
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
             if unread is not None:
@@ -128,8 +130,9 @@ def table_of_lines(
             raise UsageError(
                 f"line {number}: {problem}; nothing was published; correct it and publish again"
             ) from error
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(schema)
-    return pa.table(columns, schema=schema)
+        if row is not None:
+            held.add((*row, number))
+    return held.table()
 
 
 def text_of_line(line: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from numbers import Integral, Real
@@ -17,7 +17,9 @@ from retention.errors import RetentionError, UsageError
 _INDEX_LEVEL = "__index_level_"
 """Under this, and a number, pandas hands out an index without a name."""
 _ROWS = 10_000
-"""Rows that are Python values at a time."""
+"""Rows that are Python values at a time, at most."""
+_BYTES = 8 << 20
+"""Bytes of the rows that are Python values at a time, about."""
 _UNITS = {"s": SECOND, "ms": MILLISECOND, "us": MICROSECOND, "ns": 1}
 _EASY = frozenset((str, bytes, int))
 """Types of which every value is there, and is what a line has: most values, and quickly told."""
@@ -46,15 +48,32 @@ def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
         UsageError: the rows cannot be columns of Arrow, two columns have one name, or times have no time zone.
     """
     with _frame_errors(frame):
-        reader = pa.RecordBatchReader.from_stream(frame)
-        names = [name for name in reader.schema.names if not name.startswith(_INDEX_LEVEL)]
-        _refuse_columns(reader.schema, names)
-        for batch in reader:
-            for start in range(0, batch.num_rows, _ROWS):
-                rows = batch.slice(start, _ROWS)
+        for part in _parts(frame):
+            reader = pa.RecordBatchReader.from_stream(part)
+            names = [name for name in reader.schema.names if not name.startswith(_INDEX_LEVEL)]
+            _refuse_columns(reader.schema, names)
+            for rows in _in_slices(reader):
                 columns = [_values(rows[name]) for name in names]
                 for row in zip(*columns, strict=True):
                     yield dict(zip(names, row, strict=True))
+
+
+def _parts(frame: Any) -> Iterator[Any]:
+    """A frame in parts that hand out their rows: pandas makes columns of Arrow of all that it is asked for at once."""
+    if not hasattr(frame, "iloc"):
+        yield frame
+        return
+    for start in range(0, max(len(frame), 1), _ROWS):
+        yield frame.iloc[start : start + _ROWS]
+
+
+def _in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Record batches in slices of which the rows can be Python values at a time."""
+    for batch in batches:
+        row_bytes = batch.nbytes // max(batch.num_rows, 1)
+        count = max(min(_ROWS, _BYTES // max(row_bytes, 1)), 1)
+        for start in range(0, batch.num_rows, count):
+            yield batch.slice(start, count)
 
 
 def plain(

@@ -18,6 +18,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.core.slices import slices_of
 from retention.core.subjects import matching_mask
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
@@ -320,12 +321,15 @@ def _staged(
     return replace(staged, removal=removal)
 
 
-def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Table]:
-    """The rows that are kept with their sequences, shape `FILE_COLUMNS`; no table if there are none."""
-    if not kept.any():
-        return []
-    whole = rows.add_column(0, "seq", pa.array(seqs)).filter(pa.array(kept))
-    return [whole.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)]
+def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa.Table]:
+    """The rows that are kept with their sequences, shape `FILE_COLUMNS`, some at a time: of these there are copies."""
+    numbered = rows.add_column(0, "seq", pa.array(seqs)).select(FILE_COLUMNS.names)
+    start = 0
+    for part in slices_of(numbered):
+        chosen = kept[start : start + part.num_rows]
+        start += part.num_rows
+        if chosen.any():
+            yield (part if chosen.all() else part.filter(pa.array(chosen))).cast(FILE_COLUMNS)
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:

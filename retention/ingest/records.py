@@ -15,7 +15,7 @@ from retention.context.topic import topic_of
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
 from retention.core.message_rows import complete_rows
-from retention.core.row_order import in_order
+from retention.core.row_order import in_order, ordered_slices
 from retention.dialects.dialect import ORDER, Dialect
 from retention.dialects.jetstream import refuse_malformed
 from retention.errors import UsageError
@@ -61,9 +61,11 @@ def append_records(
         sent_done = publish_sent(opened, ordered, identity).appended
         return replace(sent_done, order_by=given.order_by)
     rows = given.with_keys(parse_messages(given, opened.clock(), times=times))
-    rows = in_order(rows, (*given.keys, *opened.dialect.order))
     refuse_malformed(rows)
-    done = append_rows(opened, [complete_rows(rows, opened.config.storage)], identity)
+    ordered = ordered_slices(rows, (*given.keys, *opened.dialect.order))
+    del rows
+    completed = (complete_rows(part, opened.config.storage) for part in ordered)
+    done = append_rows(opened, completed, identity)
     return replace(done, order_by=given.order_by)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -115,6 +113,9 @@ def publish_sent(
             position = attempt.position
             ends = dialect.ends(position.tail, position.turn, opened.clock())
             assigned = _assign(sent, dialect, ends)
+            if any(messages.is_apart for messages in assigned):
+                # Of rows in several chunks each take would put all of these together first.
+                sent = sent.combine_chunks()
             stats = [
                 row
                 for messages in assigned
@@ -162,12 +163,25 @@ class _Assigned:
             sent: all messages, shape `formats.iggy.lines.SENT`.
             dialect: the topic's.
         """
-        messages = sent.take(pa.array(self.rows))
-        for base, inside in groupby(self.batches, key=attrgetter("base")):
-            batches = list(inside)
-            start, end = batches[0].start, batches[-1].end
-            rows, sizes = messages.slice(start, end - start), self.sizes[start:end]
-            yield (self.partition, base), dialect.stored(rows, self.partition, batches, sizes)
+        for batch in self.batches:
+            rows = _rows_at(sent, self.rows[batch.start : batch.end])
+            sizes = self.sizes[batch.start : batch.end]
+            yield (
+                (self.partition, batch.base),
+                dialect.stored(rows, self.partition, [batch], sizes),
+            )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether messages of other addresses lie between these."""
+        return bool(len(self.rows)) and int(self.rows[-1] - self.rows[0]) >= len(self.rows)
+
+
+def _rows_at(sent: pa.Table, places: Array) -> pa.Table:
+    """The rows at some places, ascending; without a copy where they are neighbours."""
+    if len(places) and places[-1] - places[0] < len(places):
+        return sent.slice(int(places[0]), len(places))
+    return sent.take(pa.array(places))
 
 
 def _assign(sent: pa.Table, dialect: Iggy, ends: PartitionTails) -> list[_Assigned]:

@@ -1,0 +1,42 @@
+"""Rows of Python values on their way into a table: few of them are held as such, where a value takes several times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+_MOST_ROWS = 1 << 14
+_MOST_BYTES = 8 << 20
+
+
+class HeldRows:
+    """Rows that become tables of Arrow, some at a time.
+
+    Args:
+        schema: the schema of the table; a row has a value for each of its fields.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+        self._tables = [schema.empty_table()]
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """Take the next row."""
+        self._rows.append(row)
+        self._bytes += sum([len(value) for value in row if type(value) is bytes])
+        if self._bytes >= _MOST_BYTES or len(self._rows) >= _MOST_ROWS:
+            self._turn()
+
+    def table(self) -> pa.Table:
+        """All rows, in their order."""
+        if self._rows:
+            self._turn()
+        return pa.concat_tables(self._tables)
+
+    def _turn(self) -> None:
+        columns = [list(column) for column in zip(*self._rows, strict=True)]
+        self._tables.append(pa.table(columns, schema=self._schema))
+        self._rows, self._bytes = [], 0
