@@ -26,7 +26,7 @@ from retention.apply.repair.sequences import (
     find_impossible_sequences,
     repair_impossible_sequences,
 )
-from retention.apply.repair.unusable import FileRepair, find_unusable_files, repair_unusable_files
+from retention.apply.repair.lost_files import FileRepair, find_lost_files, repair_lost_files
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.units import parse_as_of
@@ -94,7 +94,7 @@ class Repairs:
         """
         return self._repair(find_lost_commits, repair_lost_commits, text_repairs.lost_commits_text)
 
-    def repair_unusable_files(self, *files: str) -> Repair[FileRepair]:
+    def repair_lost_files(self, *files: str) -> Repair[FileRepair]:
         """Take files out of the table that are missing or damaged, or those that are named, as a run on record.
 
         Raises:
@@ -103,9 +103,9 @@ class Repairs:
             BusyError: another run is at work, or others keep coming first; from `apply()`.
         """
         return self._repair(
-            partial(find_unusable_files, named=files),
-            partial(repair_unusable_files, named=files),
-            text_repairs.unusable_files_text,
+            partial(find_lost_files, named=files),
+            partial(repair_lost_files, named=files),
+            text_repairs.lost_files_text,
         )
 
     def repair_returned_messages(self) -> Repair[ReturnedRepair]:

@@ -48,7 +48,7 @@ class RunHistory(Selection):
         Raises:
             UsageError: there is no such stream.
         """
-        return runs_of(self.location, self.chosen(names))
+        return runs_of(self.location, [self._known(name).name for name in self.chosen(names)])
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so, and `removed_again` beside it.

@@ -48,8 +48,8 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     _put(settings, _log(settings, stream).repair_returned_messages(), yes)
 
 
-@repair.command("files")
-def unusable(
+@repair.command()
+def lost(
     ctx: typer.Context,
     stream: OneStream,
     files: Annotated[
@@ -64,7 +64,7 @@ def unusable(
 ) -> None:
     """Take files out of a table that are missing or damaged; what they held is given up."""
     settings = settings_of(ctx)
-    _put(settings, _log(settings, stream).repair_unusable_files(*files or ()), yes)
+    _put(settings, _log(settings, stream).repair_lost_files(*files or ()), yes)
 
 
 @repair.command("lost-commit")

@@ -30,5 +30,5 @@ def command(verb: str, *names: str, options: str = "") -> str:
 
 def given_up(stream: str, path: str) -> str:
     """The last resort for a file of a table: the command that gives it up; nothing where the stream is not known."""
-    repair = command("repair files", stream, path, options="--yes")
+    repair = command("repair lost", stream, path, options="--yes")
     return f", or give up what it held: {repair}" if stream else ""

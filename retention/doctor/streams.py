@@ -181,7 +181,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
         "data files",
         "problem",
         f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not what was committed: {listed}{more}",
-        f"restore them from a copy, or give up what they held: {command('repair files', name, options='--yes')}",
+        f"restore them from a copy, or give up what they held: {command('repair lost', name, options='--yes')}",
         name,
         damage=True,
     )

@@ -198,7 +198,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
 }
 _REPAIRS: Mapping[str, type[Repaired]] = {
     "clock": ClockRepaired,
-    "files": FilesGivenUp,
+    "lost": FilesGivenUp,
     "foreign": ForeignMoved,
     "lost-commit": LostCommitted,
     "returned": ReturnedRemoved,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from retention.apply.repair.place import PlaceRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
-    from retention.apply.repair.unusable import FileRepair
+    from retention.apply.repair.lost_files import FileRepair
 
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
@@ -174,7 +174,7 @@ def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
         yield f"  run {done.run}"
 
 
-def unusable_files_text(done: FileRepair) -> Iterator[str]:
+def lost_files_text(done: FileRepair) -> Iterator[str]:
     """The files that leave the table, and what they held."""
     if not done.files:
         yield (

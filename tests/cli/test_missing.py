@@ -49,6 +49,8 @@ OF_ONE = {
     "repair returned": ("repair", "returned", NOBODY),
     "repair foreign": ("repair", "foreign", NOBODY),
     "repair place": ("repair", "place", NOBODY),
+    "repair lost": ("repair", "lost", NOBODY),
+    "repair lost-commit": ("repair", "lost-commit", NOBODY),
     "compact": ("compact", NOBODY),
     "reclaim": ("reclaim", NOBODY),
     "explain": ("explain", NOBODY, "1"),

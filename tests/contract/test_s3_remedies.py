@@ -67,7 +67,7 @@ def test_a_lost_object_is_given_up_as_told(lake: Lake) -> None:
     [*_, place] = (name for name in files.walk(table) if name.endswith(".parquet"))
     files.delete([f"{table}/{place}"])
     sentence = lake.told("messages", "ORDERS")
-    [text] = re.findall(r"`retention (repair files [^`]+)`", sentence)
+    [text] = re.findall(r"`retention (repair lost [^`]+)`", sentence)
     done = lake.run(*shlex.split(text))
     assert done.exit_code == 0, done.output
     lake.goes_on()

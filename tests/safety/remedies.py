@@ -64,8 +64,8 @@ KINDS = {
         (_FILES,),
     ),
     "enter anew what was lost": Kind(r"store an offset anew|add the consumers anew", (_FILES,)),
-    "repair files": Kind(
-        r"\{given_up\(|repair files|_remedy\((stream|layout\.stream), |name each that is to be given up|\{repairs\}|"
+    "repair lost": Kind(
+        r"\{given_up\(|repair lost|_remedy\((stream|layout\.stream), |name each that is to be given up|\{repairs\}|"
         r"takes out one that is named",
         (_FILES, f"{_OWN}a_foreign_file_is_taken_out_of_a_delta_table_as_told"),
     ),

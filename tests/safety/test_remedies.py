@@ -268,7 +268,7 @@ def stored_anew(command: Commands, stream: str, place: Path, made: Path, sentenc
 def gave_up(command: Commands, stream: str, place: Path, made: Path, sentence: str) -> None:
     del place, made
     assert "or give up what it held" in sentence
-    assert "taken out of the table" in run_as_told(command, sentence, "repair files").output
+    assert "taken out of the table" in run_as_told(command, sentence, "repair lost").output
     [repair] = [run for run in command.json("history", stream) if run["kind"] == "repair"]
     assert repair["removed_messages"] in {1, 2}
 
@@ -330,7 +330,7 @@ def test_a_foreign_file_is_taken_out_of_a_delta_table_as_told(tmp_path: Path, na
     command.json("publish", "ORDERS", "-", stdin="\n".join(lines(12)))
     FOREIGN[name](command)
     sentence = told(command.run("apply", "ORDERS", "--yes"))
-    run_as_told(command, sentence, "repair files")
+    run_as_told(command, sentence, "repair lost")
     goes_on(command, "ORDERS", 12)
 
 
@@ -665,8 +665,8 @@ def test_commands_in_sentences_are_quoted_for_a_shell(tmp_path: Path) -> None:
     [place] = tmp_path.glob("streams/*/messages/*/*/*.parquet")
     place.unlink()
     sentence = told(command.run("messages", "the clicks"))
-    assert "`retention repair files 'the clicks' partition=0/segment=0/" in sentence
-    run_as_told(command, sentence, "repair files")
+    assert "`retention repair lost 'the clicks' partition=0/segment=0/" in sentence
+    run_as_told(command, sentence, "repair lost")
     goes_on(command, "the clicks", 0)
 
 

@@ -47,7 +47,7 @@ def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
         DamagedError: its log cannot be read.
     """
     if opened.config.format != "parquet":
-        repair = command("repair files", opened.name, "FILE", options="--yes")
+        repair = command("repair lost", opened.name, "FILE", options="--yes")
         raise RefusedError(
             f"{opened.name}: this stream is a Delta table, in which files of other writers stand in the log; nothing "
             f"was changed; {repair} takes out one that is named"

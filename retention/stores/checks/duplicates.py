@@ -127,7 +127,7 @@ def _refuse_in(
             if np.isin(every[twice[0]], seqs)
         ]
         repairs = ", or ".join(
-            command("repair files", layout.stream, path, options="--yes") for path in named
+            command("repair lost", layout.stream, path, options="--yes") for path in named
         )
         raise ForeignRowsError(
             f"stream {layout.stream}: sequence {every[twice[0]]} stands twice, in {' and '.join(named)} "

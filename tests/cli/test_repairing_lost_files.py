@@ -42,21 +42,21 @@ def test_what_a_lost_file_held_is_given_up_and_its_sequences_are_not_given_out_a
     assert refused.exit_code == 6
     assert refused.stderr == (
         f"{place}: this data file of stream ORDERS is missing; nothing was changed; restore the file from a copy, or "
-        f"give up what it held: `retention repair files ORDERS {path} --yes`\n"
+        f"give up what it held: `retention repair lost ORDERS {path} --yes`\n"
     )
-    assert "`retention repair files ORDERS --yes`" in orders.run("doctor", "ORDERS").stdout
-    dry = orders.run("repair", "files", "ORDERS")
+    assert "`retention repair lost ORDERS --yes`" in orders.run("doctor", "ORDERS").stdout
+    dry = orders.run("repair", "lost", "ORDERS")
     assert dry.stdout == (
         "ORDERS: 1 file to be taken out of the table\n"
         f"  {path}: this data file of stream ORDERS is missing; 2 messages among sequences 11 to 12 given up\n"
         "  nothing was changed; repeat it with --yes\n"
     )
-    done = orders.json("repair", "files", "ORDERS", "--yes")
+    done = orders.json("repair", "lost", "ORDERS", "--yes")
     assert (done["removed_messages"], done["files"][0]["last_seq"]) == (2, 12)
     assert held(orders) == list(range(1, 11))
-    assert orders.json("repair", "files", "ORDERS", "--yes")["run"] is None
+    assert orders.json("repair", "lost", "ORDERS", "--yes")["run"] is None
     [record, *_] = orders.json("history", "ORDERS")
-    assert (record["kind"], record["repair"], record["run"]) == ("repair", "files", done["run"])
+    assert (record["kind"], record["repair"], record["run"]) == ("repair", "lost", done["run"])
     orders.json("publish", "ORDERS", "-", stdin=lines(1)[0])
     assert held(orders) == [*range(1, 11), 13]
     assert orders.run("undo", done["run"]).exit_code == 6, "it is not found yet"
@@ -71,14 +71,14 @@ def test_what_a_lost_file_held_is_given_up_and_its_sequences_are_not_given_out_a
 
 def test_only_what_is_wrong_is_given_up(orders: Commands) -> None:
     sound, other = file_of(orders, 1), file_of(orders, 6)
-    assert orders.json("repair", "files", "ORDERS", sound, "--yes")["run"] is None
-    unknown = orders.run("repair", "files", "ORDERS", "nonsense.parquet")
+    assert orders.json("repair", "lost", "ORDERS", sound, "--yes")["run"] is None
+    unknown = orders.run("repair", "lost", "ORDERS", "nonsense.parquet")
     assert unknown.exit_code == 2
     assert "the table has no file nonsense.parquet" in unknown.stderr
     other.write_bytes(b"x" * other.stat().st_size)
-    assert orders.json("repair", "files", "ORDERS", sound, other)["removed_messages"] == 5
+    assert orders.json("repair", "lost", "ORDERS", sound, other)["removed_messages"] == 5
     for place in (sound, other, file_of(orders, 11)):
         place.unlink()
-    refused = orders.run("repair", "files", "ORDERS", "--yes")
+    refused = orders.run("repair", "lost", "ORDERS", "--yes")
     assert refused.exit_code == 4
     assert "none of its 3 files can be read, as where a disk is not mounted" in refused.stderr

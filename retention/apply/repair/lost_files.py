@@ -34,14 +34,14 @@ from retention.stores.layout import is_ours
 from schemas.files import FILE_STATS, LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
-KIND = "files"
+KIND = "lost"
 """The name of this repair in commands and in the run history."""
 ATTEMPTS = 20
 _ALL = tuple(name for name in MESSAGES.names if name not in PARTITION_COLUMNS)
 
 
 @dataclass(frozen=True)
-class UnusableFile:
+class LostFile:
     """A file that is to leave the table, and why."""
 
     path: str
@@ -60,7 +60,7 @@ class FileRepair:
     """Files that leave a table, and the run that took them out."""
 
     stream: str
-    files: tuple[UnusableFile, ...] = ()
+    files: tuple[LostFile, ...] = ()
     """Empty: there is nothing to repair."""
     run: str | None = None
     """None: nothing was changed."""
@@ -100,7 +100,7 @@ class _Diagnosis:
     repair: FileRepair
 
 
-def find_unusable_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
+def find_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
     """Find the files that the repair would take out; nothing is changed.
 
     Args:
@@ -116,17 +116,17 @@ def find_unusable_files(opened: OpenedStream, named: Sequence[str] = ()) -> File
     return _diagnose(opened, named).repair if opened.store.exists() else FileRepair(opened.name)
 
 
-def repair_unusable_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
+def repair_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
     """Take the files out of the table, as one commit; their sequences are not given out again.
 
     Where a file is found again, it is put back at its place, and `undo` of the run brings it back.
 
     Args:
         opened: the stream.
-        named: as `find_unusable_files`.
+        named: as `find_lost_files`.
 
     Raises:
-        UsageError, RefusedError, DamagedError: as `find_unusable_files`.
+        UsageError, RefusedError, DamagedError: as `find_lost_files`.
         BusyError: another run is at work, or other writers kept coming first.
     """
     if not opened.store.exists():
@@ -242,9 +242,9 @@ def _statistics(opened: OpenedStream, snapshot: Snapshot, paths: Sequence[str]) 
     )
 
 
-def _of(row: dict[str, Any], reason: str) -> UnusableFile:
+def _of(row: dict[str, Any], reason: str) -> LostFile:
     counted = row["messages"] > 0
-    return UnusableFile(
+    return LostFile(
         path=row["path"],
         reason=reason,
         messages=row["messages"] if counted else None,
