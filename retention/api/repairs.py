@@ -15,6 +15,7 @@ from retention.apply.repair.lost_commits import (
     find_lost_commits,
     repair_lost_commits,
 )
+from retention.apply.repair.lost_files import FileRepair, find_lost_files, repair_lost_files
 from retention.apply.repair.place import PlaceRepair, find_other_place, repair_place
 from retention.apply.repair.returned import (
     ReturnedRepair,
@@ -26,7 +27,6 @@ from retention.apply.repair.sequences import (
     find_impossible_sequences,
     repair_impossible_sequences,
 )
-from retention.apply.repair.lost_files import FileRepair, find_lost_files, repair_lost_files
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.units import parse_as_of

@@ -159,7 +159,7 @@ class GivenUpFile(RecordPart):
 class FilesGivenUp(Repaired):
     """A repair that took files out of a table that were missing, damaged, or another writer's."""
 
-    repair: Literal["files"] = "files"
+    repair: Literal["lost"] = "lost"
     files: list[GivenUpFile] = Field(default_factory=list)
 
 

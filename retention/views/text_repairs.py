@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
     from retention.apply.repair.foreign import ForeignRepair
     from retention.apply.repair.lost_commits import CommittedAgain, LostCommitRepair
+    from retention.apply.repair.lost_files import FileRepair
     from retention.apply.repair.place import PlaceRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
-    from retention.apply.repair.lost_files import FileRepair
 
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
@@ -178,8 +178,8 @@ def lost_files_text(done: FileRepair) -> Iterator[str]:
     """The files that leave the table, and what they held."""
     if not done.files:
         yield (
-            f"{done.stream}: nothing to repair: every file is there, and its sequences can be read; a file that is named "
-            "is read whole"
+            f"{done.stream}: nothing to repair: every file is there, and its sequences can be read; a file "
+            "that is named is read whole"
         )
         return
     number = counted(len(done.files), "file")
