@@ -8,7 +8,7 @@ them. A rival that stood still while its lease ran out deletes only files whose 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 
@@ -45,15 +45,7 @@ def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
     for month in sorted({month_of(run) for run in runs}):
         new = _some(runs[run]() for run in sorted(runs) if month_of(run) == month)
         if new is not None:
-            names = listed.get(month, [])
-            places = [files.join(directory, name) for name in names]
-            lengths = files.lengths(places)
-            small = [
-                place
-                for place, length in zip(places, lengths, strict=True)
-                if length is not None and length <= _MOST_REWRITTEN
-            ]
-            _rewrite(directory, month, small, new)
+            _rewrite(directory, month, _short(directory, listed.get(month, [])), new)
 
 
 class Prepared:
@@ -74,7 +66,7 @@ class Prepared:
         Raises:
             DamagedError: a file is not what was written; so do all methods.
         """
-        return {run for file in self._files for run in _runs_in(file)}
+        return {run for file in self._files for run in file.runs()}
 
     def add(self, runs: Iterable[Iterable[pa.Table]]) -> None:
         """Write the rows of runs, in order of runs; durable when this returns.
@@ -92,18 +84,14 @@ class Prepared:
         Raises:
             DamagedError: as `runs`.
         """
-        file = next(file for file in self._files if run in _runs_in(file))
+        file = next(file for file in self._files if run in file.runs())
         return file.of_run(run)
 
     def drop(self, folded: set[str]) -> None:
         """Delete the files of which every run is folded."""
-        spent = [file.location for file in self._files if folded >= _runs_in(file)]
+        spent = [file.location for file in self._files if folded >= file.runs()]
         files.delete(spent)
         reached(Step.EVIDENCE_REPLACED)
-
-
-def _runs_in(file: MonthFile) -> set[str]:
-    return {run for table in file.tables() for run in table["run"].unique().to_pylist()}
 
 
 def forget_evidence(directory: str, runs: Collection[str]) -> None:
@@ -114,10 +102,21 @@ def forget_evidence(directory: str, runs: Collection[str]) -> None:
     """
     listed, leaving = month_files(directory), frozenset(runs)
     for month in sorted({month_of(run) for run in runs}.intersection(listed)):
-        for name in listed[month]:
-            place = files.join(directory, name)
-            if any(rows.num_rows for run in runs for rows in MonthFile(place).of_run(run)):
-                _rewrite(directory, month, [place], iter(()), leaving)
+        places = [files.join(directory, name) for name in listed[month]]
+        having = [place for place in places if not leaving.isdisjoint(MonthFile(place).runs())]
+        if having:
+            together = dict.fromkeys([*_short(directory, listed[month]), *having])
+            _rewrite(directory, month, [*together], iter(()), leaving)
+
+
+def _short(directory: str, names: Sequence[str]) -> list[str]:
+    """The locations of the files that are there and not too long to be written again."""
+    places = [files.join(directory, name) for name in names]
+    return [
+        place
+        for place, length in zip(places, files.lengths(places), strict=True)
+        if length is not None and length <= _MOST_REWRITTEN
+    ]
 
 
 def _rewrite(

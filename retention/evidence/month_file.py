@@ -127,6 +127,15 @@ class MonthFile:
         for group in range(self._metadata().num_row_groups):
             yield self._rows(group)
 
+    def runs(self) -> set[str]:
+        """The runs whose rows are in the file.
+
+        Raises:
+            FileNotFoundError, DamagedError: as `tables`.
+        """
+        groups = range(self._metadata().num_row_groups)
+        return {run for at in groups for run in self._read(at, ["run"])["run"].unique().to_pylist()}
+
     def of_run(self, run: str) -> Iterator[pa.Table]:
         """The rows of one run; none if it is not in the file. Shape `EVIDENCE`.
 

@@ -46,8 +46,14 @@ def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> Ope
 
 
 def with_dead_files(folder: Path, format_: str) -> None:
-    """A stream with files that a pass has removed, and with those that a pass staged which died before its commit."""
+    """A stream with files that passes have removed, and with those that a pass staged which died before its commit.
+
+    One of the removed files had a hole: another run had taken a message out of it before.
+    """
     emptied(folder, format_, max_msgs=25)
+    real_warehouse(folder, format_, max_msgs=25).stream("ORDERS").delete(17).apply()
+    real_warehouse(folder, format_, max_msgs=18)
+    run_pass(folder)
     warehouse = real_warehouse(folder, format_, max_msgs=12, history="0s")
 
     def die(step: Step) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from retention.errors import BusyError, DamagedError
 from retention.evidence import fold as folding
-from retention.evidence.fold import fold_evidence, forget_evidence
+from retention.evidence.fold import Prepared, fold_evidence, forget_evidence
 from retention.evidence.months import RemovalEvidence, month_files
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
@@ -152,3 +152,28 @@ def test_a_damaged_file_stays_and_nothing_is_folded(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="restore it from a copy, or move it away"):
         fold_evidence(str(tmp_path), sources(1))
     assert listed(tmp_path)["2026-11"] == [name]
+
+
+def test_after_a_kill_forgetting_leaves_one_file(tmp_path: Path) -> None:
+    fold_evidence(str(tmp_path), sources(0, 1))
+
+    def die(at: Step) -> None:
+        if at is Step.EVIDENCE_FOLDED:
+            raise Killed
+
+    with watched_by(die), pytest.raises(Killed):
+        forget_evidence(str(tmp_path), [RUNS[0]])
+    forget_evidence(str(tmp_path), [RUNS[0]])
+    assert counts(tmp_path) == [0, 10, 0, 0]
+    assert [len(names) for names in listed(tmp_path).values()] == [1]
+
+
+def test_what_is_prepared_waits_for_its_fold(tmp_path: Path) -> None:
+    Prepared(str(tmp_path)).add(table() for table in sources(0, 1).values())
+    assert Prepared(str(tmp_path)).runs() == {RUNS[0], RUNS[1]}
+    assert counts(tmp_path) == [0, 0, 0, 0]
+    assert sum(rows.num_rows for rows in Prepared(str(tmp_path)).of_run(RUNS[1])) == 10
+    Prepared(str(tmp_path)).drop({RUNS[0]})
+    assert Prepared(str(tmp_path)).runs() == {RUNS[0], RUNS[1]}
+    Prepared(str(tmp_path)).drop({RUNS[0], RUNS[1], RUNS[2]})
+    assert list(tmp_path.iterdir()) == []
