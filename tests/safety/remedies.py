@@ -137,7 +137,7 @@ KINDS = {
         (f"{_OWN}a_damaged_plan_is_made_again_as_told",),
     ),
     "approve again": Kind(
-        r"have that plan approved|have the report of jobs/plan\.py approved",
+        r"have that (plan|report) approved|have the report of jobs/plan\.py approved",
         ("jobs/test_plan.py::test_what_was_approved_goes_at_its_instant",),
     ),
     "plan before an estimate": Kind(
