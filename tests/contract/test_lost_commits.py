@@ -91,9 +91,9 @@ def test_a_lost_publish_is_named_and_committed_again(tmp_path: Path) -> None:
     run = warehouse.stream("ORDERS").repair_lost_commits().plan.commits[0].commit.metadata["run"]
     assert (
         f"stream ORDERS: version {lost} of the table was a commit of ours ({run}), and {SPARK} (OPTIMIZE) overwrote "
-        "it, as Spark can on a local disk; nothing was changed; `retention repair lost-commit ORDERS` says what it "
-        "held, and commits it again with --yes (spark_writes: true keeps it from happening while Spark writes to the "
-        "table)"
+        "it, as Spark can on a local disk; nothing was changed; `retention repair lost-commit ORDERS --yes` "
+        "commits it again, and says what it held without --yes (spark_writes: true keeps it from happening while Spark "
+        "writes to the table)"
     ) in " ".join(refused.output.split())
     for command in (
         ("plan", "ORDERS"),
@@ -103,7 +103,7 @@ def test_a_lost_publish_is_named_and_committed_again(tmp_path: Path) -> None:
     ):
         assert given.run(*command).exit_code == 4, command
     doctor = given.run("doctor")
-    assert "`retention repair lost-commit ORDERS` says what it held" in " ".join(
+    assert "`retention repair lost-commit ORDERS --yes` commits it again" in " ".join(
         doctor.output.split()
     )
     dry = given.json("repair", "lost-commit", "ORDERS")["commits"][0]
