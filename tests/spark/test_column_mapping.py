@@ -174,6 +174,12 @@ def test_only_rows_for_which_a_condition_is_true_are_taken(
     )
     done = append_mapped(log, frame, ColumnMapping(where="n > 1"))
     assert (done.messages, done.left_out) == (2, ())
+    for said in ("count(1) > 0", "row_number() OVER (ORDER BY n) = 1"):
+        with pytest.raises(UsageError, match=r"--where .*nothing was read; the frame has the col"):
+            append_mapped(log, frame, ColumnMapping(where=said))
+    total = ColumnMapping({"subject": "'orders.a'", "payload": "max(payload)"})
+    with pytest.raises(UsageError, match=r"--column payload=max\(payload\): .*nothing was read"):
+        append_mapped(log, frame, total)
     for said, why in [
         ("n", "it is int, and no condition"),
         ("m > 1", "`m`"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -74,7 +75,7 @@ def mapped(rows: DataFrame, mapping: ColumnMapping, dialect: Dialect, source: st
     """
     mapping.check(dialect)
     if mapping.where is not None:
-        rows = rows.where(_condition(rows, "--where", mapping.where, source))
+        rows = _filtered(rows, mapping.where, source)
     order_by = mapping.order_by if mapping.order_by is not None else _default_order(rows)
     columns = {name: F.col(f"`{name}`") for name in dialect.columns if name in rows.columns}
     columns |= {
@@ -123,7 +124,7 @@ def _is_whole(kind: T.DataType) -> bool:
 
 def _order(rows: DataFrame, name: str, source: str) -> Column:
     given = _expression(rows, "--order-by", _quoted(rows, name), source)
-    kind = rows.select(given.alias(name)).schema[0].dataType
+    kind = _type_of(rows, given)
     for kinds, comparable in _ORDERED:
         if isinstance(kind, kinds):
             return comparable(given)
@@ -138,10 +139,18 @@ def _quoted(rows: DataFrame, name: str) -> str:
     return f"`{name}`" if name in rows.columns else name
 
 
+def _filtered(rows: DataFrame, sql: str, source: str) -> DataFrame:
+    condition = _condition(rows, "--where", sql, source)
+    with _told(rows, f"--where {sql}", source):
+        filtered = rows.where(condition)
+        _ = filtered.schema
+    return filtered
+
+
 def _condition(rows: DataFrame, option: str, sql: str, source: str) -> Column:
     """A condition; null counts as false."""
     given = _expression(rows, option, sql, source)
-    kind = rows.select(given.alias("it")).schema[0].dataType
+    kind = _type_of(rows, given)
     if not isinstance(kind, T.BooleanType | T.NullType):
         raise UsageError(
             f"{option} {sql}: it is {kind.simpleString()}, and no condition; {_WHERE}; give an SQL condition, such as "
@@ -152,15 +161,27 @@ def _condition(rows: DataFrame, option: str, sql: str, source: str) -> Column:
 
 def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
     """An SQL expression over a source's columns; asking for its type has Spark resolve it, and nothing runs."""
-    try:
+    shown = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
+    with _told(rows, shown, source):
         expression = F.expr(with_functions_expanded(sql))
-        _ = rows.select(expression.alias("it")).schema
+        _ = _type_of(rows, expression)
+        return expression
+
+
+def _type_of(rows: DataFrame, expression: Column) -> T.DataType:
+    """The type of an expression beside the columns of a row, which an aggregate cannot be: one row would be left of all."""
+    return rows.select("*", expression.alias("it")).schema.fields[-1].dataType
+
+
+@contextmanager
+def _told(rows: DataFrame, shown: str, source: str) -> Iterator[None]:
+    """A context around resolving an expression: what Spark cannot resolve is one sentence."""
+    try:
+        yield
     except AnalysisException as error:
-        shown = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
         raise UsageError(
             f"{shown}: {reason_of(error)}; {_WHERE}; {source} has the columns {', '.join(rows.columns)}"
         ) from error
-    return expression
 
 
 def refuse_unfit(frame: DataFrame, dialect: Dialect, source: str) -> None:
