@@ -169,7 +169,7 @@ def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
 
 
 def _type_of(rows: DataFrame, expression: Column) -> T.DataType:
-    """The type of an expression beside the columns of a row, which an aggregate cannot be: one row would be left of all."""
+    """The type of an expression beside the columns of a row, where no aggregate can be: it would leave one row of all."""
     return rows.select("*", expression.alias("it")).schema.fields[-1].dataType
 
 
