@@ -70,9 +70,12 @@ class DirectorySource:
         with self._unvanished():
             resolved = resolve(difference, self.contents, self.wishes)
         self._refuse(resolved.refused, _DECIDE)
-        kinds = before.partitions if known else kinds_of(part.file.path for part in resolved.parts)
+        paths = (part.file.path for part in resolved.parts)
+        kinds = before.partitions if before.files else kinds_of(paths)
         self._refuse_unfit(resolved.parts, kinds)
-        files_now = {**before.files, **{file.path: file for file in resolved.known}}
+        renamed = {old for old, _ in resolved.renamed}
+        kept = {path: file for path, file in before.files.items() if path not in renamed}
+        files_now = {**kept, **{file.path: file for file in resolved.known}}
         position = replace(before, files=files_now, partitions=kinds)
         notes += tuple(
             f"{old} is now called {new}: its rows were taken before and do not come again"

@@ -81,6 +81,17 @@ def test_what_came_since_is_taken_and_nothing_twice(world: World) -> None:
     assert world.rows() == ["1", "2", "3", "4"]
 
 
+def test_the_name_of_a_renamed_file_is_free_for_another_one(world: World) -> None:
+    world.write("a.log", "1")
+    world.take()
+    world.write("a.log", "2")
+    (world.source / "a.log").rename(world.source / "a.log.1")
+    assert world.take() == 1
+    world.write("a.log", "3")
+    assert world.take() == 1
+    assert world.rows() == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("step", [Step.TAKEN_RECORDED, Step.DATA_WRITTEN, Step.TAKEN_SETTLED])
 @pytest.mark.parametrize("time", [1, 2])
 def test_a_run_that_is_killed_repeats_and_loses_nothing(
