@@ -46,14 +46,19 @@ FIXED = {
 @contextmanager
 def fixed_settings(session: SparkSession) -> Iterator[None]:
     """Let a session have `FIXED` settings during the block, and those that it had before afterwards."""
-    before = {name: setting_of(session, name) for name in FIXED}
+    known = {name: setting_of(session, name) for name in FIXED}
+    before = {name: value for name, value in known.items() if not _is(value, FIXED[name])}
     try:
-        for name, value in FIXED.items():
-            session.conf.set(name, value)
+        for name in before:
+            session.conf.set(name, FIXED[name])
         yield
     finally:
-        for name, known in before.items():
-            if known is None:
+        for name, value in before.items():
+            if value is None:
                 session.conf.unset(name)
             else:
-                session.conf.set(name, known)
+                session.conf.set(name, value)
+
+
+def _is(value: str | None, wanted: str) -> bool:
+    return value is not None and value.lower() == wanted.lower()
