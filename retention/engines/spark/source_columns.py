@@ -141,7 +141,7 @@ def _quoted(rows: DataFrame, name: str) -> str:
 
 def _filtered(rows: DataFrame, sql: str, source: str) -> DataFrame:
     condition = _condition(rows, "--where", sql, source)
-    with _told(rows, f"--where {sql}", source):
+    with _unresolvable_as_usage(rows, f"--where {sql}", source):
         filtered = rows.where(condition)
         _ = filtered.schema
     return filtered
@@ -162,19 +162,19 @@ def _condition(rows: DataFrame, option: str, sql: str, source: str) -> Column:
 def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
     """An SQL expression over a source's columns; asking for its type has Spark resolve it, and nothing runs."""
     shown = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
-    with _told(rows, shown, source):
+    with _unresolvable_as_usage(rows, shown, source):
         expression = F.expr(with_functions_expanded(sql))
         _ = _type_of(rows, expression)
         return expression
 
 
 def _type_of(rows: DataFrame, expression: Column) -> T.DataType:
-    """The type of an expression beside the columns of a row, where no aggregate can be: it would leave one row of all."""
+    """The type of an expression beside the columns of a row; there no aggregate can be, which leaves one row of all."""
     return rows.select("*", expression.alias("it")).schema.fields[-1].dataType
 
 
 @contextmanager
-def _told(rows: DataFrame, shown: str, source: str) -> Iterator[None]:
+def _unresolvable_as_usage(rows: DataFrame, shown: str, source: str) -> Iterator[None]:
     """A context around resolving an expression: what Spark cannot resolve is one sentence."""
     try:
         yield
