@@ -76,6 +76,17 @@ def test_a_failure_before_the_commit_spends_nothing(
     assert approved(stream).removed_messages == 10
 
 
+def test_a_run_that_was_killed_after_its_commit_has_spent_it(stream: Stream) -> None:
+    spent = approved(stream).run
+    history = history_of(stream.opened.warehouse, "ORDERS")
+    Path(history.done_location(spent)).unlink()
+    again = approved(stream)
+    assert (again.spent_by, again.removed_messages) == (spent, 0)
+    undo.undo_run(stream.opened, spent)
+    with pytest.raises(RefusedError, match="undid"):
+        approved(stream)
+
+
 def test_of_two_at_once_one_wins(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other has lost its lease: it finds the table as it was, for what the first removed was brought back."""
     for module in (run, undo):

@@ -36,6 +36,7 @@ def record(started_ns: int, **fields: Any) -> RunRecord:
 
 
 PLAIN = {"next_seq": None, "floor": None, "latest_as_of_ns": None, "policy": None}
+SPENT = {"digest": "ab" * 32, "stream": "ORDERS", "run": "a"}
 CASES = {
     "an old pass behind a new one": ([record(YOUNG), record(1)], [1]),
     "the newest": ([record(2)], []),
@@ -60,6 +61,7 @@ CASES = {
     "of unknown outcome": ([record(YOUNG), record(1, status=UNKNOWN)], []),
     "a repair": ([record(YOUNG), record(1, kind="repair", repair="clock")], []),
     "the end of an epoch": ([record(YOUNG), record(1, ends_epoch=0)], []),
+    "one that spent an approval": ([record(YOUNG), record(1, approval=SPENT)], []),
     "an abandoned one": ([record(YOUNG), record(1, status=ABANDONED)], [1]),
     "several": ([record(YOUNG), record(3), record(2, **PLAIN), record(1)], [1, 2, 3]),
 }
