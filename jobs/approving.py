@@ -12,6 +12,7 @@ from retention.core.outcomes import Outcome
 from retention.errors import UsageError
 from retention.history.report import RunReport
 from retention.storage import files
+from retention.storage.checksum import parse_json
 from retention.storage.places import place_of
 
 
@@ -28,12 +29,12 @@ def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
     if content is None:
         raise UsageError(f"{path}: there is no such report; name one that jobs/plan.py has written")
     try:
-        report = json.loads(content)
+        report = parse_json(content)
         plans = [entry for entry in report["streams"] if "needs_approval" in entry]
         digest = _digest(report)
         approved = {entry["stream"]: _approved(entry, digest) for entry in plans}
         return int(report["as_of_ns"]), approved
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UsageError(
             f"{path}: is no report of plans ({error!r}); name one that jobs/plan.py has written"
         ) from error

@@ -141,6 +141,7 @@ def test_no_more_goes_than_was_approved(warehouse: Warehouse, tmp_path: Path) ->
     [
         (("--approved", "none.json"), "there is no such report"),
         (("--approved", "retention.yaml"), "is no report of plans"),
+        (("--approved", "deep.json"), "is no report of plans"),
         (("--approved", "retained.json"), "has no such plan"),
         (("--approved", "plan.json", "--stream", "NONE"), "NONE: the approved report has no"),
         (("--approved", "plan.json", "--as-of", "now"), "leave out --as-of"),
@@ -150,6 +151,7 @@ def test_reports_that_approve_nothing_are_refused(
     warehouse: Warehouse, tmp_path: Path, arguments: tuple[str, ...], reason: str
 ) -> None:
     planned(tmp_path, *PAST)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     run("retain", tmp_path, "--stream", "OTHER", *PAST, "--report-file", "retained.json")
     done = run("retain", tmp_path, *arguments)
     assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
