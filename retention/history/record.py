@@ -223,13 +223,9 @@ class RunRecord(RecordPart):
 
     def as_stored(self) -> dict[str, Any]:
         """The fields as they stand in the file, without its checksum."""
-        of_kind = [name for name in _OF_KIND if name in type(self).model_fields]
-        fields = self.model_dump(exclude_unset=True) | {
-            name: getattr(self, name) for name in of_kind
-        }
-        return {
-            name: fields[name]
-            for name in sorted(fields)
-            if fields[name] is not None or name in self.VALUES_OF_NONE
-            if name != "epoch" or fields[name]
-        }
+        known = type(self).model_fields.keys()
+        of_kind = {name: getattr(self, name) for name in _OF_KIND if name in known}
+        fields = self.model_dump(exclude_unset=True) | of_kind
+        absent = {name for name in known - self.VALUES_OF_NONE if fields.get(name) is None}
+        absent |= set() if self.epoch else {"epoch"}
+        return {name: fields[name] for name in sorted(fields.keys() - absent)}

@@ -66,11 +66,13 @@ def test_a_record_that_is_made_here_is_read_as_one_of_its_kind(kind: type[RunRec
 
 def test_what_a_newer_release_added_to_a_record_is_kept(history: History) -> None:
     fields = {"run": "a", "kind": "compact", "status": "begun", "as_of_ns": 5, "vectors": [1, 2]}
+    fields |= {"until": None}
     stored(history, fields | {"basis": {"table_id": "t", "version": 3, "branch": "main"}})
     [intent] = history.interrupted()
     history.finish(intent.updated(status="abandoned"))
     done = json.loads(Path(history.done_location("a")).read_text())
     assert (done["vectors"], done["basis"]["branch"]) == ([1, 2], "main")
+    assert done["until"] is None
 
 
 @pytest.mark.parametrize("request_", [Purge("a.>", keep=3), Delete((3, 17), erase=True), Drop()])
