@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +18,10 @@ from retention.storage.crash_points import Step
 from retention.stores.delta import commit_tokens
 from retention.stores.layout import Layout
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.overwritten_log import SPARK, log_of, newest, overwrite
 from tests.support.sandboxes import Commands
 
 LINE = '{"subject": "a", "data": "x"}'
-SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
 
 
 def laid(folder: Path, **changed: Any) -> Warehouse:
@@ -36,30 +35,6 @@ def laid(folder: Path, **changed: Any) -> Warehouse:
     ]
     lay(warehouse.new_stream("ORDERS").opened, files)
     return warehouse
-
-
-def log_of(warehouse: Warehouse) -> Path:
-    return Path(warehouse.location, "streams/ORDERS/messages/_delta_log")
-
-
-def newest(warehouse: Warehouse) -> int:
-    return max(int(path.stem) for path in log_of(warehouse).glob("*.json"))
-
-
-def overwrite(warehouse: Warehouse, version: int, *actions: dict[str, Any]) -> None:
-    """What `HDFSLogStore` does after its look: rename an entry of its own into place."""
-    info = {
-        "operation": "OPTIMIZE",
-        "operationParameters": {},
-        "readVersion": version - 1,
-        "isBlindAppend": False,
-        "engineInfo": SPARK,
-    }
-    place = log_of(warehouse) / f"{version:020d}.json"
-    temporary = place.with_name(f".{place.name}.tmp")
-    lines = [{"commitInfo": info}, *actions]
-    temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    temporary.replace(place)
 
 
 def overwriting(warehouse: Warehouse, at: Step, version: int) -> Callable[[Step], None]:

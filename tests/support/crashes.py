@@ -75,6 +75,7 @@ from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
 from tests.support.list_reader import reading
+from tests.support.overwritten_log import newest, overwrite
 from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
@@ -616,6 +617,19 @@ def take_source(folder: Path) -> None:
     ingest(opened_at(folder).new_stream("ORDERS").opened, source)
 
 
+def with_lost_commit(folder: Path, format_: str) -> None:
+    """A publish whose entry Spark overwrote, where that can be."""
+    written(folder, format_)
+    publish(folder)
+    if format_ == "delta":
+        warehouse = opened_at(folder)
+        overwrite(warehouse, newest(warehouse))
+
+
+def repair_lost_commit(folder: Path) -> None:
+    opened_at(folder).stream("ORDERS").repair_lost_commits().apply()
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -660,6 +674,7 @@ SCENARIOS["begin-anew"] = Scenario(with_dropped, begin_anew)
 SCENARIOS["undo-drop"] = Scenario(with_dropped, undo_drop)
 SCENARIOS["update-topic"] = Scenario(with_updated_topic, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
+SCENARIOS["repair-lost-commit"] = Scenario(with_lost_commit, repair_lost_commit)
 SCENARIOS["ingest"] = Scenario(with_source, take_source)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)

@@ -1,0 +1,35 @@
+"""An entry of a Delta log that Spark's log store overwrites on a local disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from retention.api.warehouse import Warehouse
+
+SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+
+
+def log_of(warehouse: Warehouse) -> Path:
+    return Path(warehouse.location, "streams/ORDERS/messages/_delta_log")
+
+
+def newest(warehouse: Warehouse) -> int:
+    return max(int(path.stem) for path in log_of(warehouse).glob("*.json"))
+
+
+def overwrite(warehouse: Warehouse, version: int, *actions: dict[str, Any]) -> None:
+    """What `HDFSLogStore` does after its look: rename an entry of its own into place."""
+    info = {
+        "operation": "OPTIMIZE",
+        "operationParameters": {},
+        "readVersion": version - 1,
+        "isBlindAppend": False,
+        "engineInfo": SPARK,
+    }
+    place = log_of(warehouse) / f"{version:020d}.json"
+    temporary = place.with_name(f".{place.name}.tmp")
+    lines = [{"commitInfo": info}, *actions]
+    temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    temporary.replace(place)
