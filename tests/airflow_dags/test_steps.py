@@ -81,6 +81,7 @@ def test_the_sentence_is_the_jobs(tmp_path: Path) -> None:
     assert "ended from outside" in read_ending(-9, report).sentence
     report.write_text("{")
     assert "ended from outside" in read_ending(-9, report).sentence
+    report.unlink()
     done = run_job("plan", tmp_path, "--stream", "A", "--report-file", str(report))
     ending = read_ending(done.returncode, report)
     assert (ending.code, f"plan: {ending.sentence}\n") == (2, done.stderr)

@@ -19,6 +19,7 @@ from retention.core.spoken_commands import command
 from retention.errors import LostCommitError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.errors import as_storage_errors
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import CONDITIONAL, TOKEN
 from retention.stores.delta.internals import commit_info
@@ -165,7 +166,12 @@ def _tokens(layout: Layout) -> dict[int, int]:
     if files.is_remote(layout.root):
         return {}
     inodes = {}
-    with suppress(FileNotFoundError), os.scandir(layout.engine_path("commits")) as entries:
+    directory = layout.engine_path("commits")
+    with (
+        suppress(FileNotFoundError),
+        as_storage_errors(directory, FileNotFoundError),
+        os.scandir(directory) as entries,
+    ):
         for entry in entries:
             version, _, kind = entry.name.partition(".")
             if kind == "json":
