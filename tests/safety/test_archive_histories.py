@@ -16,8 +16,8 @@ from retention.doctor.streams import check_stream
 from retention.errors import RefusedError
 from retention.storage.checksum import with_checksum
 from retention.storage.crash_points import Step, watched_by
-from tests.contract.test_lost_commits import newest, overwrite
 from tests.support.laying import SECOND, START, held
+from tests.support.overwritten_log import newest, overwrite
 from tests.support.sandboxes import Commands
 
 FORMATS = ("delta", "parquet")
