@@ -86,18 +86,18 @@ def test_every_record_of_kafka_came_once_in_order_of_its_offset(lived: Path) -> 
     rows = held(lived, "SHOP")
     assert rows.num_rows == HOURS * ROWS * KAFKA_PARTITIONS
     newest = dict.fromkeys(range(KAFKA_PARTITIONS), -1)
-    stored = zip(*(rows[name].to_pylist() for name in ("subject", "ts_ns", "marker")), strict=True)
+    stored = zip(*(rows[name].to_pylist() for name in ("subject", "ts_ns", "headers")), strict=True)
     partition_of = {
         "shop." + subject_token(f"user {partition}.{offset}"): (partition, offset)
         for partition in range(KAFKA_PARTITIONS)
         for offset in range(HOURS * ROWS)
     }
-    for subject, ts_ns, marker in stored:
+    for subject, ts_ns, headers in stored:
         partition, offset = partition_of[subject]
         assert offset == newest[partition] + 1
         newest[partition] = offset
         assert ts_ns == (START_S + offset // ROWS * HOUR_S - offset % 3) * SECOND
-        assert marker == (offset % 50 == 49)
+        assert (b"KV-Operation: DEL" in (headers or b"")) == (offset % 50 == 49)
 
 
 def test_every_line_came_once_with_its_time(lived: Path) -> None:
