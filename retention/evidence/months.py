@@ -43,13 +43,6 @@ def month_files(directory: str) -> dict[str, list[str]]:
     return months
 
 
-def month_locations(directory: str) -> list[str]:
-    """The locations of all files of evidence in a directory, the oldest month first."""
-    return [
-        files.join(directory, name) for names in month_files(directory).values() for name in names
-    ]
-
-
 class RemovalEvidence:
     """The evidence of a stream, read as it is asked for; only what may answer a question is opened."""
 

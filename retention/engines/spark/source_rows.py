@@ -101,17 +101,6 @@ def delta_rows(spark: SparkSession, place: str) -> DataFrame:
         return spark.read.format("delta").load(for_spark(place))
 
 
-def no_rows(
-    spark: SparkSession, columns: Mapping[str, Any], partitions: Mapping[str, str]
-) -> DataFrame:
-    """A frame with the columns of a source, and no row: expressions over them can be checked."""
-    schema = T.StructType.fromJson(dict(columns))
-    rows = spark.createDataFrame([], schema)
-    return rows.select(
-        "*", *(F.lit(None).cast(kind).alias(name) for name, kind in partitions.items())
-    )
-
-
 def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int]]:
     """Every file below a location that only Spark reaches: URI, length and time in milliseconds since the epoch.
 
