@@ -25,7 +25,8 @@ from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome
 from retention.core.units import HOUR
 from retention.evidence.month_file import MonthFile
-from retention.evidence.months import evidence_directory, month_locations
+from retention.evidence.months import evidence_directory, month_files
+from retention.storage import files
 
 HOURS, MONTH_DAYS = 24, 30
 """The hours of a day, and the days of a month; a year has twelve of them, and the last one the days that are over."""
@@ -139,8 +140,11 @@ class Life:
 
     def evident_messages(self) -> int:
         """The removed messages of which evidence tells."""
-        places = month_locations(evidence_directory(str(self.warehouse), STREAM))
-        tables = (table for place in places for table in MonthFile(place).tables())
+        directory = evidence_directory(str(self.warehouse), STREAM)
+        places = [name for names in month_files(directory).values() for name in names]
+        tables = (
+            table for name in places for table in MonthFile(files.join(directory, name)).tables()
+        )
         return sum(pc.sum(table["messages"]).as_py() for table in tables)
 
     def month(self, days: int) -> dict[str, Any]:
