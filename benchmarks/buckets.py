@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -130,10 +131,10 @@ def run(name: str, place: Path, work: Work) -> Iterator[str]:
     yield row(name, f"put {work.keys:,} keys at once", [seconds(lambda: held.fill(values))])
     cold = CONTENDERS[name](place)
     yield row(name, "get, the first of a process", [seconds(lambda: cold.get(drawn[0]))])
-    yield row(name, "get", [seconds(lambda key=key: cold.get(key)) for key in drawn])
+    yield row(name, "get", [seconds(partial(cold.get, key)) for key in drawn])
     puts = drawn[: work.puts]
-    yield row(name, "put", [seconds(lambda key=key: cold.put(key, b"new")) for key in puts])
-    changed = [seconds(lambda key=key: cold.get(key)) for key in drawn]
+    yield row(name, "put", [seconds(partial(cold.put, key, b"new")) for key in puts])
+    changed = [seconds(partial(cold.get, key)) for key in drawn]
     yield row(name, f"get, behind {len(puts)} puts", changed)
     if cold.get(puts[0]) != b"new" or held.keys() != work.keys:
         raise SystemExit(f"{name}: does not hold what was put")

@@ -19,7 +19,7 @@ from retention.engines.spark.session import session
 class ByTime(DeltaContender):
     """One predicate on the column that decides."""
 
-    tasks = ALL_NAMES
+    tasks: tuple[str, ...] = ALL_NAMES
 
     def __init__(self) -> None:
         self._stack = ExitStack()
