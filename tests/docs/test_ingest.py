@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.support.jobs import run_job
 from tests.support.sandboxes import Commands
@@ -76,8 +76,25 @@ def changes(folder: Path) -> None:
     (folder / "changes" / "1.json").write_text("\n".join(lines) + "\n")
 
 
+def feed(folder: Path) -> None:
+    """The change data feed of a table whose rows were written, changed and deleted, one commit each."""
+    table, settings = str(folder / "people"), {"delta.enableChangeDataFeed": "true"}
+    people = pa.table({"id": ["7", "8"], "name": ["ada", "bob"]})
+    write_deltalake(table, people, configuration=settings)
+    DeltaTable(table).update({"name": "'Ada'"}, predicate="id = '7'")
+    DeltaTable(table).delete("id = '8'")
+    changed = pa.table(DeltaTable(table).load_cdf().read_all())
+    at = changed.schema.get_field_index("_commit_timestamp")
+    times = [AT_MS + version * 1_000 for version in changed["_commit_version"].to_pylist()]
+    changed = changed.set_column(
+        at, "_commit_timestamp", pa.array(times, pa.timestamp("ms", "UTC"))
+    )
+    (folder / "feed").mkdir()
+    pq.write_table(changed, folder / "feed" / "1.parquet")
+
+
 SOURCES: dict[str, Callable[[Path], None]] = {
-    "kafka": kafka, "tenants": tenants, "changes": changes
+    "kafka": kafka, "tenants": tenants, "changes": changes, "feed": feed
 }  # fmt: skip
 
 
