@@ -60,7 +60,7 @@ sessions: setup  ## Give every command and job its Spark session on every way, e
 	RETENTION_SESSIONS=all $(BIN)/pytest tests/sessions
 
 ingests: setup  ## Ingest three growing sources hourly for a month, and kill every other process (an hour)
-	RETENTION_INGEST_HOURS=720 $(BIN)/pytest tests/crash/test_hourly_ingest.py -s
+	RETENTION_INGEST_HOURS=720 $(BIN)/pytest -o faulthandler_timeout=0 tests/crash/test_hourly_ingest.py -s
 
 sparks: setup  ## Try Spark 4.0, 4.1 and 4.2, each in an environment of its own (minutes each)
 	$(BIN)/python -m scripts.sparks $(SPARKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -74,6 +75,10 @@ WHOLE = (
 """Folders whose tests go through stores, processes or servers."""
 LONG = ("concurrency", "conformance", "contract", "crash")
 """Those whose files take minutes: nobody should be at one when everybody else is done."""
+SESSIONS = 2
+"""The sessions of Spark that a run beside others has: as many as CI has cores."""
+NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
+"""How the text of a file tells that its tests are given a session."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,22 +107,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSession:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewSessions:
     """How `make test` deals out files to its workers."""
-    return OneSession(config, log)
+    return FewSessions(config, log)
 
 
-class OneSession(LoadFileScheduling):  # type: ignore[misc]
-    """A file goes to one worker; all that speak of Spark go to the same one, which starts a session for them."""
+class FewSessions(LoadFileScheduling):  # type: ignore[misc]
+    """A file goes to one worker; all that need Spark go to two, each of which starts a session for them."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        """Begin with no file given to a session."""
+        super().__init__(config, log)
+        self._sessions: dict[str, str] = {}
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "spark" if _speaks_of_spark(file) else file
+        return self._session_of(file) if _needs_spark(file) else file
+
+    def _session_of(self, file: str) -> str:
+        return self._sessions.setdefault(file, f"spark {len(self._sessions) % SESSIONS}")
 
 
 @cache
-def _speaks_of_spark(file: str) -> bool:
-    return "spark" in (ROOT / file).read_text(encoding="utf-8")
+def _needs_spark(file: str) -> bool:
+    return NEEDS_SPARK.search((ROOT / file).read_text(encoding="utf-8")) is not None
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,12 @@ from benchmarks.contenders import WHERE, load
 from benchmarks.processes import ContenderError
 from benchmarks.tasks import COMPACT_NAMES
 from benchmarks.worker import run
+from tests.support.shares import THOROUGH
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("name", COMPACT_NAMES)
+@pytest.mark.parametrize("name", COMPACT_NAMES if THOROUGH else COMPACT_NAMES[:1])
 def test_contenders_merge_the_same_files_and_lose_nothing(name: str, tmp_path: Path) -> None:
     source, asked = tmp_path / "source", compact_task(name)
     if name == "compact-small":

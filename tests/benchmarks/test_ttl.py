@@ -8,13 +8,14 @@ from benchmarks.contenders import WHERE, load
 from benchmarks.tasks import TTL_NAMES, Size
 from benchmarks.ttl import DUE, floor, make_ttl_table, ttl_task
 from benchmarks.worker import run
+from tests.support.shares import THOROUGH
 
 SIZE = Size(messages=500, segments=8, subjects=50, many_subjects=50)
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("name", TTL_NAMES)
+@pytest.mark.parametrize("name", TTL_NAMES if THOROUGH else TTL_NAMES[:1])
 def test_all_contenders_leave_the_messages_whose_ttl_is_not_over(name: str, tmp_path: Path) -> None:
     asked = ttl_task(name, SIZE)
     make_ttl_table(tmp_path / "source", SIZE, asked)
