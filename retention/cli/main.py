@@ -10,7 +10,6 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from retention import __version__
 from retention.cli import (
     applying,
     buckets,
@@ -35,6 +34,7 @@ from retention.cli import (
 from retention.cli.examples import add_examples
 from retention.cli.output import say
 from retention.cli.settings import OF_EXPORTS, Format, Settings
+from retention.core.build_version import version_and_build
 from retention.core.outcomes import ENDINGS, exit_code_of, sentence_of
 from retention.core.units import SECOND, parse_duration
 from retention.errors import UsageError
@@ -110,7 +110,7 @@ add_examples(app)
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
     if wanted:
-        typer.echo(__version__)
+        typer.echo(version_and_build())
         raise Exit(0)
 
 
@@ -138,7 +138,10 @@ def options(
     ] = "0s",
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print it, and the build."
+        ),
     ] = False,
 ) -> None:
     """Apply a broker's retention rules to message streams in a lakehouse: plan, explain, apply, undo.

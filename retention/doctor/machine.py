@@ -6,6 +6,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 
+from retention.core.build_version import version_and_build
 from retention.doctor.finding import Finding, ok, warning
 from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java
@@ -32,6 +33,7 @@ def check_machine(
         lack: the result where a part that only Spark needs is missing: `warning`, `problem` where Spark is requested.
         on_s3: the warehouse is on an object store, which Spark needs more JARs to reach.
     """
+    yield ok("program", f"lake-retention {version_and_build()}")
     yield _java(lack)
     yield _jars(lack)
     if on_s3:

@@ -12,6 +12,7 @@ from retention.core.units import DAY, format_instant
 from retention.core.wording import counted
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
+from retention.doctor.releases import check_releases
 from retention.history.kinds import NewerRun
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
@@ -35,6 +36,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
     """Check one stream; an exception of a check becomes its finding, and the other checks go on."""
     checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
         ("table", _table),
+        ("releases", check_releases),
         ("consumers", _consumers),
         ("writers", _writers),
         ("times", _times),

@@ -48,6 +48,11 @@ def verified(record: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def is_checked(record: Mapping[str, Any]) -> bool:
+    """Whether a record was written with a checksum of its content."""
+    return _KEY in record
+
+
 def with_hash(body: bytes) -> bytes:
     """Bytes with their XXH3-128 behind them, for what is too large for SHA-256."""
     return body + xxhash.xxh3_128_digest(body)

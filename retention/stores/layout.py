@@ -27,9 +27,9 @@ from retention.stores.delta import internals
 FORMAT_VERSION = 3
 """The highest version of this layout that is known; a directory that names a higher one is refused."""
 _FIRST_VERSION = 1
-_CLAIMING_VERSION = 2
+CLAIMING_VERSION = 2
 """From the first reclaim on: whoever does not know claims could commit files that are being deleted."""
-_DROPPING_VERSION = 3
+DROPPING_VERSION = 3
 """From the first drop on: whoever does not know of drops would take a dropped stream for an empty one."""
 
 leaving = file_records.outside_mask
@@ -205,8 +205,12 @@ class FormatRecord:
     stream: str | None
     """The stream whose directory it is; None: an earlier version of this program wrote the record, and did not say."""
 
-    was_dropped: bool = False
-    """Whether the stream was dropped once, or was about to be: whether it is, its log alone tells."""
+    version: int = _FIRST_VERSION
+
+    @property
+    def was_dropped(self) -> bool:
+        """Whether the stream was dropped once, or was about to be: whether it is, its log alone tells."""
+        return self.version >= DROPPING_VERSION
 
     @property
     def is_whole(self) -> bool:
@@ -234,7 +238,7 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
             format_,
             fields.get("made") is True,
             fields.get("stream"),
-            version >= _DROPPING_VERSION,
+            version,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
@@ -282,13 +286,13 @@ def note_made(layout: Layout, format_: str) -> None:
 
 def note_claiming(layout: Layout, format_: str) -> None:
     """Record in the stream's directory that dead files are claimed and deleted: earlier releases refuse it then."""
-    if _raise_version(layout, format_, _CLAIMING_VERSION):
+    if _raise_version(layout, format_, CLAIMING_VERSION):
         reached(Step.CLAIMING_NOTED)
 
 
 def note_dropping(layout: Layout, format_: str) -> None:
     """Record in the stream's directory that the stream is about to be dropped: earlier releases refuse it then."""
-    if _raise_version(layout, format_, _DROPPING_VERSION):
+    if _raise_version(layout, format_, DROPPING_VERSION):
         reached(Step.DROPPING_NOTED)
 
 

@@ -20,6 +20,7 @@ from retention.consumers.state import new_state
 from retention.doctor import machine, place
 from retention.doctor import spark as doctor_spark
 from retention.doctor.machine import TESTED
+from retention.doctor.releases import readers
 from retention.engines.spark import workers
 from retention.history.runs import history_of
 from retention.storage import files
@@ -98,6 +99,40 @@ def test_a_table_feature_that_the_engine_does_not_know_is_named(tmp_path: Path) 
     features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
     log.write_text(json.dumps({"protocol": features}))
     assert "rowTracking" in examined(command, 4)["ORDERS", "table"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("version", "linked", "read"),
+    [
+        (1, False, "every release reads it"),
+        (2, False, "releases without `reclaim` refuse it (4)"),
+        (3, False, "releases without `drop` refuse it (4)"),
+        (
+            1,
+            True,
+            "its log names an archive's manifests, which releases without `repair place` refuse as damage (6)",
+        ),
+    ],
+)
+def test_it_says_which_releases_can_read_a_stream(version: int, linked: bool, read: str) -> None:
+    assert readers(version, linked_log=linked) == f"format version {version}: {read}"
+
+
+def test_which_releases_can_read_follows_from_what_was_done(
+    orders: Commands, tmp_path: Path
+) -> None:
+    archived = commands(
+        orders.folder,
+        ORDERS | {"archive": str(tmp_path / "archive")},
+        format=json.loads((orders.folder / "retention.yaml").read_text())["defaults"]["format"],
+    )
+    delta = (orders.folder / "streams/ORDERS/messages/_delta_log").exists()
+    assert "format version 1: every release" in examined(archived)["ORDERS", "releases"]["detail"]
+    archived.json("purge", "ORDERS", "--seq", 3, "--yes")
+    assert ("repair place" in examined(archived)["ORDERS", "releases"]["detail"]) != delta
+    archived.json("drop", "ORDERS", "--yes")
+    archived.json("publish", "ORDERS", stdin=lines(1)[0])
+    assert "format version 3: releases without `drop`" in str(examined(archived))
 
 
 def test_a_lost_cache_and_interrupted_runs_are_warnings(orders: Commands) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from retention import __version__
 from retention.api.warehouse import Warehouse
 from retention.cli.main import app, options_first
+from retention.core import build_version
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
@@ -66,8 +68,18 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage: retention" in done.stdout
 
 
-def test_the_version_is_the_packages() -> None:
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"{__version__}\n"
+def test_the_version_is_the_packages_and_says_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = CliRunner().invoke(app, ["--version"]).stdout
+    assert re.fullmatch(
+        rf"{re.escape(__version__)} \(build (?:[0-9a-f]{{12}}(?:-changed)?|not recorded)\)\n", said
+    )
+    monkeypatch.setattr(build_version, "PACKAGE", tmp_path / "retention")
+    assert build_version.version_and_build() == f"{__version__} (build not recorded)"
+    (tmp_path / "retention").mkdir()
+    (tmp_path / "retention" / build_version.RECORD).write_text("0123456789ab\n")
+    assert build_version.version_and_build() == f"{__version__} (build 0123456789ab)"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.storage.checksum import with_checksum
+from retention.storage.checksum import verified, with_checksum
 from tests.support.sandboxes import Commands, commands, lines
 
 RULES = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 5, "archive": "../archive"}
@@ -53,3 +53,22 @@ def test_removals_are_refused_and_reads_go_on(newer: tuple[Commands, str]) -> No
     assert command.json("publish", "ORDERS", stdin=lines(1)[0])
     assert "apply would refuse this plan" in command.run("plan", "ORDERS").stderr
     assert "is of a kind that this release does not know (hold)" in command.run("doctor").stdout
+
+
+def test_a_log_with_fields_of_a_newer_release_is_refused_and_called_no_damage(
+    newer: tuple[Commands, str],
+) -> None:
+    command, _ = newer
+    entry = max((command.folder / "streams/ORDERS/_retention/log").glob("*.json"))
+    fields = verified(json.loads(entry.read_text()))
+    entry.write_text(json.dumps(with_checksum(fields | {"hold_counter": 3})))
+    refused = command.run("state", "ORDERS")
+    assert refused.exit_code == 4
+    assert refused.stderr.endswith(
+        f"{entry}: a newer release of this program wrote this entry of the log of stream ORDERS, with what this one "
+        "does not know (hold_counter); nothing was changed; use that release, or a later one\n"
+    )
+    entry.write_text(json.dumps(fields | {"hold_counter": 3}))
+    damaged = command.run("state", "ORDERS")
+    assert damaged.exit_code == 6
+    assert "hold_counter is no field that it may have" in damaged.stderr

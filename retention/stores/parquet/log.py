@@ -16,9 +16,9 @@ from retention.core.counter_names import OF_TABLE, REMOVED
 from retention.core.documents import Digits, Document, ListState, LogEntry, Natural, judge
 from retention.core.file_records import check_columns
 from retention.core.inventory import EPOCH, RUN, Counters
-from retention.errors import DamagedError, UsageError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.storage import files
-from retention.storage.checksum import parse_json, verified, with_checksum
+from retention.storage.checksum import is_checked, parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
@@ -169,7 +169,10 @@ class ParquetLog:
     def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
         try:
-            fields = verified(parse_json(content))
+            document = parse_json(content)
+            fields = verified(document)
+            if is_checked(document):
+                self._refuse_newer(fields, place)
             judge(LogEntry, fields)
             for name in ("next_seq", "open_base"):
                 fields[name] = {int(partition): value for partition, value in fields[name].items()}
@@ -185,6 +188,16 @@ class ParquetLog:
                 "nothing was changed; restore it from a copy"
             ) from error
         return entry
+
+    def _refuse_newer(self, fields: Mapping[str, Any], place: str) -> None:
+        """Refuse an entry that is what was written, and has fields that this release does not know."""
+        unknown = sorted(set(fields) - set(LogEntry.model_fields))
+        if unknown:
+            raise RefusedError(
+                f"{place}: a newer release of this program wrote this entry of the log of stream "
+                f"{self._layout.stream}, with what this one does not know ({', '.join(unknown)}); nothing was "
+                "changed; use that release, or a later one"
+            )
 
     def last_counted(self, version: int) -> dict[int, int]:
         """Partition → the highest next sequence that was set in a version's epoch and that a message can be given."""

@@ -1,0 +1,39 @@
+"""The version of this program with its build: the commit that it was built from."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from retention import __version__
+
+PACKAGE = Path(__file__).parents[1]
+RECORD = "build.txt"
+"""The file of the package in which a wheel or sdist has its build; `scripts/build_record.py` writes it."""
+DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=-changed")
+"""The command that names the commit of a clone, and whether its files differ from it."""
+
+
+def version_and_build() -> str:
+    """The version and the build, as in `0.1.0 (build 84242220a1b2)`; of a clone, the commit that is checked out."""
+    return f"{__version__} (build {_build() or 'not recorded'})"
+
+
+def _build() -> str:
+    try:
+        return (PACKAGE / RECORD).read_text(encoding="ascii").strip()
+    except OSError:
+        return _of_clone()
+
+
+def _of_clone() -> str:
+    """The build of a clone; empty elsewhere, so that the repository around an environment is not named."""
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603  (words of our own)
+            DESCRIBE, cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,39 @@
+"""The check of which releases can read a stream, by what its directory and its log say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from retention.context.context import OpenedStream
+from retention.doctor.finding import Finding, ok
+from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, Layout, check_format
+
+_SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
+"""Format version of a stream's directory → the command since which releases know it."""
+
+
+def check_releases(opened: OpenedStream) -> Iterator[Finding]:
+    """Tell which releases can read a stream that was written."""
+    record = check_format(Layout(opened.root, opened.name), opened.config.format)
+    if record is None or not opened.store.exists():
+        return
+    is_linked = bool(opened.store.logged(opened.store.snapshot()).archive_head)
+    detail = readers(record.version, linked_log=is_linked and opened.config.format == "parquet")
+    yield ok("releases", f"{detail} (before a rollback: docs/upgrade.md)", opened.name)
+
+
+def readers(version: int, *, linked_log: bool) -> str:
+    """The releases that can read a stream.
+
+    Args:
+        version: the format version of its directory.
+        linked_log: whether entries of its own log name manifests of an archive.
+    """
+    refusals = []
+    if version in _SINCE:
+        refusals.append(f"releases without `{_SINCE[version]}` refuse it (4)")
+    if linked_log:
+        refusals.append(
+            "its log names an archive's manifests, which releases without `repair place` refuse as damage (6)"
+        )
+    return f"format version {version}: {'; '.join(refusals) or 'every release reads it'}"

@@ -1,0 +1,39 @@
+"""Hatch's hook that records in wheels and sdists which commit they were built from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+RECORD = "retention/build.txt"
+DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=-changed")
+
+
+class BuildRecord(BuildHookInterface):  # type: ignore[type-arg]
+    """Puts the record into what is built; an sdist's own is kept, and RETENTION_BUILD names it where git cannot."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the record, unless the build is an installation of a clone, whose commit changes."""
+        build = os.environ.get("RETENTION_BUILD") or self._of_clone()
+        if version == "editable" or not build or Path(self.root, RECORD).exists():
+            return
+        record = Path(self.directory, ".build.txt")
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(f"{build}\n", encoding="ascii")
+        build_data["force_include"][str(record)] = RECORD
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary file of the record."""
+        Path(self.directory, ".build.txt").unlink(missing_ok=True)
+
+    def _of_clone(self) -> str:
+        if not Path(self.root, ".git").exists():
+            return ""
+        done = subprocess.run(DESCRIBE, cwd=self.root, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
