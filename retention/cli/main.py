@@ -34,9 +34,9 @@ from retention.cli import (
 from retention.cli.examples import add_examples
 from retention.cli.output import say
 from retention.cli.settings import OF_EXPORTS, Format, Settings
-from retention.core.build_version import version_and_build
 from retention.core.outcomes import ENDINGS, exit_code_of, sentence_of
 from retention.core.units import SECOND, parse_duration
+from retention.doctor.build_version import version_and_build
 from retention.errors import UsageError
 from retention.storage.signals import end_between_commits
 

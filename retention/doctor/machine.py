@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 
-from retention.core.build_version import version_and_build
+from retention.doctor.build_version import version_and_build
 from retention.doctor.finding import Finding, ok, warning
 from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java

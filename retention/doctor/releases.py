@@ -19,7 +19,7 @@ def check_releases(opened: OpenedStream) -> Iterator[Finding]:
         return
     is_linked = bool(opened.store.logged(opened.store.snapshot()).archive_head)
     detail = readers(record.version, linked_log=is_linked and opened.config.format == "parquet")
-    yield ok("releases", f"{detail} (before a rollback: docs/upgrade.md)", opened.name)
+    yield ok("releases", detail, opened.name)
 
 
 def readers(version: int, *, linked_log: bool) -> str:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from retention import __version__
 from retention.api.warehouse import Warehouse
 from retention.cli.main import app, options_first
-from retention.core import build_version
+from retention.doctor import build_version
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [

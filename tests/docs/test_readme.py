@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,43 +19,19 @@ from jobs import ingest, retain
 from retention.cli.examples import MEANINGS
 from retention.cli.main import app
 from retention.core.outcomes import UNEXPECTED
+from tests.support.pages import RUN, blocks, plain, sessions, tidy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
-SECONDS = re.compile(r"\d+\.\d+ s\b")
-
-
-def blocks(kind: str) -> list[str]:
-    return [content for language, content in BLOCK.findall(README) if language == kind]
-
-
-def sessions() -> Iterator[tuple[str, str]]:
-    """Every command of the page with what it is said to print."""
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield command, output
-
-
-def plain(text: str) -> str:
-    """Output without what differs from run to run."""
-    return SECONDS.sub("0.0 s", RUN.sub("RUN", tidy(text)))
-
-
-def tidy(text: str) -> str:
-    """Output without blanks that nobody sees."""
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "retention.yaml").write_text(blocks("yaml")[0])
-    (tmp_path / "orders.jsonl").write_text(blocks("jsonl")[0])
+    (tmp_path / "retention.yaml").write_text(blocks(README, "yaml")[0])
+    (tmp_path / "orders.jsonl").write_text(blocks(README, "jsonl")[0])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -64,7 +39,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
     """After a wanted change, `ACCEPT=1 pytest tests/docs/test_readme.py` writes the new output into the page."""
     page, last_run = README, ""
-    for command, said in sessions():
+    for command, said in sessions(README):
         program, *arguments = RUN.sub(last_run, command).split()
         assert program == "retention"
         result = CliRunner().invoke(app, arguments)
@@ -81,7 +56,7 @@ def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
 def test_the_python_of_the_readme_does_what_it_says(directory: Path) -> None:
     retention.open_warehouse(directory).stream("ORDERS").publish(directory / "orders.jsonl")
     names: dict[str, object] = {}
-    exec(compile(blocks("python")[0], "README.md", "exec"), names)  # noqa: S102
+    exec(compile(blocks(README, "python")[0], "README.md", "exec"), names)  # noqa: S102
     assert getattr(names["report"], "removed_messages", None) == 3
 
 
@@ -107,7 +82,7 @@ def test_exit_codes_are_those_that_commands_say_in_their_help() -> None:
 def test_the_job_of_the_readme_takes_its_arguments(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = [line.split() for line in blocks("sh")[1].splitlines()]
+    commands = [line.split() for line in blocks(README, "sh")[1].splitlines()]
     retention.open_warehouse(directory).stream("ORDERS").publish(directory / "orders.jsonl")
     for command in commands:
         at = next(number for number, word in enumerate(command) if word.startswith("jobs"))
@@ -125,7 +100,7 @@ def test_a_table_that_one_has_becomes_a_stream(
     rows = pa.table({"customer": ["ada", "bob"], "body": ["placed", "paid"], "at": [when, when]})
     write_deltalake(directory / "events", rows)
     # The JVM of the tests stands in another directory.
-    here = blocks("sh")[0].replace("./events", str(directory / "events"))
+    here = blocks(README, "sh")[0].replace("./events", str(directory / "events"))
     command, plan = map(shlex.split, here.splitlines())
     monkeypatch.setattr("sys.argv", command[2:])
     assert ingest.main() == 0

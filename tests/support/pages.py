@@ -1,0 +1,105 @@
+"""Pages of the documentation whose commands are executed, and whose output is held to what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from retention.cli.main import app, options_first
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
+_VARYING = (
+    (RUN, "RUN"),
+    (re.compile(r"\d+\.\d+ s\b"), "0.0 s"),
+    (re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.json"), "MANIFEST.json"),
+    (re.compile(r"[0-9a-f]{32}\.parquet"), "FILE.parquet"),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "TABLE"),
+    (re.compile(r"\(build [^)]+\)"), "(build BUILD)"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "INSTANT"),
+)
+_ENDS_WITH = re.compile(r"\s+# ends with (\d+)$")
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    """The contents of a page's blocks of one language."""
+    return [content for language, content in BLOCK.findall(text) if language == kind]
+
+
+def sessions(text: str) -> Iterator[tuple[str, str]]:
+    """Every command of a page with what it is said to print."""
+    for block in blocks(text, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def tidy(text: str) -> str:
+    """Output without blanks that nobody sees."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
+
+
+def plain(text: str) -> str:
+    """Output without what differs from run to run."""
+    text = tidy(text)
+    for pattern, instead in _VARYING:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def executed(page: Path, folder: Path) -> str:
+    """The page with the output that its commands have in a folder, which it calls `/srv`.
+
+    A comment `# ends with N` behind a command says its exit code, if that is not 0. The name of a run in a command
+    stands for the last one that was printed. `ACCEPT=1` writes the page.
+    """
+    text = page.read_text(encoding="utf-8")
+    written, at = "", 0
+    last: dict[re.Pattern[str], str] = {}
+    for command, said in sessions(text):
+        line = _ENDS_WITH.sub("", command)
+        for pattern, name in last.items():
+            line = pattern.sub(name, line)
+        code, output = _run(line, folder)
+        ending = _ENDS_WITH.search(command)
+        assert code == (int(ending[1]) if ending else 0), f"{command}: ended with {code}: {output}"
+        names = RUN.findall(output)
+        last |= {RUN: names[0]} if names else {}
+        shown = tidy(output.replace(str(folder), "/srv").replace(socket.gethostname(), "lake-1"))
+        head = f"$ {command}\n"
+        start = text.index(f"{head}{said}", at)
+        written += text[at:start] + head + (said if plain(shown) == plain(said) else shown)
+        at = start + len(head) + len(said)
+    written += text[at:]
+    if os.environ.get("ACCEPT"):
+        page.write_text(written, encoding="utf-8")
+    return written
+
+
+def _run(line: str, folder: Path) -> tuple[int, str]:
+    """The exit code and output of a command.
+
+    `retention` works in this process, also at the head of a pipe; everything else in a shell.
+    """
+    command, _, rest = line.partition(" | ")
+    if not command.startswith("retention "):
+        return _in_shell(line, folder, "")
+    done = CliRunner().invoke(app, options_first(shlex.split(command)[1:]))
+    if not rest:
+        return done.exit_code, done.output
+    code, output = _in_shell(rest, folder, done.stdout)
+    return code, done.stderr + output
+
+
+def _in_shell(line: str, folder: Path, stdin: str) -> tuple[int, str]:
+    shell = subprocess.run(
+        ["sh", "-c", line], cwd=folder, input=stdin, capture_output=True, text=True, check=False
+    )
+    return shell.returncode, shell.stderr + shell.stdout
