@@ -104,6 +104,18 @@ class Policy:
         return tuple(rule for rule, acts in acting.items() if acts)
 
     @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules by which passes of the policy may remove something, by name: consumers' releases and limits."""
+        if self.topic is not None:
+            acting = {
+                "message_expiry": self.topic.message_expiry_us is not None,
+                "max_topic_size": self.topic.max_topic_size is not None,
+            }
+            return tuple(rule for rule, acts in acting.items() if acts)
+        releases = () if self.retention == "limits" else (self.retention,)
+        return (*releases, *self.limits)
+
+    @property
     def trims_head(self) -> bool:
         """Whether MaxMsgs or MaxBytes remove; under `discard: new` they refuse new ones instead."""
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)

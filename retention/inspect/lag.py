@@ -23,6 +23,7 @@ from retention.planners.retention import decide
 from retention.planners.topic import TopicPlanning, plan_topic_table
 from retention.rules.fold import Evaluation
 from retention.rules.iggy.next_due import next_due
+from schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,23 @@ def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
         DamagedError: the log, or a file that had to be read, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
+    return lag_and_files(opened, as_of_ns)[0]
+
+
+def lag_and_files(opened: OpenedStream, as_of_ns: int) -> tuple[Lag | None, pa.Table]:
+    """The lag as `lag_of` gives it, and the live files that it is of, shape `FILE_STATS`."""
     if not opened.store.exists():
-        return NO_LAG
-    topic, policy = opened.config.topic, opened.config.policy()
+        return NO_LAG, FILE_STATS.empty_table()
+    topic = opened.config.topic
     if topic is not None:
-        return topic_lag(opened, topic, plan_topic_table(opened, topic.policy(), as_of_ns))
+        planning = plan_topic_table(opened, topic.policy(), as_of_ns)
+        return topic_lag(opened, topic, planning), planning.inventory.files
     inventory = opened.store.inventory(opened.store.snapshot())
+    return _lag_of_inventory(opened, inventory, as_of_ns), inventory.files
+
+
+def _lag_of_inventory(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
+    policy = opened.config.policy()
     if policy.rests_on_consumers:
         return consumers_lag(opened, inventory, as_of_ns)
     with Engines("local") as engines:

@@ -38,6 +38,8 @@ class ReclaimReport:
     """The run that deleted data files; None: none did."""
     is_done: bool = False
     """Whether anything was to be deleted for real."""
+    oldest_ns: int | None = None
+    """The death of the oldest dead file that is there, if the reclaim was only planned; None: there is none."""
 
     @property
     def total(self) -> Amount:

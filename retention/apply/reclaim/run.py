@@ -57,7 +57,9 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked).places())
     going |= _amount(TOMBSTONES, spent_tombstones(looked)) | _amount(NOTES, _notes(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
-    return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
+    return ReclaimReport(
+        opened.name, looked.grace_ns, going, looked.staying(), oldest_ns=looked.oldest_ns
+    )
 
 
 def reclaim_now(opened: OpenedStream) -> ReclaimReport:

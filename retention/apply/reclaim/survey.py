@@ -77,6 +77,13 @@ class Survey:
             if not any(file.path in held for file in run.dead)
         ]
 
+    @property
+    def oldest_ns(self) -> int | None:
+        """The death of the oldest dead file that is there; None: there is none."""
+        held = self.judgement.staying.items()
+        staying = [file for reason, some in held if reason is not Hindrance.LIVE for file in some]
+        return min((file.since_ns for file in (*self.present, *staying)), default=None)
+
     def staying(self) -> dict[str, Amount]:
         """Hindrance → the dead files that stay."""
         return {

@@ -41,7 +41,8 @@ def samples(text: str) -> dict[tuple[str, str], float]:
     for number, line in enumerate(lines):
         if line.startswith("# HELP "):
             name = line.split(" ", 3)[2]
-            assert lines[number + 1] == f"# TYPE {name} gauge"
+            kind = "counter" if name.endswith("_total") else "gauge"
+            assert lines[number + 1] == f"# TYPE {name} {kind}"
             described.append(name)
         elif not line.startswith("# TYPE "):
             match = SAMPLE.fullmatch(line)
@@ -55,7 +56,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_a_run_says_what_it_did_with_each_stream() -> None:
-    measured = {"ORDERS": Measures(3600.5, 4, 10, 20)}
+    measured = {"ORDERS": Measures(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl"))}
     done = replace(run(Outcome("ORDERS", REPORT, seconds=0.5)), measures=measured)
     stream = 'command="retain",stream="ORDERS"'
     assert samples(metrics_text(done)) == {
@@ -68,7 +69,15 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_left", stream): 0,
         ("stream_removed_messages", f'{stream},rule="max_age"'): 3,
         ("stream_removed_messages", f'{stream},rule="max_msgs"'): 2,
+        ("stream_removed_messages", f'{stream},rule="msg_ttl"'): 0,
+        ("stream_removed_messages_total", f'{stream},rule="max_age"'): 3,
+        ("stream_removed_messages_total", f'{stream},rule="max_msgs"'): 2,
+        ("stream_removed_messages_total", f'{stream},rule="msg_ttl"'): 0,
         ("stream_removed_bytes", stream): 500,
+        ("stream_removed_bytes_total", stream): 500,
+        ("stream_messages", stream): 30,
+        ("stream_bytes", stream): 900,
+        ("stream_oldest_dead_age_seconds", stream): 60,
         ("stream_held_messages", stream): 7,
         ("stream_lag_seconds", stream): 3600.5,
         ("stream_small_files", stream): 4,
@@ -97,11 +106,25 @@ def test_the_last_success_outlives_failures_and_streams_left_undone() -> None:
     assert key not in samples(metrics_text(run(Outcome("OTHER", REPORT)), again))
 
 
+def test_counters_go_on_from_run_to_run() -> None:
+    text = metrics_text(run(Outcome("ORDERS", REPORT), Outcome("OTHER", REPORT)))
+    text = metrics_text(run(Outcome("ORDERS", REPORT)), text)
+    text = metrics_text(run(Outcome("ORDERS", error=BusyError("busy")), code=75), text)
+    text = metrics_text(run(code=2), text)
+    labels = 'command="retain",stream="ORDERS"'
+    counters = {key: value for key, value in samples(text).items() if "_total" in key[0]}
+    assert counters == {
+        ("stream_removed_messages_total", f'{labels},rule="max_age"'): 6,
+        ("stream_removed_messages_total", f'{labels},rule="max_msgs"'): 4,
+        ("stream_removed_bytes_total", labels): 1000,
+    }
+
+
 def test_one_failure_of_a_stream_is_no_success() -> None:
     compacted: Outcome[object] = Outcome("ORDERS", error=BusyError("busy"))
     values = samples(metrics_text(run(Outcome("ORDERS", REPORT), compacted)))
     labels = 'command="retain",stream="ORDERS"'
-    assert ("stream_last_success_timestamp_seconds", labels) not in values
+    assert values["stream_last_success_timestamp_seconds", labels] == 0
     assert values["stream_exit_code", labels] == 75
     merged = CompactionReport("ORDERS", files_before=9, pending=2)
     both = samples(metrics_text(run(Outcome("ORDERS", REPORT), Outcome("ORDERS", merged))))
@@ -123,7 +146,6 @@ def test_names_of_streams_are_escaped_and_read_back() -> None:
 def test_names_and_explanations_keep_to_the_conventions() -> None:
     for name, text in HELP.items():
         assert re.fullmatch(r"retention(_[a-z]+)+", name)
-        assert not name.endswith("_total"), "no counter"
         assert "\n" not in text
         assert "\\" not in text
         assert text.endswith(".")
