@@ -81,6 +81,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "doctor": ("doctor ORDERS", (0, 2, 4, 6)),
     "effective": ("effective ORDERS", _LOOK),
     "package": ("package --venv environment.tar.gz", (0, 2)),
+    "airflow": ("airflow --copy-to /opt/airflow/dags", (0, 2)),
 }
 """Each command, by its name behind `retention`: words that it takes, and the codes that it may end with."""
 

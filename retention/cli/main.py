@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from retention.cli import (
+    airflow,
     applying,
     buckets,
     compacting,
@@ -103,6 +104,7 @@ for group in (
     runs,
     doctor,
     packaging,
+    airflow,
 ):
     group.register(app)
 add_examples(app)

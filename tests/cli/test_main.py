@@ -34,7 +34,7 @@ COMMANDS = [
         "offset",
         "kv",
     ),
-    *("stats", "history", "doctor", "effective", "package"),
+    *("stats", "history", "doctor", "effective", "package", "airflow"),
 ]
 NOT_BUILT = ("verify", "simulate", "iggy")
 

@@ -90,7 +90,7 @@ OF_ONE = {
 }
 """Commands that read or remove, each on a stream, or of a run, that is not there."""
 WRITING = {
-    *("init", "validate", "publish", "import nats-backup", "import iggy-log", "package"),
+    *("init", "validate", "publish", "import nats-backup", "import iggy-log", "package", "airflow"),
     *("kv add", "kv put", "kv create"),
 }
 """Commands that make what they name, or read no stream."""

@@ -60,6 +60,31 @@ def test_every_line_names_what_is_there() -> None:
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd here")
+def test_the_service_is_exposed_little(tmp_path: Path) -> None:
+    service = tmp_path / "lake-retention.service"
+    service.write_text(blocks("ini")[0].replace("/srv/lake-retention", str(ROOT)), encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=30", service],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    [exposure] = re.findall(r"Overall exposure level for .*: (\d\.\d)", done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert f"{exposure} with it" in PAGE
+    bare = service.read_text(encoding="utf-8").partition("\n\n# It may write")[0]
+    service.write_text(bare, encoding="utf-8")
+    exposed = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", service],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    [exposure] = re.findall(r"Overall exposure level for .*: (\d\.\d)", exposed.stdout)
+    assert f"{exposure} without the part" in PAGE
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     service, timer = blocks("ini")
     (tmp_path / "lake-retention.service").write_text(

@@ -1,0 +1,75 @@
+"""The command that hands out the package of Airflow DAGs: airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retention.cli.output import put_json, put_report
+from retention.cli.settings import settings_of
+from retention.core.wording import counted
+from retention.errors import UsageError
+from retention.storage import files
+from retention.storage.errors import as_storage_errors
+
+FOLDER = "airflow_dags"
+SOURCE = Path(__file__).parents[2] / FOLDER
+"""The package of DAGs, beside this one in a clone and in an environment."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(airflow)
+
+
+def airflow(
+    ctx: typer.Context,
+    copy_to: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help=f"The folder of DAG files, in which {FOLDER}/ is made."),
+    ],
+) -> None:
+    """Copy the package of Airflow DAGs to where Airflow finds DAG files."""
+    target = copy_to / FOLDER
+    with as_storage_errors(str(target)):
+        _check(copy_to, target)
+        names = list(_names(SOURCE))
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            files.replace(str(target / name), (SOURCE / name).read_bytes())
+    settings, pools = settings_of(ctx), str(target / "pools.json")
+    if settings.format == "table":
+        put_report([f"{target}: {counted(len(names), 'file')}", f"  airflow pools import {pools}"])
+    else:
+        entry = {"directory": str(target), "files": names, "pools": pools}
+        put_json(settings, entry, [entry])
+
+
+def _check(folder: Path, target: Path) -> None:
+    """Refuse a folder that is not there, or in which the package's place has anything that is not of the package."""
+    if not SOURCE.is_dir():
+        raise UsageError(
+            f"{SOURCE}: this installation has no DAGs; nothing was written; install the whole package"
+        )
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder}: no directory; nothing was written; name the folder of DAG files, such as $AIRFLOW_HOME/dags"
+        )
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise UsageError(f"{target}: no directory of its own; nothing was written; take it away")
+    foreign = sorted(set(_names(target)) - set(_names(SOURCE)))
+    if foreign:
+        raise UsageError(
+            f"{target} has {foreign[0]}, which is no file of this package; nothing was written; take it away, or "
+            "delete the folder if an earlier release made it"
+        )
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The files below a folder, relative to it, without what Python compiles."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(folder).as_posix()

@@ -1,0 +1,39 @@
+"""The package of DAGs is handed out without a clone, and over nothing that is not its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from retention.cli.airflow import SOURCE
+from retention.cli.main import app
+
+
+def test_the_dags_are_copied_whole_and_again(tmp_path: Path) -> None:
+    for form in (["--format", "json"], ["--format", "json"]):
+        done = CliRunner().invoke(app, [*form, "airflow", "--copy-to", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert Path(said["pools"]).read_bytes() == (SOURCE / "pools.json").read_bytes()
+    there = {path.name for path in (tmp_path / "airflow_dags").iterdir()}
+    assert there == {path.name for path in SOURCE.iterdir()} - {"__pycache__"}
+    assert sorted(there) == said["files"]
+
+
+def test_nothing_is_written_over_the_files_of_others(tmp_path: Path) -> None:
+    place = tmp_path / "airflow_dags"
+    place.mkdir()
+    (place / "mine.py").write_text("x = 1\n")
+    done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"{place} has mine.py, which is no file of this package; ")
+    assert [path.name for path in place.iterdir()] == ["mine.py"]
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path / "dags")])
+    assert done.exit_code == 2
+    assert "no directory; nothing was written" in done.stderr
+    assert not list(tmp_path.iterdir())
