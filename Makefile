@@ -122,7 +122,10 @@ format: setup  ## Format the code and mend what lint can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-lock: setup  ## Write requirements.lock anew from pyproject.toml
+lock: setup  ## Write requirements.lock, and requirements-image.lock of the Dockerfile, anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+		--extra spark --extra connect --extra lineage --constraint requirements.lock --no-annotate \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-image.lock

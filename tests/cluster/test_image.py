@@ -29,10 +29,33 @@ def test_the_context_has_what_is_copied_and_little_else() -> None:
 
 
 def test_the_base_is_a_python_that_the_package_supports() -> None:
-    [(_, base)] = [one for one in instructions(TEXT) if one[0] == "FROM"]
+    assert ("FROM", "${PYTHON}") in instructions(TEXT)
+    [base] = [words[7:] for name, words in instructions(TEXT) if name == "ARG" and words[7:]]
     version = re.fullmatch(r"python:3\.(\d+)-slim-bookworm", base)
     assert version is not None
     assert 11 <= int(version[1]) <= 14
+
+
+def test_its_packages_are_those_of_the_tests_by_hash() -> None:
+    def pinned(name: str) -> dict[str, str]:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return dict(re.findall(r"^([\w-]+)(?:\[.*\])?==(\S+)", text, re.MULTILINE))
+
+    tested, installed = pinned("requirements.lock"), pinned("requirements-image.lock")
+    assert {"pyspark", "deltalake", "grpcio", "openlineage-python"} <= set(installed)
+    assert "pytest" not in installed
+    assert {name: tested[name] for name in installed} == installed
+    [uv] = re.findall(r"\buv==(\S+)", TEXT)
+    assert tested["uv"] == uv
+    assert "--require-hashes" in TEXT
+
+
+def test_it_runs_as_a_user_without_rights_and_copies_sources_last() -> None:
+    named = [f"{name} {words}" for name, words in instructions(TEXT)]
+    user = named.index("USER 1000")
+    assert not [step for step in named[user:] if step.startswith("RUN")]
+    dependencies = next(at for at, step in enumerate(named) if "--require-hashes" in step)
+    assert dependencies < named.index("COPY retention retention")
 
 
 @pytest.mark.cluster

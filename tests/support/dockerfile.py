@@ -33,7 +33,7 @@ class Image:
         self.place = self.root
 
     def build(self, text: str) -> None:
-        """Carry out every instruction but FROM, in order."""
+        """Carry out every instruction but those on the base, arguments and the user, in order."""
         for instruction, words in instructions(text):
             match instruction:
                 case "RUN":
@@ -41,6 +41,7 @@ class Image:
                 case "COPY":
                     *sources, target = shlex.split(words)
                     for source in sources:
+                        (self.place / target).parent.mkdir(parents=True, exist_ok=True)
                         self._copy(self.context / source, self.place / target)
                 case "WORKDIR":
                     self.place = Path(self._here(words))
@@ -52,7 +53,7 @@ class Image:
                 case "ENTRYPOINT" | "CMD":
                     self.entry.append(words)
                 case _:
-                    assert instruction == "FROM", f"{instruction} is not known here"
+                    assert instruction in {"FROM", "ARG", "USER"}, f"{instruction} is not known"
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Run a command as a container would."""
@@ -79,7 +80,7 @@ class Image:
             shutil.copy2(source, target)
 
     def _here(self, text: str) -> str:
-        return re.sub(r"(?<![\w.])/opt\b", f"{self.root}/opt", text)
+        return re.sub(r"(?<![\w.])(/opt|/var/lib/retention)\b", rf"{self.root}\1", text)
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
