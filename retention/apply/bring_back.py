@@ -19,6 +19,7 @@ from retention.core.labels import labelled
 from retention.core.seq_ranges import complement_of_ranges, difference_of_ranges, in_ranges
 from retention.core.spans import Array
 from retention.core.table_requirements import AssertSegmentOrder, RowsCompared, TableRequirement
+from retention.core.wording import counted
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.engines.select import Engines
@@ -284,7 +285,7 @@ def _seqs(file: DataFile) -> Array:
 def _check_count(opened: OpenedStream, copy: _Copy, messages: int) -> None:
     if messages != copy.messages:
         raise VerificationError(
-            f"{opened.name}: {copy.task.source.location} has {messages:,} of the {copy.messages:,} messages that are "
+            f"{opened.name}: {copy.task.source.location} has {messages:,} of {counted(copy.messages, 'message')} "
             "to be copied of it: it is not the file that it was; nothing was changed; bring messages back from an "
             "archive or a backup"
         )

@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
 from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, VerificationError
 from retention.history.record import RunRecord
@@ -195,7 +196,7 @@ def refuse_lost(undoing: UndoCheck) -> None:
 def files_lost(undoing: UndoCheck, lost: int, of: int) -> VerificationError:
     """The error where files that held what would come back are gone."""
     return VerificationError(
-        f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of the {of} files that held what it "
+        f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of {counted(of, 'file')} that held what it "
         "removed are gone (VACUUM or reclaim deletes them once grace is over, or somebody emptied the trash); "
         f"nothing was changed; {_remedies(undoing)}"
     )
@@ -238,13 +239,13 @@ def _cause(undoing: UndoCheck) -> str:
         if undoing.rewritten:
             number, of = len(undoing.rewritten), undoing.added.num_rows
             return (
-                f"{who} has rewritten {number} of the {of} files that hold what it left, whose messages would be there "
-                "twice"
+                f"{who} has rewritten {number} of {counted(of, 'file')} that hold what it left, whose messages "
+                "would be there twice"
             )
         return f"{who} has put {len(undoing.back)} of the files back that it removed"
     if undoing.lost:
         return (
-            f"{len(undoing.lost)} of the {undoing.removed.num_rows} files that it removed are gone, such as "
+            f"{len(undoing.lost)} of {counted(undoing.removed.num_rows, 'file')} that it removed are gone, such as "
             f"{undoing.lost[0]} (VACUUM deletes them once grace is over, or somebody emptied the trash)"
         )
     return "files of another writer hold messages that would come back, and then be there twice"
@@ -256,14 +257,14 @@ def _state(
     removed = undoing.outcome.removed_messages
     if messages is None or missing is None:
         if undoing.is_alone:
-            return f"none of the {removed:,} messages that it removed is there"
-        return f"which of the {removed:,} messages that it removed are there cannot be told"
+            return f"none of {counted(removed, 'message')} that it removed is there"
+        return f"which of {counted(removed, 'message')} that it removed are there cannot be told"
     total, gone = _total(messages), _total(missing)
     if gone == total:
-        return f"none of the {total:,} messages that it removed is there"
+        return f"none of {counted(total, 'message')} that it removed is there"
     ranges = [text for part, seqs in missing.items() for text in _spelled(part, seqs)]
     some = ", ".join(ranges[:_MOST_RANGES]) + (", …" if len(ranges) > _MOST_RANGES else "")
-    return f"of the {total:,} messages that it removed {total - gone:,} are there, and {gone:,} are not ({some})"
+    return f"of {counted(total, 'message')} that it removed {total - gone:,} are there, and {gone:,} are not ({some})"
 
 
 def _spelled(partition: int, seqs: Array) -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from retention.core.inventory import DataFile
+from retention.core.wording import counted
 from retention.datafile.content_digest import ContentDigest
 from retention.datafile.deadline_writer import TableBuffer, in_large_parts, write_by_deadline
 from retention.datafile.parquet import describe
@@ -64,8 +65,8 @@ def merge_files(task: MergeTask) -> MergeResult:
     if before.messages != task.messages or after.value != before.value:
         raise VerificationError(
             f"{targets[0].location}: read back as {after.value} (messages and digest) where {before.value} was written "
-            f"and statistics say {task.messages} messages; nothing was committed; check the disk and the memory of "
-            "this machine, then try again"
+            f"and statistics say {counted(task.messages, 'message')}; nothing was committed; check the disk and the "
+            "memory of this machine, then try again"
         )
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)

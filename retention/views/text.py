@@ -230,10 +230,13 @@ def estimate_text(bounds: Estimate) -> list[str]:
     segments = ", ".join(
         f"{bounds_text(number)} {name}" for name, number in bounds.segments.items()
     )
+    opened = (
+        f"{bounds_text(bounds.files_read)} {'file' if bounds.files_read.upper == 1 else 'files'}"
+    )
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]
     return [
         f"{bounds.stream}: {messages} as of {instant}: {rules}",
-        f"  {segments} segments; planning would open {bounds_text(bounds.files_read)} files",
+        f"  {segments} segments; planning would open {opened}",
     ]
