@@ -1,4 +1,4 @@
-"""Names of the streams and topics in `retention.yaml`, read without the engine: its jobs check the file.
+"""Names of the streams, buckets and topics in `retention.yaml`, read without the engine: its jobs check the file.
 
 A DAG file is read again and again. Reading names alone takes milliseconds, where the whole configuration with its
 models takes a third of a second, and libraries that Airflow's environment need not have.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class _BoundError(Exception):
 
 
 def stream_names(config: str | Path) -> list[str]:
-    """The names of the streams, then of the topics, in the file's order, as `retention state` lists them.
+    """The names of all that a command without a name acts on: streams, then those of buckets, then topics.
 
     Args:
         config: `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
@@ -77,7 +77,7 @@ def stream_names(config: str | Path) -> list[str]:
     names = list(dict.fromkeys(_names(values if isinstance(values, Mapping) else {})))
     if not names:
         raise ValueError(
-            f"{config}: lists no stream, so that there is nothing to schedule; list them under `streams:` or `topics:`"
+            f"{config}: lists no stream, so that there is nothing to schedule; list them under {_KEYS}"
         )
     return names
 
@@ -117,14 +117,10 @@ def group_id(stream: str) -> str:
 
 
 def _names(values: Mapping[str, Any]) -> Iterator[str]:
-    is_one = "streams" not in values and "topics" not in values
-    for item in [values] if is_one else _items(values.get("streams")):
-        config = item.get("config")
-        yield from _name(config if isinstance(config, Mapping) else item)
-    for topic in _items(values.get("topics")):
-        is_seed = str(topic.get("seed_names")).lower() == "true"
-        for name in _name(topic):
-            yield ".".join(name.lower().split()) if is_seed else name
+    is_one = not SECTIONS.keys() & values.keys()
+    for section, name_of in SECTIONS.items():
+        listed = [values] if is_one and section == "streams" else _items(values.get(section))
+        yield from (name for item in listed if (name := name_of(item)))
 
 
 def _items(listed: object) -> Iterator[Mapping[str, Any]]:
@@ -133,7 +129,30 @@ def _items(listed: object) -> Iterator[Mapping[str, Any]]:
     )
 
 
-def _name(item: Mapping[str, Any]) -> Iterator[str]:
+def _name(item: Mapping[str, Any]) -> str:
     name = item.get("name")
-    if isinstance(name, str) and name:
-        yield name
+    return name if isinstance(name, str) else ""
+
+
+def _stream(item: Mapping[str, Any]) -> str:
+    config = item.get("config")
+    return _name(config if isinstance(config, Mapping) else item)
+
+
+def _bucket(item: Mapping[str, Any]) -> str:
+    name = _name(item)
+    return name and f"KV_{name}"
+
+
+def _topic(item: Mapping[str, Any]) -> str:
+    is_seed = str(item.get("seed_names")).lower() == "true"
+    return ".".join(_name(item).lower().split()) if is_seed else _name(item)
+
+
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "streams": _stream,
+    "buckets": _bucket,
+    "topics": _topic,
+}
+"""Section of a configuration → the name of the stream that one of its entries means; empty: it names none."""
+_KEYS = " or ".join(f"`{section}:`" for section in SECTIONS)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dags.streams import group_id, stream_names
-from retention.config import load_config
+from airflow_dags.streams import SECTIONS, group_id, stream_names
+from retention import open_warehouse
+from retention.config.load import ConfigFile
 
 FILES = {
     "streams and topics": """
@@ -27,6 +28,14 @@ FILES = {
     "a name as servers of 2023 wrote it": """
         topics: [{name: Two  Words, seed_names: true}, {name: Two Words, seed_names: false}]
     """,
+    "buckets alone": """
+        buckets: [{name: sessions, ttl: 1h}, {name: flags}]
+    """,
+    "all sections": """
+        topics: [{name: clicks}]
+        buckets: [{name: sessions}]
+        streams: [{name: ORDERS, subjects: [orders.>]}]
+    """,
     "a merged mapping": """
         streams:
           - &one {name: ONE, subjects: [one], max_age: 7d}
@@ -36,10 +45,17 @@ FILES = {
 
 
 @pytest.mark.parametrize("text", FILES.values(), ids=FILES.keys())
-def test_the_names_are_those_that_the_engine_reads(tmp_path: Path, text: str) -> None:
+def test_the_names_are_those_that_a_command_without_a_name_acts_on(
+    tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "retention.yaml"
     file.write_text(text, encoding="utf-8")
-    assert stream_names(file) == [stream.name for stream in load_config(file).streams]
+    assert stream_names(file) == open_warehouse(file).chosen()
+
+
+def test_every_list_of_a_configuration_is_read() -> None:
+    lists = [name for name, field in ConfigFile.model_fields.items() if field.default == ()]
+    assert list(SECTIONS) == lists
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -47,7 +63,7 @@ def test_one_stream_as_the_server_prints_it_is_a_file(tmp_path: Path, wrapped: b
     config = {"name": "ORDERS", "subjects": ["orders.>"], "max_age": 0}
     file = tmp_path / "orders.json"
     file.write_text(json.dumps({"config": config} if wrapped else config), encoding="utf-8")
-    assert stream_names(file) == [stream.name for stream in load_config(file).streams] == ["ORDERS"]
+    assert stream_names(file) == open_warehouse(file).chosen() == ["ORDERS"]
 
 
 @pytest.mark.parametrize(
