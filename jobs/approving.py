@@ -9,6 +9,7 @@ from typing import Any
 
 from retention.apply.approval import Approved
 from retention.core.outcomes import Outcome
+from retention.core.units import format_instant
 from retention.errors import UsageError
 from retention.history.report import RunReport
 from retention.storage import files
@@ -55,13 +56,20 @@ def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
     return list(named or approved)
 
 
-def note_spent(outcomes: Iterable[Outcome[RunReport]]) -> Iterator[str]:
-    """A sentence for each stream whose approval was spent before."""
+def note_late(outcomes: Iterable[Outcome[RunReport]]) -> Iterator[str]:
+    """A sentence for each stream whose approval was spent before, or that a later pass has overtaken."""
     for outcome in outcomes:
-        if outcome.value is not None and outcome.value.spent_by is not None:
+        report = outcome.value
+        if report is not None and report.spent_by is not None:
             yield (
-                f"{outcome.stream}: the approved report was applied before, by run {outcome.value.spent_by}, which "
+                f"{outcome.stream}: the approved report was applied before, by run {report.spent_by}, which "
                 "stands; nothing was removed now"
+            )
+        if report is not None and report.superseded_by is not None:
+            later = format_instant(report.superseded_by["as_of_ns"])
+            yield (
+                f"{outcome.stream}: superseded: this pass is of {format_instant(report.as_of_ns)}, and run "
+                f"{report.superseded_by['run']} has applied a later instant ({later}); nothing was removed now"
             )
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.arguments import add_selection, job_parser
+from jobs.lifting import add_lifts, lifted
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
-from retention import open_warehouse
+from retention import Guards, open_warehouse
 from retention.apply.approval import approval_need
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
+from retention.errors.printable import visible_lines
 from retention.history.report import document
 from retention.plan.plan import Plan
 from retention.views.json_entries import plan_entry
+from retention.views.text_guards import warning_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
@@ -27,6 +33,7 @@ def main() -> int:
     """
     parser = job_parser("plan", "Plan a pass over streams; the report can be approved for retain.")
     add_selection(parser)
+    add_lifts(parser)
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
@@ -35,22 +42,55 @@ def main() -> int:
         note_if_empty("plan", warehouse)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         names = warehouse.chosen(arguments.stream, arguments.tag)
-        outcomes = warehouse.plan(names, instant)
-        report = document(instant, [entry(warehouse, outcome) for outcome in outcomes])
+        guards = lifted(arguments)
+        outcomes, refusals = with_refusals(warehouse, warehouse.plan(names, instant), guards)
+        for text in notes(outcomes, refusals):
+            print(f"plan: {visible_lines(text)}", file=sys.stderr)
+        report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
         return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
 
     return run_job("plan", arguments, work)
 
 
-def entry(warehouse: Warehouse, outcome: Outcome[Plan]) -> dict[str, Any]:
-    """The JSON entry of a planned stream, with whether a pass would change it, and why a person has to approve that."""
+def with_refusals(
+    warehouse: Warehouse, outcomes: list[Outcome[Plan]], guards: Guards
+) -> tuple[list[Outcome[Plan]], dict[str, str]]:
+    """Foretell how `apply` would refuse plans, a sentence by stream; a stream where that cannot be told has failed."""
+    from retention.api.refusals import foretold
+
+    told = foretold(warehouse, (each.value for each in outcomes if each.value is not None), guards)
+    errors = {name: answer.error for name, answer in told.items() if answer.error is not None}
+    known = [
+        replace(each, value=None, error=errors[each.stream]) if each.stream in errors else each
+        for each in outcomes
+    ]
+    return known, {name: answer.value for name, answer in told.items() if answer.value is not None}
+
+
+def notes(outcomes: Iterable[Outcome[Plan]], refusals: Mapping[str, str]) -> Iterator[str]:
+    """The sentences about plans that `apply` would refuse, or carry out with a warning."""
+    for outcome in outcomes:
+        if outcome.stream in refusals:
+            yield f"apply would refuse this: {refusals[outcome.stream]}"
+        elif outcome.value is not None:
+            yield from (f"{outcome.stream}: {text}" for text in warning_guards(outcome.value))
+
+
+def entry(
+    warehouse: Warehouse, outcome: Outcome[Plan], refusals: Mapping[str, str]
+) -> dict[str, Any]:
+    """The JSON entry of a planned stream: whether a pass would change it, be refused, or need a person's approval."""
     plan = outcome.value
     if plan is None:
         return plan_entry(outcome)
     config = warehouse.config
     settings = config.stream(plan.stream) or config.default_stream(plan.stream)
     need = approval_need(settings, plan)
-    return plan_entry(outcome) | {"would_change": not plan.is_empty, "needs_approval": need}
+    return plan_entry(outcome) | {
+        "would_change": not plan.is_empty,
+        "needs_approval": need,
+        "refused": refusals.get(plan.stream),
+    }
 
 
 def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:

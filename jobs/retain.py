@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jobs.approving import chosen, note_spent, read_approved
+from jobs.approving import chosen, note_late, read_approved
 from jobs.arguments import add_budget, add_selection, add_wait, job_parser
+from jobs.lifting import add_lifts, lifted
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
 from retention.apply.budget import Budget
@@ -16,6 +17,8 @@ from retention.core.outcomes import Outcome
 from retention.core.wording import counted
 from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
+from retention.history.runs import history_of
+from retention.history.tries import earlier_try
 from retention.views.json_entries import entry, report_entry
 from retention.views.left import left_text
 from retention.views.text_guards import passed_guards
@@ -40,10 +43,11 @@ def main() -> int:
         action="store_true",
         help="then compact those with `compact` in the configuration",
     )
+    add_lifts(parser)
     parser.add_argument(
-        "--allow-large",
+        "--skip-superseded",
         action="store_true",
-        help="let it take more than `guards` let go, this once",
+        help="leave a stream to which a later instant was applied as it is, and do not refuse it",
     )
     add_selection(parser)
     add_budget(parser)
@@ -66,11 +70,11 @@ def main() -> int:
         )
         note_if_empty("retain", warehouse)
         names, instant, approved = asked_for(warehouse, arguments, started)
-        guards = Guards(allow_large=arguments.allow_large, approved=approved)
+        guards = lifted(arguments, approved=approved, skip_superseded=arguments.skip_superseded)
         outcomes = retain(warehouse, names, instant, guards, budget)
-        for text in [*passed_guards(outcomes), *note_spent(outcomes)]:
+        for text in [*passed_guards(outcomes), *note_late(outcomes)]:
             print(f"retain: {visible_lines(text)}", file=sys.stderr)
-        report = document(instant, [report_entry(outcome) for outcome in outcomes])
+        report = document(instant, [entry_of(warehouse, each, instant) for each in outcomes])
         compactions: list[Outcome[CompactionReport]] = []
         if arguments.compact:
             limits = None if budget is None else rest(budget, outcomes, started)
@@ -102,6 +106,21 @@ def retain(
     from retention.api.budgeted import apply_within
 
     return apply_within(warehouse, names, as_of_ns, budget, guards)
+
+
+def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -> dict[str, Any]:
+    """The JSON entry of a stream; `earlier_try` where this one found nothing to do, and the same task's last had."""
+    report = outcome.value
+    if report is None or report.removed_messages or report.markers:
+        return report_entry(outcome)
+    earlier = earlier_try(history_of(warehouse.location, outcome.stream), as_of_ns)
+    if earlier is None:
+        return report_entry(outcome)
+    numbers = {name: getattr(earlier, name) for name in _NUMBERS}
+    return report_entry(outcome) | {"earlier_try": numbers}
+
+
+_NUMBERS = ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
 
 
 def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:

@@ -10,6 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
+from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.loss import findings_of
 from retention.plan.plan import Plan
@@ -31,6 +32,8 @@ class Guards:
     """Whether a pass may take more than the stream's `guards` let go at once."""
     approved: Mapping[str, Approved] | None = None
     """Approved plans, by stream; None: a person applies, and needs nobody's word."""
+    skip_superseded: bool = False
+    """Whether a stream to which a later instant was applied is left as it is, where that would be refused."""
 
 
 def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
@@ -65,6 +68,23 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
         f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
     )
+
+
+def superseded_answer(
+    opened: OpenedStream, history: History, guards: Guards, as_of_ns: int
+) -> RunReport | None:
+    """Answer for a pass that a later one has overtaken, where this is not to be refused; None: none has.
+
+    What was approved, and not yet applied when a later instant was, is of no use any more.
+    """
+    is_skipped = guards.skip_superseded or opened.name in (guards.approved or {})
+    if not is_skipped or guards.allow_rewind:
+        return None
+    last = history.last_as_of_ns()
+    if last is None or not as_of_ns < last <= opened.clock():
+        return None
+    superseded = {"as_of_ns": last, "run": history.run_at(last)}
+    return replace(RunReport.of_nothing(opened.name, as_of_ns), superseded_by=superseded)
 
 
 def check_update(opened: OpenedStream, history: History) -> None:

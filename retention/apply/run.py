@@ -19,6 +19,7 @@ from retention.apply.guards import (
     check_policy,
     check_update,
     guarded,
+    superseded_answer,
 )
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
@@ -58,6 +59,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     if (answer := spent_answer(opened, history, guards.approved, as_of_ns)) is not None:
+        return answer
+    if (answer := superseded_answer(opened, history, guards, as_of_ns)) is not None:
         return answer
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():

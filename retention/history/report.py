@@ -57,6 +57,8 @@ class RunReport:
     """Lag of a stream that the budget left undone, and the bound that was reached; None: the stream was worked on."""
     spent_by: str | None = None
     """The run that spent the same approval before and stands, so that nothing was done now; None: this is no repeat."""
+    superseded_by: Mapping[str, Any] | None = None
+    """The pass that was applied at a later instant before, so that nothing was done: `as_of_ns`, `run`; None: none."""
     error: Mapping[str, Any] | None = None
     """Error of the run, if it failed: `exit_code` and `message`."""
 
@@ -73,7 +75,17 @@ class RunReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "overdue", "archived", "dropped", "guards", "left", "spent_by", "error")
+        optional = (
+            "held",
+            "overdue",
+            "archived",
+            "dropped",
+            "guards",
+            "left",
+            "spent_by",
+            "superseded_by",
+            "error",
+        )
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

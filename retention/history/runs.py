@@ -208,6 +208,11 @@ class History:
                 return max(latest or 0, record.latest_as_of_ns)
         return latest
 
+    def run_at(self, as_of_ns: int) -> str | None:
+        """The newest run that applied rules at an instant; None: there is no record of it any more."""
+        passes = (record for record in self._of_this_table() if isinstance(record, Applied))
+        return next((record.run for record in passes if record.as_of_ns == as_of_ns), None)
+
     def last_policy(self) -> dict[str, Any] | None:
         """The stream's policy at its last finished run that had one; None if there was none."""
         done = (record for record in self._of_this_table() if record.is_done)

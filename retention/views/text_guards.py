@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from retention.core.outcomes import Outcome
 from retention.core.units import MICROSECOND, format_duration, format_size
@@ -21,6 +22,12 @@ def guards_text(plan: Plan) -> Iterator[str]:
             else "`apply` says so and goes on"
         )
         yield f"guard: the pass {finding.sentence}: {then}"
+
+
+def warning_guards(plan: Plan) -> Iterator[str]:
+    """The guards whose limits a plan exceeds without being refused, a sentence each."""
+    warning = tuple(finding for finding in plan.guards if finding.then == "warn")
+    return guards_text(replace(plan, guards=warning))
 
 
 def passed_guards_text(report: RunReport) -> Iterator[str]:

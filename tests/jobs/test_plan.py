@@ -177,3 +177,95 @@ def test_of_named_streams_only_the_configured_are_compacted(
     one = run("compact", tmp_path, "--configured", "--stream", "ORDERS")
     assert one.stdout.startswith("compact: 0 streams done, 0 failed")
     assert run("compact", tmp_path, "--configured", "--stream", "NONE").returncode == 2
+
+
+REFUSED = "plan: apply would refuse this: ORDERS: "
+
+
+def test_a_plan_says_what_apply_would_refuse(warehouse: Warehouse, tmp_path: Path) -> None:
+    configured(tmp_path, {**ASKING, "guards": {"max_removed_share": "50%"}}, OTHER)
+    report = ("--report-file", str(tmp_path / "plan.json"))
+    only = ("--stream", "ORDERS", *report)
+    done = run("plan", tmp_path, *PAST, *only)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"{REFUSED}the pass ")
+    [entry] = _report(tmp_path / "plan.json")["streams"]
+    assert f"plan: apply would refuse this: {entry['refused']}\n" == done.stderr
+    refused = run("retain", tmp_path, "--approved", "plan.json", "--stream", "ORDERS")
+    assert refused.stderr == f"retain: {entry['refused']}\n"
+    lifted = run("plan", tmp_path, *PAST, *only, "--allow-large")
+    assert (lifted.stderr, _report(tmp_path / "plan.json")["streams"][0]["refused"]) == ("", None)
+    warned = {**ASKING, "guards": {"max_removed_share": {"limit": "50%", "then": "warn"}}}
+    configured(tmp_path, warned, OTHER)
+    done = run("plan", tmp_path, *PAST, *only)
+    assert done.stderr.startswith("plan: ORDERS: guard: the pass ")
+    assert done.stderr.endswith(": `apply` says so and goes on\n")
+
+
+def test_a_plan_of_an_earlier_instant_says_that_apply_would_refuse_it(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    assert run("retain", tmp_path, "--stream", "OTHER").returncode == 0
+    only = ("--stream", "OTHER", "--as-of", "now-1d")
+    planned = run("plan", tmp_path, *only)
+    assert (planned.returncode, "(5 s)" in planned.stderr) == (0, False)
+    assert "is earlier than the last applied one" in planned.stderr
+    assert run("retain", tmp_path, *only).returncode == 4
+    assert run("plan", tmp_path, *only, "--allow-rewind").stderr == ""
+    assert run("retain", tmp_path, *only, "--allow-rewind").returncode == 0
+
+
+def test_an_approval_that_a_later_pass_has_overtaken_removes_nothing(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    planned(tmp_path, *PAST, "--stream", "ORDERS")
+    configured(tmp_path, ORDERS)
+    report = tmp_path / "late.json"
+    late = ("--stream", "ORDERS", "--report-file", str(report))
+    assert run("retain", tmp_path, *late).returncode == 0
+    newer = _report(report)
+    run_of_now = newer["streams"][0]["run"]
+    warehouse.stream("ORDERS").publish(lines(3, first_ns=LONG_AGO))
+    done = run("retain", tmp_path, "--approved", "plan.json", *late)
+    assert done.returncode == 0
+    assert (
+        "retain: ORDERS: superseded: this pass is of 2026-01-01T00:00:00Z, and run " in done.stderr
+    )
+    assert f"run {run_of_now} has applied a later instant (" in done.stderr
+    [entry] = _report(report)["streams"]
+    assert entry["superseded_by"] == {"run": run_of_now, "as_of_ns": newer["as_of_ns"]}
+    assert warehouse.stream("ORDERS").state().messages == 3
+    # Without a word about it, an earlier instant is refused, as ever.
+    assert run("retain", tmp_path, *PAST, *late).returncode == 4
+    assert run("retain", tmp_path, *PAST, *late, "--skip-superseded").returncode == 0
+    assert warehouse.stream("ORDERS").state().messages == 3
+
+
+def test_another_try_of_a_task_finds_what_the_first_has_committed(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(tmp_path, ORDERS)
+    names = {"DAG_ID": "nightly", "TASK_ID": "ORDERS.apply", "DAG_RUN_ID": "one", "TRY_NUMBER": "1"}
+    report = tmp_path / "retained.json"
+
+    def entry(**changed: str) -> dict[str, Any]:
+        for name, value in (names | changed).items():
+            monkeypatch.setenv(f"AIRFLOW_CTX_{name}", value)
+        only = ("--stream", "ORDERS", "--report-file", str(report))
+        done = run("retain", tmp_path, *PAST, *only)
+        assert done.returncode == 0, done.stderr
+        [found] = _report(report)["streams"]
+        return dict(found)
+
+    first = entry()
+    assert (first["removed_messages"], "earlier_try" in first) == (8, False)
+    second = entry(TRY_NUMBER="2")
+    assert second["removed_messages"] == 0
+    assert second["earlier_try"] == {
+        name: first[name]
+        for name in ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
+    }
+    assert "earlier_try" not in entry(DAG_RUN_ID="two")
+    warehouse.undo(first["run"])
+    third = entry(TRY_NUMBER="3")
+    assert (third["removed_messages"], "earlier_try" in third) == (8, False)

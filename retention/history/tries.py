@@ -1,0 +1,42 @@
+"""Tries of one task of a scheduler: the pass that an earlier one committed before its worker went away."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from retention.history.initiator import initiator
+from retention.history.kinds import Applied
+from retention.history.runs import History
+
+_OF_A_TRY = "try_number"
+
+
+def earlier_try(history: History, as_of_ns: int) -> Applied | None:
+    """The pass that changed messages at an instant, committed by an earlier try of the task that started this process.
+
+    Args:
+        history: the runs of the stream.
+        as_of_ns: the instant.
+
+    Returns:
+        Its outcome; None: no earlier try committed one that stands, or no scheduler with tries started this process.
+    """
+    task = _task_of(initiator())
+    if task is None:
+        return None
+    # A run that began before the instant is of an earlier task.
+    since = itertools.takewhile(lambda record: record.as_of_ns >= as_of_ns, history.outcomes())
+    passes = (record for record in since if isinstance(record, Applied) and record.is_done)
+    taking = (run for run in passes if run.removed_messages or run.markers)
+    own = (run for run in taking if run.as_of_ns == as_of_ns and _task_of(run.who) == task)
+    return next((run for run in own if history.undone_by(run.run) is None), None)
+
+
+def _task_of(who: Any) -> dict[str, str] | None:
+    """Airflow's names of the task that a run is of, without that of its try; None: there are none."""
+    scheduler = who.get("scheduler") if isinstance(who, dict) else None
+    names = scheduler.get("airflow") if isinstance(scheduler, dict) else None
+    if not isinstance(names, dict):
+        return None
+    return {name: value for name, value in names.items() if name != _OF_A_TRY}
