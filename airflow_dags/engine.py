@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from airflow_dags.options import check_options
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,23 @@ class Engine:
     """The jobs' `--engine`."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the jobs, with templates: `{"AWS_SECRET_ACCESS_KEY": "{{ conn.lake.password }}"}`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the jobs (`airflow_dags.options.OPTIONS`): `{"wait": "10m", "log_format": "json"}`."""
     cluster: Cluster | None = None
     """The cluster that jobs are submitted to; None: `python -m jobs.…` on Airflow's worker."""
 
+    def command(self, *words: str) -> str:
+        """A command of the engine on this configuration, as people type it."""
+        program = str(Path(self.environment, "bin", "retention"))
+        return shlex.join([program, "--config", self.config, *words])
+
     def __post_init__(self) -> None:
-        """Refuse relative paths.
+        """Refuse relative paths, and options that no job takes.
 
         Raises:
             ValueError: naming the first.
         """
+        check_options(self.options)
         for name in ("config", "environment", "reports"):
             if not Path(getattr(self, name)).is_absolute():
                 raise ValueError(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 ASKED = "asked"
 """XCom key of `approve`: the path of the report about which a person was asked."""
+ASKING = "asking"
+"""XCom key of `approve`: the run that asks a person about the same stream already, so that this one does not."""
+SKIPPED = "skipped"
+"""XCom key of every task: the reason why it was skipped."""
+PARAMETERS = ("streams", "as_of", "dry_run", "allow_large", "allow_rewind")
+"""The parameters that a run takes."""
+LIFTS = {"allow_large": "--allow-large", "allow_rewind": "--allow-rewind"}
+"""Parameter with a person's reason → the job's argument, which lifts a refusal once."""
 Counts = dict[str, Any]
 """A step's numbers and the path of its report: what goes through XCom."""
 
@@ -17,11 +26,15 @@ class Past:
     """What is known of a stream when one of its steps begins."""
 
     params: Mapping[str, Any]
-    """The run's parameters: `streams`, `as_of`, `dry_run`."""
+    """The run's parameters, `PARAMETERS`; those that are missing are not given."""
     plan: Counts | None = None
     """The plan's counts; None: the stream was not planned."""
     approved: str | None = None
     """The path of the report that a person has approved; None: nobody has, or had to."""
+    rejected_by: str | None = None
+    """The person who has rejected the plan; None: nobody has."""
+    asking: str | None = None
+    """The run that asks about the stream already; None: there is none, or nobody has to be asked."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +55,42 @@ class NotPlannedError(Exception):
     """A step rests on a plan that is not there."""
 
 
+def parameter_mistake(conf: Mapping[str, Any], params: Mapping[str, Any]) -> str | None:
+    """The sentence for a run that was started with parameters that would not do what they say; None: they do.
+
+    Args:
+        conf: what the run was started with.
+        params: what Airflow has made of that and of the DAG's defaults.
+    """
+    for name, value in conf.items():
+        if name not in PARAMETERS:
+            close = difflib.get_close_matches(name, PARAMETERS, n=1)
+            hint = f"did you mean `{close[0]}`? " if close else ""
+            known = ", ".join(f"`{known}`" for known in PARAMETERS)
+            return (
+                f"this run has a parameter `{name}`, which is none of {known}; {hint}nothing was done; start another "
+                "run"
+            )
+        if params.get(name) != value:
+            return (
+                f"Airflow has not taken this run's parameter `{name}`, because `core.dag_run_conf_overrides_params` is "
+                "off; nothing was done; switch it on, and start another run"
+            )
+    lifts = [name for name in LIFTS if params.get(name)]
+    if lifts and not params.get("streams"):
+        return (
+            f"this run has `{lifts[0]}` and chooses no streams, so that all would be let through; nothing was done; "
+            "start another run with the `streams` that are meant"
+        )
+    return None
+
+
 def past_of(
     params: Mapping[str, Any],
     plan: Counts | None,
     answer: Mapping[str, Any] | None,
     question: str | None,
+    asking: str | None = None,
 ) -> Past:
     """What earlier tasks have left: an answer counts for the plan about which it was asked, and for no other.
 
@@ -55,14 +99,16 @@ def past_of(
         plan: what `plan` returned; None: nothing.
         answer: what `approve` returned, with `chosen_options`; None: nobody was asked.
         question: the path of the report about which somebody was asked.
+        asking: the run that asks about the stream already.
     """
-    is_approved = (
-        plan is not None
-        and plan["needs_approval"]
-        and (answer or {}).get("chosen_options") == ["Approve"]
-        and question == plan["report"]
-    )
-    return Past(params, plan, question if is_approved else None)
+    if plan is None or not plan["needs_approval"]:
+        return Past(params, plan)
+    if answer is None or question != plan["report"]:
+        return Past(params, plan, asking=asking)
+    if answer.get("chosen_options") == ["Approve"]:
+        return Past(params, plan, approved=question)
+    person = answer.get("responded_by_user") or {}
+    return Past(params, plan, rejected_by=person.get("name") or "a person")
 
 
 def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
@@ -72,7 +118,19 @@ def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
         return f"{stream} is not among the streams of this run"
     if past.params.get("dry_run") and not step.in_dry_run:
         return "a dry run plans and does nothing else"
+    if past.rejected_by is not None and step is not PLAN:
+        return f"{stream}: {past.rejected_by} has rejected the plan; the stream stays as it is"
+    if past.asking is not None and step is APPLY:
+        return f"{stream}: nothing goes until the question of run {past.asking} is answered"
     return None
+
+
+def refusal(step: Step, counts: Counts, past: Past) -> str | None:
+    """The sentence with which a step fails that has ended well; None: it does not."""
+    if step is not PLAN or past.params.get("dry_run"):
+        return None
+    sentence: str | None = counts["refused"]
+    return sentence
 
 
 def is_nothing(step: Step, counts: Counts) -> bool:
@@ -80,24 +138,50 @@ def is_nothing(step: Step, counts: Counts) -> bool:
     return not any(counts[name] for name in step.amounts)
 
 
+def reason_of_nothing(stream: str, counts: Counts) -> str:
+    """The reason why a step that has nothing to do is skipped."""
+    superseded = counts.get("superseded_by")
+    if superseded is None:
+        return f"{stream}: nothing to do"
+    return (
+        f"{stream}: superseded: run {superseded['run']} has applied a later instant than this plan's; nothing was "
+        "removed"
+    )
+
+
 def _plan_arguments(past: Past) -> list[str]:
     as_of = past.params.get("as_of")
-    return [] if as_of in (None, "") else [f"--as-of={as_of}"]
+    lifts = [argument for name, argument in LIFTS.items() if past.params.get(name)]
+    return [*([] if as_of in (None, "") else [f"--as-of={as_of}"]), *lifts]
 
 
 def _apply_arguments(past: Past) -> list[str]:
     """The approved report and no more than that, or else the plan's instant."""
     if past.plan is None:
         raise NotPlannedError("there is no plan to apply; clear the task `plan` of this stream")
-    if past.approved is not None:
-        return [f"--approved={past.approved}"]
-    return [f"--as-of={past.plan['as_of_ns']}"]
+    basis = (
+        f"--as-of={past.plan['as_of_ns']}"
+        if past.approved is None
+        else f"--approved={past.approved}"
+    )
+    reasons = {name: past.params[name] for name in LIFTS if past.params.get(name)}
+    said = [f"--reason={'; '.join(reasons.values())}"] if reasons else []
+    return [basis, "--skip-superseded", *(LIFTS[name] for name in reasons), *said]
 
 
 def _plan_counts(entry: Mapping[str, Any]) -> Counts:
-    return _removal_counts(entry) | {
-        "would_change": entry["would_change"],
-        "needs_approval": entry["needs_approval"],
+    guards = [finding["sentence"] for finding in entry.get("guards", ())]
+    own = ("would_change", "needs_approval", "refused", "extent", "grace")
+    return _removal_counts(entry) | {"guards": guards} | {name: entry[name] for name in own}
+
+
+def _apply_counts(entry: Mapping[str, Any]) -> Counts:
+    """The counts of a pass; where this try found nothing to do, those of the task's earlier try that had."""
+    earlier = entry.get("earlier_try")
+    return _removal_counts(earlier or entry) | {
+        "run": (earlier or entry)["run"],
+        "is_of_earlier_try": earlier is not None,
+        "superseded_by": entry.get("superseded_by"),
     }
 
 
@@ -120,6 +204,6 @@ def _reclaim_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in_dry_run=True)
-APPLY = Step("apply", "retain", _apply_arguments, _removal_counts, ("messages", "markers"))
+APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))
 RECLAIM = Step("reclaim", "reclaim", lambda _: [], _reclaim_counts, ("files",))

@@ -7,8 +7,11 @@ models takes a third of a second, and libraries that Airflow's environment need 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,47 @@ def stream_names(config: str | Path) -> list[str]:
             f"{config}: lists no stream, so that there is nothing to schedule; list them under {_KEYS}"
         )
     return names
+
+
+def names_or_last(config: str | Path, kept: Path) -> tuple[list[str], str | None]:
+    """The names of a configuration; where it cannot be read, those of when it could be, and the sentence of why.
+
+    A DAG that is not there at night tells nobody: so the last names stay, beside a task that fails with the sentence.
+
+    Args:
+        config: as for `stream_names`.
+        kept: the file in which the names are kept; if it cannot be written, they are not.
+
+    Raises:
+        ValueError: it cannot be read, and never could be.
+    """
+    try:
+        names = stream_names(config)
+    except ValueError as error:
+        last = _kept_names(kept, config)
+        if not last:
+            raise
+        return last, str(error)
+    if _kept_names(kept, config) != names:
+        _keep_names(kept, config, names)
+    return names, None
+
+
+def _kept_names(kept: Path, config: str | Path) -> list[str]:
+    try:
+        values = json.loads(kept.read_text(encoding="utf-8"))
+        return list(values["streams"]) if values["config"] == str(config) else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _keep_names(kept: Path, config: str | Path, names: list[str]) -> None:
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        written = kept.with_name(f"{kept.name}.{os.getpid()}")
+        text = json.dumps({"config": str(config), "streams": names})
+        written.write_text(text, encoding="utf-8")
+        written.replace(kept)
 
 
 def _values(config: Path) -> Any:

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_dags.ending import code_of_spark
 from airflow_dags.engine import Cluster, Engine
 from airflow_dags.steps import Step
-from airflow_dags.tasks import BARE, StepTask
+from airflow_dags.tasks import BARE, Before, StepTask
 
 
 class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
@@ -30,7 +30,14 @@ class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
     env_vars: dict[str, str]
 
     def __init__(
-        self, *, engine: Engine, cluster: Cluster, stream: str, step: Step, **options: Any
+        self,
+        *,
+        engine: Engine,
+        cluster: Cluster,
+        stream: str,
+        step: Step,
+        before: Before | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(
             application=str(Path(cluster.jobs, f"{step.job}.py")),
@@ -43,6 +50,7 @@ class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
             **cluster.options,
         )
         self.engine, self.stream, self.step = engine, stream, step
+        self.before = before or Before()
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
         """Submit the job and wait for it; its exit code, as Spark hands it on."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from retention import Guards
 
+if TYPE_CHECKING:
+    from retention.apply.approval import Approved
+
 
 def add_lifts(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that lift refusals."""
+    """Add the arguments that lift refusals, each once."""
     parser.add_argument(
         "--allow-large",
         action="store_true",
@@ -22,6 +26,10 @@ def add_lifts(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def lifted(arguments: argparse.Namespace, **more: Any) -> Guards:
-    """The refusals that the arguments lift, and more about a pass."""
-    return Guards(allow_large=arguments.allow_large, allow_rewind=arguments.allow_rewind, **more)
+def lifted(arguments: argparse.Namespace, approved: Mapping[str, Approved] | None = None) -> Guards:
+    """The refusals that the arguments lift, and what a person has approved."""
+    return Guards(
+        allow_large=arguments.allow_large,
+        allow_rewind=arguments.allow_rewind,
+        approved=approved,
+    )

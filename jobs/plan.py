@@ -14,9 +14,11 @@ from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
 from retention.apply.approval import approval_need
 from retention.core.outcomes import Outcome
+from retention.core.units import format_duration
 from retention.core.wording import counted
 from retention.errors.printable import visible_lines
-from retention.history.report import document
+from retention.history.report import RunReport, document
+from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
 from retention.views.json_entries import plan_entry
 from retention.views.text_guards import warning_guards
@@ -47,7 +49,8 @@ def main() -> int:
         for text in notes(outcomes, refusals):
             print(f"plan: {visible_lines(text)}", file=sys.stderr)
         report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
-        return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
+        text = summary(outcomes, seconds_since(started))
+        return JobResult(report, text, [unchanged(outcome) for outcome in outcomes])
 
     return run_job("plan", arguments, work)
 
@@ -86,11 +89,21 @@ def entry(
     config = warehouse.config
     settings = config.stream(plan.stream) or config.default_stream(plan.stream)
     need = approval_need(settings, plan)
+    extent = extent_of(plan)
     return plan_entry(outcome) | {
         "would_change": not plan.is_empty,
+        "extent": None if extent is None else extent.as_json(),
+        "grace": format_duration(settings.grace),
         "needs_approval": need,
         "refused": refusals.get(plan.stream),
     }
+
+
+def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
+    """The outcome of a stream to which planning has done nothing, as metrics count it."""
+    plan = outcome.value
+    nothing = None if plan is None else RunReport.of_nothing(plan.stream, plan.as_of_ns)
+    return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
 
 
 def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:

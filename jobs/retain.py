@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.approving import chosen, note_late, read_approved
@@ -36,26 +37,7 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("retain", "Apply the retention rules to streams.")
-    add_wait(parser)
-    parser.add_argument(
-        "--compact",
-        action="store_true",
-        help="then compact those with `compact` in the configuration",
-    )
-    add_lifts(parser)
-    parser.add_argument(
-        "--skip-superseded",
-        action="store_true",
-        help="leave a stream to which a later instant was applied as it is, and do not refuse it",
-    )
-    add_selection(parser)
-    add_budget(parser)
-    parser.add_argument(
-        "--approved",
-        metavar="REPORT",
-        help="a report of jobs/plan.py: its streams at its instant, and no more than it says",
-    )
+    parser = _parser()
     arguments = parser.parse_args()
     if arguments.approved is not None and arguments.as_of is not None:
         parser.error("an approved report has its own instant: leave out --as-of")
@@ -70,7 +52,11 @@ def main() -> int:
         )
         note_if_empty("retain", warehouse)
         names, instant, approved = asked_for(warehouse, arguments, started)
-        guards = lifted(arguments, approved=approved, skip_superseded=arguments.skip_superseded)
+        guards = replace(
+            lifted(arguments, approved),
+            reason=arguments.reason,
+            skip_superseded=arguments.skip_superseded,
+        )
         outcomes = retain(warehouse, names, instant, guards, budget)
         for text in [*passed_guards(outcomes), *note_late(outcomes)]:
             print(f"retain: {visible_lines(text)}", file=sys.stderr)
@@ -84,6 +70,33 @@ def main() -> int:
         return JobResult(report, text, [*outcomes, *compactions], warehouse=warehouse)
 
     return run_job("retain", arguments, work)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = job_parser("retain", "Apply the retention rules to streams.")
+    add_wait(parser)
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="then compact those with `compact` in the configuration",
+    )
+    add_lifts(parser)
+    parser.add_argument(
+        "--reason", metavar="TEXT", help="why refusals are lifted; the run has it on record"
+    )
+    parser.add_argument(
+        "--skip-superseded",
+        action="store_true",
+        help="leave a stream to which a later instant was applied as it is, and do not refuse it",
+    )
+    add_selection(parser)
+    add_budget(parser)
+    parser.add_argument(
+        "--approved",
+        metavar="REPORT",
+        help="a report of jobs/plan.py: its streams at its instant, and no more than it says",
+    )
+    return parser
 
 
 def asked_for(

@@ -100,6 +100,7 @@ def carry_out(
             released=prepared.tombstones.numbers,
             spark_application=engines.application(),
             approval=permit.approval,
+            reason=None if terms.guards is None else terms.guards.reason,
         )
         change = _change(opened, plan, prepared, epochs)
         change = replace(change, requirements=[*change.requirements, *permit.requirements])

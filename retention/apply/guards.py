@@ -30,6 +30,8 @@ class Guards:
     allow_rewind: bool = False
     allow_large: bool = False
     """Whether a pass may take more than the stream's `guards` let go at once."""
+    reason: str | None = None
+    """The reason why the caller lifts them, which the run has on record."""
     approved: Mapping[str, Approved] | None = None
     """Approved plans, by stream; None: a person applies, and needs nobody's word."""
     skip_superseded: bool = False

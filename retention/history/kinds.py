@@ -24,6 +24,8 @@ class PlannedRun(RunRecord):
     overdue: Any = None
     dropped: Any = None
     guards: Any = None
+    reason: str | None = None
+    """The reason why refusals were lifted; None: nobody gave one."""
     approval: SpentApproval | None = None
     """The approval that the run spent; None: it needed none."""
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from airflow_dags.approve import question
 from airflow_dags.engine import Cluster, Engine
 from airflow_dags.factory import retention_dag
+from airflow_dags.question import question
 from tests.airflow.world import BLOCKS, World
 
 STEPS = ["plan", "approve", "apply", "compact", "reclaim"]
+NAMES = ["ORDERS", "QUIET", "BROKEN", "WAITS"]
 COST = """
 import sys, time
 import airflow
@@ -50,15 +51,17 @@ def test_the_dag_of_the_guide_loads(home: Path, dags: Path) -> None:
     assert list(bag.dags) == ["retention"]
     assert [Path(stats.file).name for stats in bag.dagbag_stats] == ["retention_dag.py"]
     dag = bag.dags["retention"]
-    streams = ["ORDERS", "QUIET", "BROKEN", "WAITS"]
     assert [task.task_id for task in dag.tasks] == [
-        f"{name}.{step}" for name in streams for step in STEPS
+        "configuration",
+        *(f"{name}.{step}" for name in NAMES for step in STEPS),
     ]
+    assert dag.get_task("configuration").task_type == "EmptyOperator"
+    assert dag.get_task("configuration").downstream_task_ids == {f"{name}.plan" for name in NAMES}
     task = dag.get_task("ORDERS.apply")
     assert (task.pool, task.execution_timeout) == ("retention", timedelta(hours=2))
     assert [asset.name for asset in task.outlets] == ["retention/ORDERS"]
     assert dag.get_task("WAITS.approve").response_timeout == timedelta(hours=12)
-    assert dag.max_active_runs == 1
+    assert dag.max_active_runs == 16
 
 
 def test_names_that_airflow_does_not_take_are_shown_all_the_same(
@@ -69,7 +72,9 @@ def test_names_that_airflow_does_not_take_are_shown_all_the_same(
     bag = loaded(dags)
     assert bag.import_errors == {}
     groups = bag.dags["retention"].task_group.children
-    shown = {group.group_display_name: name for name, group in groups.items()}
+    shown = {
+        group.group_display_name: name for name, group in groups.items() if name != "configuration"
+    }
     assert shown["clicks.eu"].startswith("clicks_eu-")
     assert "two words, ü" in shown
 
@@ -87,11 +92,15 @@ def test_a_name_is_never_a_template(
         "by_rule": {},
         "as_of_ns": 1,
         "report": "/r",
+        "guards": [f"takes all of {name}"],
+        "extent": None,
+        "grace": "7d",
     }
+    engine = Engine("/srv/retention.yaml", "/e", "/r")
     for dag in (loaded(dags).dags["retention"], _on_a_cluster(world)):
         for task in dag.tasks:
             if task.task_id.endswith("approve"):
-                task.body = question(name, plan)
+                task.body = question(engine, name, plan)
             before = {
                 field: str(getattr(task, field))
                 for field in ("subject", "body", "name")
@@ -131,6 +140,34 @@ def test_a_configuration_without_streams_is_one_sentence_of_airflows(
     assert reason in error.splitlines()[-1]
 
 
+def test_a_configuration_that_is_broken_later_is_a_failing_task(
+    home: Path, dags: Path, world: World
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    assert loaded(dags).import_errors == {}
+    world.config.write_text("streams: [", encoding="utf-8")
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    dag = bag.dags["retention"]
+    assert list(dag.task_group.children) == ["configuration", *NAMES]
+    first = dag.get_task("configuration")
+    assert first.downstream_task_ids == {f"{name}.plan" for name in NAMES}
+    assert len(first.on_failure_callback) == 1
+    with pytest.raises(AirflowFailException, match=r"yaml: the streams cannot be read from it: "):
+        first.execute({})
+
+
+def test_a_stream_that_is_not_listed_holds_up_no_other(
+    home: Path, dags: Path, world: World
+) -> None:
+    engine = Engine(str(world.config), "/opt/retention", str(world.reports))
+    dag = retention_dag("some", engine, streams=["ORDERS", "ODERS"])
+    first: Any = dag.get_task("configuration")
+    assert first.mistake == f"{world.config}: does not list ODERS; leave that out, or list it"
+    assert first.downstream_task_ids == {"ODERS.plan"}
+
+
 def test_the_form_takes_streams_of_the_file_and_no_others(home: Path, dags: Path) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
@@ -165,17 +202,25 @@ def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) ->
 
 
 def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) -> None:
-    assert len(BLOCKS) == 3
-    for number, block in enumerate(BLOCKS[1:]):
+    assert len(BLOCKS) == 5
+    *blocks, own = BLOCKS[1:]
+    (dags / "own.py").write_text(own.replace("/srv/lake/retention.yaml", str(world.config)))
+    for number, block in enumerate(blocks):
         head = "from airflow_dags.engine import Engine\nfrom airflow_dags.factory import retention_dag\n"
         text = block.replace("/srv/lake/retention.yaml", str(world.config))
         tail = f'dag = retention_dag("guide{number}", engine, streams=["ORDERS"], on_failure=[print])\n'
         (dags / f"guide{number}.py").write_text(f"{head}{text}\n{tail}", encoding="utf-8")
     bag = loaded(dags)
     assert bag.import_errors == {}
-    kinds = {name: dag.get_task("ORDERS.apply").task_type for name, dag in bag.dags.items()}
+    kinds = {
+        name: dag.get_task("ORDERS.apply").task_type
+        for name, dag in bag.dags.items()
+        if name != "orders"
+    }
     assert kinds == {
         "retention": "JobOperator",
         "guide0": "JobOperator",
-        "guide1": "SubmitOperator",
+        "guide1": "JobOperator",
+        "guide2": "SubmitOperator",
     }
+    assert [task.task_id for task in bag.dags["orders"].tasks] == ["load", *STEPS[:3]]

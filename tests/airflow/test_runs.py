@@ -77,16 +77,21 @@ def answering(
 
 def states(run: Any) -> dict[str, tuple[str, ...]]:
     """The states of each stream's tasks, in the order of the steps."""
-    by_task = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    instances = [ti for ti in run.get_task_instances() if "." in ti.task_id]
+    by_task = {ti.task_id: str(ti.state) for ti in instances}
     streams = dict.fromkeys(task.rpartition(".")[0] for task in by_task)
     return {name: tuple(by_task[f"{name}.{step}"] for step in STEPS) for name in streams}
 
 
 def returned(client: Any, run: Any, task: str) -> dict[str, Any]:
     """The counts that a task has put into XCom."""
-    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task}/xcomEntries/return_value"
-    counts: dict[str, Any] = client.get(where, params={"deserialize": True}).json()["value"]
-    return counts
+    return dict(entry_of(client, run, task, "return_value"))
+
+
+def entry_of(client: Any, run: Any, task: str, key: str) -> Any:
+    """The XCom entry of a task."""
+    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task}/xcomEntries/{key}"
+    return client.get(where, params={"deserialize": True}).json()["value"]
 
 
 def test_a_run_does_what_each_stream_needs(
@@ -104,7 +109,9 @@ def test_a_run_does_what_each_stream_needs(
     assert run.state == "failed"
     [question] = questions
     assert question["subject"] == "Retention: may 3 messages of WAITS go?"
-    assert "| by `max_age` | 3 |" in question["body"]
+    for row in ("by `max_age` | 3", "sequences | 1 to 3", "oldest | 2020-09-13 12:26:40 UTC"):
+        assert f"| {row} |" in question["body"]
+    assert f"{world.undo('RUN')}` brings it back" in question["body"]
     assert {name: world.messages(name) for name in ("ORDERS", "QUIET", "WAITS")} == {
         "ORDERS": 4,
         "QUIET": 2,
@@ -113,6 +120,8 @@ def test_a_run_does_what_each_stream_needs(
     plan, applied = (returned(client, run, f"WAITS.{step}") for step in ("plan", "apply"))
     assert plan["as_of_ns"] == applied["as_of_ns"]
     assert (applied["messages"], applied["by_rule"]) == (3, {"max_age": 3})
+    assert applied["undo"] == world.undo(applied["run"])
+    assert entry_of(client, run, "QUIET.apply", "skipped") == "QUIET: nothing to do"
     report = json.loads(Path(applied["report"]).read_text(encoding="utf-8"))
     assert report["streams"][0]["removed_messages"] == 3
     assert returned(client, run, "QUIET.plan")["messages"] == 0
@@ -133,6 +142,69 @@ def test_a_plan_that_is_rejected_removes_nothing(home: Path, world: World, clien
         "WAITS": ("success", "success", "skipped", "skipped", "skipped"),
     }
     assert (run.state, world.messages("WAITS")) == ("success", 3)
+    for step in ("apply", "compact", "reclaim"):
+        reason = entry_of(client, run, f"WAITS.{step}", "skipped")
+        assert re.fullmatch(r"WAITS: .+ has rejected the plan; the stream stays as it is", reason)
+
+
+def test_nobody_is_asked_about_what_a_guard_refuses_unless_it_is_lifted_with_a_reason(
+    home: Path, world: World, client: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag = load(world.fill("WAITS").write_dag_file(home / "dags"))
+    text = world.config.read_text(encoding="utf-8")
+    guards = "approve: true, guards: {min_kept_messages: 1}"
+    world.config.write_text(text.replace("approve: true", guards), encoding="utf-8")
+    with answering(client, "Approve") as questions:
+        run = dag.test(run_conf={"streams": ["WAITS"]})
+        assert states(run)["WAITS"] == ("failed", *("upstream_failed",) * 4)
+        assert questions == []
+        refused = returned(client, run, "WAITS.plan")["refused"]
+        assert refused.startswith("WAITS: the pass leaves 0 messages")
+        reason = "the year 2020 was a test"
+        run = dag.test(run_conf={"streams": ["WAITS"], "allow_large": reason})
+    assert states(run)["WAITS"][:3] == ("success",) * 3
+    assert (len(questions), world.messages("WAITS")) == (1, 0)
+    [record] = [record for record in world.runs("WAITS") if record["kind"] == "apply"]
+    assert record["reason"] == reason
+    logged = capfd.readouterr()
+    assert f"apply would refuse this plan: {refused}" in logged.out + logged.err
+
+
+def test_a_misspelt_parameter_fails_and_does_nothing(
+    home: Path, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag = load(world.fill("ORDERS").write_dag_file(home / "dags"))
+    run = dag.test(run_conf={"dryrun": True})
+    assert set(states(run).values()) == {("failed", *("upstream_failed",) * 4)}
+    assert world.messages("ORDERS") == 7
+    logged = capfd.readouterr()
+    assert "did you mean `dry_run`? nothing was done" in logged.out + logged.err
+
+
+def test_another_try_updates_the_asset_of_what_the_first_has_committed(
+    home: Path, world: World, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_dags import tasks
+
+    read, lost = tasks.read_ending, []
+
+    def lost_once(code: int, path: Path) -> Any:
+        if path.name.startswith("ORDERS.apply") and not lost:
+            lost.append(path)
+            raise AirflowException("the worker goes away")
+        return read(code, path)
+
+    monkeypatch.setattr(tasks, "read_ending", lost_once)
+    dag = load(world.fill("ORDERS").write_dag_file(home / "dags"))
+    run = dag.test(run_conf={"streams": ["ORDERS"]})
+    assert states(run)["ORDERS"] == ("success", "skipped", "success", "success", "success")
+    applied = returned(client, run, "ORDERS.apply")
+    assert (applied["messages"], applied["is_of_earlier_try"], len(lost)) == (3, True, 1)
+    events = client.get("/api/v2/assets/events", params={"source_run_id": run.run_id}).json()
+    [event] = [each for each in events["asset_events"] if each["source_run_id"] == run.run_id]
+    assert event["extra"]["run"] == applied["run"]
 
 
 def test_no_more_goes_than_was_approved(

@@ -23,6 +23,8 @@ from tests.airflow.slow import engines, slow_planning
 from tests.airflow.world import ENGINE, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
+HESITATION_S = 5
+"""Airflow takes an answer before the executor's last word of the task that asks for a failure, and asks again."""
 HOLDING = """
 import sys
 from retention.stores.lease import lease
@@ -69,6 +71,7 @@ class Stack:
         def is_over() -> bool:
             for task, state in self.states(run).items():
                 if state == "awaiting_input":
+                    time.sleep(HESITATION_S)
                     self.client.patch(_question(run, task), json=_answer(option))
             return self.get(run)["state"] in ("success", "failed")
 
@@ -86,8 +89,7 @@ class Stack:
     def answer(self, run: str, task: str, option: str) -> dict[str, Any]:
         """Answer the question of a task once it waits for that; the question."""
         until(lambda: self.states(run)[task] == "awaiting_input")
-        # Airflow takes an answer before the executor's last word of the task for a failure, and asks again.
-        time.sleep(5)
+        time.sleep(HESITATION_S)
         question: dict[str, Any] = self.get(_question(run, task))
         assert self.client.patch(_question(run, task), json=_answer(option)).status_code == 200
         return question
@@ -250,10 +252,35 @@ def test_a_rejected_stream_stays_until_it_is_asked_and_approved_again(
         *("skipped",) * 3,
     ]
     assert stack.world.messages("WAITS") == 2
+    stack.world.publish("WAITS", old=1)
     stack.clear(run, *(f"WAITS.{step}" for step in ("plan", "approve", "apply")))
-    stack.answer(run, "WAITS.approve", "Approve")
+    question = stack.answer(run, "WAITS.approve", "Approve")
+    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
     assert stack.ended(run)["WAITS.apply"] == "success"
     assert stack.world.messages("WAITS") == 0
+
+
+def test_a_question_holds_up_no_run_and_is_open_once(stack: Stack, first: str) -> None:
+    stack.world.publish("WAITS", old=2)
+    asking = stack.start(streams=["WAITS"])
+    until(lambda: stack.states(asking)["WAITS.approve"] == "awaiting_input")
+    stack.world.publish("ORDERS", old=1)
+    later = stack.start(streams=["WAITS", "ORDERS"])
+    states = stack.ended(later)
+    assert [states[f"WAITS.{step}"] for step in ("plan", "approve", "apply")] == [
+        "success",
+        "skipped",
+        "skipped",
+    ]
+    assert states["ORDERS.apply"] == "success"
+    name = asking.rpartition("/")[2]
+    assert f"run {name} asks about this stream already" in stack.log(later, "WAITS.approve")
+    stack.world.command("apply", "WAITS", "--yes")
+    stack.world.publish("WAITS", old=1)
+    stack.answer(asking, "WAITS.approve", "Approve")
+    assert stack.ended(asking)["WAITS.apply"] == "skipped"
+    assert "WAITS: superseded: run " in stack.log(asking, "WAITS.apply")
+    assert stack.world.messages("WAITS") == 1
 
 
 def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first: str) -> None:

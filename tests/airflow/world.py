@@ -88,6 +88,10 @@ class World:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def undo(self, run: str) -> str:
+        """The command that undoes a run."""
+        return f"{ENGINE / 'bin' / 'retention'} --config {self.config} undo {run}"
+
     def messages(self, stream: str) -> int:
         """The number of messages that a stream has."""
         [state] = json.loads(self.command("--format", "json", "state", stream))

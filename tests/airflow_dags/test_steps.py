@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +9,39 @@ import pytest
 
 from airflow_dags.ending import Ending, code_of_spark, read_ending
 from airflow_dags.engine import Engine
+from airflow_dags.options import OPTIONS, arguments_of
+from airflow_dags.question import question
 from airflow_dags.steps import (
     APPLY,
     COMPACT,
+    PARAMETERS,
     PLAN,
     RECLAIM,
     NotPlannedError,
     Past,
     Step,
     is_nothing,
+    parameter_mistake,
     past_of,
+    reason_of_nothing,
     reason_to_skip,
+    refusal,
 )
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, lines, opened
 
-ALL: dict[str, Any] = {"streams": [], "as_of": None, "dry_run": False}
+ALL: dict[str, Any] = {
+    "streams": [],
+    "as_of": None,
+    "dry_run": False,
+    "allow_large": None,
+    "allow_rewind": None,
+}
 PLANNED = {"as_of_ns": 7, "report": "/r/plan.json", "needs_approval": "because"}
 YES = {"chosen_options": ["Approve"]}
+GIVEN = {"log_format": "json", "debug": True, "wait": "1s", "max_time": "1h", "max_bytes": "1GiB"}
+"""Options of jobs, but for a file, which differs by stream, and for one that needs a package."""
+ENGINE = Engine("/srv/retention.yaml", "/e", "/r")
 
 
 @pytest.mark.parametrize("step", [PLAN, APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
@@ -41,7 +57,7 @@ def test_the_instant_comes_from_the_form_and_then_from_the_plan() -> None:
     assert PLAN.arguments(Past(ALL)) == []
     assert PLAN.arguments(Past(ALL | {"as_of": ""})) == []
     assert PLAN.arguments(Past(ALL | {"as_of": "now-1d"})) == ["--as-of=now-1d"]
-    assert APPLY.arguments(past_of(ALL, PLANNED, None, None)) == ["--as-of=7"]
+    assert APPLY.arguments(past_of(ALL, PLANNED, None, None)) == ["--as-of=7", "--skip-superseded"]
     with pytest.raises(NotPlannedError, match="clear the task"):
         APPLY.arguments(past_of(ALL, None, None, None))
 
@@ -62,7 +78,77 @@ def test_an_approval_is_of_the_plan_that_was_shown(
     changed: dict[str, Any], answer: dict[str, Any], question: str | None, argument: str
 ) -> None:
     past = past_of(ALL, PLANNED | changed, answer, question)
-    assert APPLY.arguments(past) == [argument]
+    assert APPLY.arguments(past) == [argument, "--skip-superseded"]
+
+
+@pytest.mark.parametrize("step", [APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
+def test_each_step_behind_a_rejected_plan_says_so(step: Step) -> None:
+    answer = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "Ada"}}
+    past = past_of(ALL, PLANNED, answer, PLANNED["report"])
+    sentence = "A: Ada has rejected the plan; the stream stays as it is"
+    assert reason_to_skip(step, "A", past) == sentence
+    # The rejection was of another plan.
+    assert reason_to_skip(step, "A", past_of(ALL, PLANNED, answer, "/r/other.json")) is None
+
+
+def test_nothing_goes_while_another_run_asks() -> None:
+    past = past_of(ALL, PLANNED, None, None, "scheduled__1")
+    reason = "A: nothing goes until the question of run scheduled__1 is answered"
+    assert reason_to_skip(APPLY, "A", past) == reason
+    assert reason_to_skip(COMPACT, "A", past) is None
+    needless = past_of(ALL, PLANNED | {"needs_approval": None}, None, None, "scheduled__1")
+    assert reason_to_skip(APPLY, "A", needless) is None
+
+
+@pytest.mark.parametrize(
+    ("conf", "changed", "reason"),
+    [
+        ({}, {}, None),
+        ({"dry_run": True}, {"dry_run": True}, None),
+        (
+            {"dryrun": True},
+            {"dryrun": True},
+            "`dryrun`, which is none of .* did you mean `dry_run`",
+        ),
+        ({"x": 1}, {"x": 1}, "`x`, which is none of .*; nothing was done; start another run"),
+        ({"dry_run": True}, {}, "`dry_run`, because `core.dag_run_conf_overrides_params` is off"),
+        ({"allow_large": "once"}, {"allow_large": "once"}, "`allow_large` and chooses no streams"),
+        (
+            {"allow_large": "once", "streams": ["A"]},
+            {"allow_large": "once", "streams": ["A"]},
+            None,
+        ),
+    ],
+)
+def test_a_parameter_that_would_not_do_what_it_says_is_one_sentence(
+    conf: dict[str, Any], changed: dict[str, Any], reason: str | None
+) -> None:
+    mistake = parameter_mistake(conf, ALL | changed)
+    assert mistake is None if reason is None else re.search(reason, str(mistake))
+
+
+def test_every_parameter_of_the_form_is_known() -> None:
+    assert set(PARAMETERS) == set(ALL)
+
+
+def test_what_is_lifted_has_its_reason_on_record() -> None:
+    params = ALL | {"streams": ["A"], "allow_large": "too much test data", "allow_rewind": "x"}
+    assert PLAN.arguments(Past(params)) == ["--allow-large", "--allow-rewind"]
+    assert APPLY.arguments(past_of(params, PLANNED | {"needs_approval": None}, None, None)) == [
+        "--as-of=7",
+        "--skip-superseded",
+        "--allow-large",
+        "--allow-rewind",
+        "--reason=too much test data; x",
+    ]
+
+
+def test_a_plan_that_apply_would_refuse_fails_unless_nothing_is_to_be_applied() -> None:
+    counts = {"refused": "A: the pass takes all"}
+    assert refusal(PLAN, counts, Past(ALL)) == "A: the pass takes all"
+    assert refusal(PLAN, counts, Past(ALL | {"dry_run": True})) is None
+    assert refusal(PLAN, {"refused": None}, Past(ALL)) is None
+    assert refusal(RECLAIM, {}, Past(ALL)) is None
 
 
 @pytest.mark.parametrize(
@@ -96,19 +182,53 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     nothing = []
     counted = []
     for step in (PLAN, APPLY, APPLY, COMPACT, RECLAIM):
+        # The job takes every option that a DAG may give it.
         report = tmp_path / "report.json"
         words = ("--engine", "local", "--stream", "ORDERS", "--report-file", str(report))
         extra = () if step is RECLAIM or step is COMPACT else ("--as-of", "2026-01-01")
         more = ("--configured",) if step is COMPACT else extra
-        assert run_job(step.job, tmp_path, *words, *more).returncode == 0
+        given = arguments_of(
+            GIVEN | {"metrics_file": f"{tmp_path}/{{stream}}.{{step}}.prom"}, step.name, "O.K"
+        )
+        assert run_job(step.job, tmp_path, *words, *more, *given).returncode == 0
         counts = step.counts(read_ending(0, report).entry)
         counted.append(counts)
         nothing.append(is_nothing(step, counts))
     assert [counts["messages"] for counts in counted[:3]] == [4, 4, 0]
     assert nothing[:4] == [False, False, True, True]
     assert json.dumps(counted)
+    written = {path.name.split(".")[1] for path in tmp_path.glob("O_K-*.prom")}
+    assert written == set(OPTIONS["metrics_file"])
+    assert {*GIVEN, "metrics_file", "openlineage"} == set(OPTIONS)
+    plan = counted[0] | {"as_of_ns": 7, "report": "/r/plan.json", "needs_approval": "4 would go"}
+    text = question(ENGINE, "ORDERS", plan)
+    assert "| sequences | 1 to 4 |" in text
+    assert "| oldest | 2020-09-13 12:26:40 UTC |" in text
+    assert "| as of | 1970-01-01 00:00:00 UTC |" in text
+    undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` brings it back"
+    assert f"Within 7d (`grace`) {undo}" in text
+
+
+def test_a_pass_that_was_overtaken_names_the_run() -> None:
+    counts = {"superseded_by": {"run": "2026-x", "as_of_ns": 9}}
+    assert reason_of_nothing("A", counts).startswith(
+        "A: superseded: run 2026-x has applied a later"
+    )
+    assert reason_of_nothing("A", {"messages": 0}) == "A: nothing to do"
 
 
 def test_relative_paths_are_refused() -> None:
     with pytest.raises(ValueError, match=r"config: retention\.yaml is no absolute path"):
         Engine("retention.yaml", "/e", "/r")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"wate": "5m"}, "'wate' is none that jobs take from a DAG; there are metrics_file, "),
+        ({"metrics_file": "/m/one.prom"}, "one file for all tasks, which each would overwrite"),
+    ],
+)
+def test_options_that_no_job_takes_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Engine("/srv/retention.yaml", "/e", "/r", options=options)

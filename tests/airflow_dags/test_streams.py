@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dags.streams import SECTIONS, group_id, stream_names
+from airflow_dags.streams import SECTIONS, group_id, names_or_last, stream_names
 from retention import open_warehouse
 from retention.config.load import ConfigFile
 
@@ -146,3 +146,26 @@ def test_reading_names_loads_nothing_of_the_engine() -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
+def test_the_last_names_stay_where_a_configuration_cannot_be_read_any_more(tmp_path: Path) -> None:
+    file, kept = tmp_path / "retention.yaml", tmp_path / "reports" / "nightly" / "streams.json"
+    file.write_text("streams: [", encoding="utf-8")
+    with pytest.raises(ValueError, match="cannot be read from it"):
+        names_or_last(file, kept)
+    file.write_text("streams: [{name: A}, {name: B}]", encoding="utf-8")
+    assert names_or_last(file, kept) == (["A", "B"], None)
+    for broken in ("streams: [", "streams: []"):
+        file.write_text(broken, encoding="utf-8")
+        names, mistake = names_or_last(file, kept)
+        assert names == ["A", "B"]
+        assert str(mistake).startswith(f"{file}: ")
+    with pytest.raises(ValueError, match="No such file"):
+        names_or_last(tmp_path / "other.yaml", kept)
+    assert [path.name for path in kept.parent.iterdir()] == ["streams.json"]
+
+
+def test_names_that_cannot_be_kept_are_no_mistake(tmp_path: Path) -> None:
+    file, kept = tmp_path / "retention.yaml", tmp_path / "retention.yaml" / "streams.json"
+    file.write_text("streams: [{name: A}]", encoding="utf-8")
+    assert names_or_last(file, kept) == (["A"], None)

@@ -1,0 +1,54 @@
+"""Options of jobs, as a DAG gives them: which job takes which, and the arguments that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_dags.streams import group_id
+
+_ALL = ("plan", "apply", "compact", "reclaim")
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "metrics_file": _ALL,
+    "openlineage": _ALL,
+    "log_format": _ALL,
+    "debug": _ALL,
+    "wait": ("apply", "compact", "reclaim"),
+    "max_time": ("apply", "compact"),
+    "max_bytes": ("apply", "compact"),
+}
+"""Option → the steps whose jobs take it; a step leaves out what its job does not take."""
+_FILE = "metrics_file"
+_PARTS = ("{stream}", "{step}")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that no job takes, and a file that each task would overwrite.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    for name in options:
+        if name not in OPTIONS:
+            raise ValueError(
+                f"options: {name!r} is none that jobs take from a DAG; there are {', '.join(OPTIONS)}"
+            )
+    path = options.get(_FILE)
+    if path and not all(part in str(path) for part in _PARTS):
+        raise ValueError(
+            f"options: {_FILE} {path!r} is one file for all tasks, which each would overwrite; write "
+            f"{' and '.join(_PARTS)} into its name"
+        )
+
+
+def arguments_of(options: Mapping[str, Any], step: str, stream: str) -> list[str]:
+    """The arguments that the options mean for the job of a step."""
+    given = {name: value for name, value in options.items() if step in OPTIONS[name]}
+    if given.get(_FILE):
+        path = str(given[_FILE]).replace("{stream}", group_id(stream))
+        given[_FILE] = path.replace("{step}", step)
+    return [
+        f"--{name.replace('_', '-')}" if value is True else f"--{name.replace('_', '-')}={value}"
+        for name, value in given.items()
+        if value not in (None, False)
+    ]

@@ -1,0 +1,59 @@
+"""The text of a question: what would go, as a person reads it, and how it would come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from airflow_dags.engine import Engine
+from airflow_dags.steps import Counts
+
+_SECOND = 1_000_000_000
+
+
+def question(engine: Engine, stream: str, plan: Counts) -> str:
+    """The text in which a person sees what would go, as Markdown."""
+    return "\n".join(
+        [
+            f"{stream}: {plan['needs_approval']}.",
+            "",
+            "| | |",
+            "|---|---|",
+            *(f"| {name} | {value} |" for name, value in _rows(plan)),
+            "",
+            *(f"Guard: the pass {sentence}; it only warns.\n" for sentence in plan["guards"]),
+            "Approved is what stands here: if more would go when it is applied, nothing goes. Reject, and the stream "
+            "stays as it is.",
+            "",
+            f"Within {plan['grace']} (`grace`) `{engine.command('undo', 'RUN')}` brings it back; `apply` returns the "
+            "command with the run's name.",
+        ]
+    )
+
+
+def instant(ns: int) -> str:
+    """An instant as people read it, UTC, rounded down to the second.
+
+    >>> instant(1_767_225_600_999_999_999)
+    '2026-01-01 00:00:00 UTC'
+    """
+    try:
+        return f"{datetime.fromtimestamp(ns // _SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # before the year 1 or after 9999
+        return f"{ns} ns"
+
+
+def _rows(plan: Counts) -> Iterator[tuple[str, str]]:
+    yield "messages", f"{plan['messages']:,}"
+    for rule, count in plan["by_rule"].items():
+        yield f"by `{rule}`", f"{count:,}"
+    yield "bytes", f"{plan['bytes']:,}"
+    extent = plan["extent"]
+    if extent is not None:
+        if extent["first_seq"] is not None:
+            yield "sequences", f"{extent['first_seq']:,} to {extent['last_seq']:,}"
+        at_most = "" if extent["is_exact"] else ", and no later"
+        yield "oldest", instant(extent["oldest_ns"])
+        yield "newest", f"{instant(extent['newest_ns'])}{at_most}"
+    yield "as of", instant(plan["as_of_ns"])
+    yield "report", f"`{plan['report']}`"
