@@ -156,7 +156,7 @@ class StepTask:
                 events = (
                     InletEventsAccessors([asset])[asset].ascending(ascending=False).limit(_EVENTS)
                 )
-                if any(event.extra.get("run") == counts["run"] for event in events):
+                if any((event.extra or {}).get("run") == counts["run"] for event in events):
                     skip_task(context, f"{self.stream}: nothing to do: run {counts['run']} is done")
             context["outlet_events"][asset].extra = counts
 

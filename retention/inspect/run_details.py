@@ -17,7 +17,7 @@ from retention.core.policy import policy_from_json
 from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
 from retention.errors import UsageError
-from retention.history.kinds import Applied, Undone
+from retention.history.kinds import Applied, PlannedRun, Undone
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
@@ -109,6 +109,8 @@ class RunDetails:
             f"run by {removal.who()}",
         ]
         lines += [removal.reason(rule) for rule in outcome.by_rule]
+        if isinstance(outcome, PlannedRun) and outcome.reason is not None:
+            lines.append(f"refusals were lifted, because: {outcome.reason}")
         if isinstance(outcome, Undone):
             lines.append(f"undid run {outcome.undoes}")
         if self.removed_again is not None:

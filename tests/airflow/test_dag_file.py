@@ -223,4 +223,4 @@ def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) ->
         "guide1": "JobOperator",
         "guide2": "SubmitOperator",
     }
-    assert [task.task_id for task in bag.dags["orders"].tasks] == ["load", *STEPS[:3]]
+    assert sorted(bag.dags["orders"].task_ids) == sorted(["load", *STEPS[:3]])

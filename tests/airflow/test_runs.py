@@ -159,7 +159,7 @@ def test_nobody_is_asked_about_what_a_guard_refuses_unless_it_is_lifted_with_a_r
         assert states(run)["WAITS"] == ("failed", *("upstream_failed",) * 4)
         assert questions == []
         refused = returned(client, run, "WAITS.plan")["refused"]
-        assert refused.startswith("WAITS: the pass leaves 0 messages")
+        assert refused.startswith("WAITS: the pass keeps 0 of 3 messages, fewer than")
         reason = "the year 2020 was a test"
         run = dag.test(run_conf={"streams": ["WAITS"], "allow_large": reason})
     assert states(run)["WAITS"][:3] == ("success",) * 3
@@ -187,8 +187,10 @@ def test_another_try_updates_the_asset_of_what_the_first_has_committed(
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_dags import tasks
+    from airflow_dags.ending import read_ending
 
-    read, lost = tasks.read_ending, []
+    read = read_ending
+    lost: list[Path] = []
 
     def lost_once(code: int, path: Path) -> Any:
         if path.name.startswith("ORDERS.apply") and not lost:

@@ -84,7 +84,7 @@ def test_an_approval_is_of_the_plan_that_was_shown(
 @pytest.mark.parametrize("step", [APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
 def test_each_step_behind_a_rejected_plan_says_so(step: Step) -> None:
     answer = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "Ada"}}
-    past = past_of(ALL, PLANNED, answer, PLANNED["report"])
+    past = past_of(ALL, PLANNED, answer, "/r/plan.json")
     sentence = "A: Ada has rejected the plan; the stream stays as it is"
     assert reason_to_skip(step, "A", past) == sentence
     # The rejection was of another plan.

@@ -212,7 +212,11 @@ def test_a_plan_of_an_earlier_instant_says_that_apply_would_refuse_it(
     assert "is earlier than the last applied one" in planned.stderr
     assert run("retain", tmp_path, *only).returncode == 4
     assert run("plan", tmp_path, *only, "--allow-rewind").stderr == ""
-    assert run("retain", tmp_path, *only, "--allow-rewind").returncode == 0
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    why = ("--allow-rewind", "--reason", "a drill")
+    assert run("retain", tmp_path, *only, *why).returncode == 0
+    newest = warehouse.stream("OTHER").history()[0]["run"]
+    assert "refusals were lifted, because: a drill" in warehouse.run(newest).notes()
 
 
 def test_an_approval_that_a_later_pass_has_overtaken_removes_nothing(
