@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_dags.engine import Engine
 from airflow_dags.question import question
 from airflow_dags.steps import ASKED, ASKING
-from airflow_dags.tasks import beside, skip_task
+from airflow_dags.tasks import beside, say_last, skip_task
 
 _WAITING = [
     state.value for state in TaskInstanceState if state.value in ("awaiting_input", "deferred")
@@ -94,10 +94,12 @@ class ApproveOperator(ApprovalOperator):  # type: ignore[misc]
         """
         if event.get("error_type") != "timeout":
             super().process_trigger_event_error(event)
-        raise AirflowFailException(
+        error = AirflowFailException(
             f"{self.stream}: nobody has answered within {self.response_timeout}; nothing was removed; clear `plan` and "
             "what follows to plan anew and be asked again"
         )
+        say_last(error)
+        raise error
 
     def _asking(self, ti: Any) -> str | None:
         """The run in which this very task waits for an answer; None: there is none."""

@@ -86,6 +86,13 @@ class StepTask:
             AirflowFailException: the job has failed, and would again.
             AirflowException: the stream was busy, or the job was ended from outside.
         """
+        try:
+            return self._done(context)
+        except AirflowException as error:
+            say_last(error)
+            raise
+
+    def _done(self, context: Context) -> Counts:
         past = self._past(context)
         reason = reason_to_skip(self.step, self.stream, past)
         if reason is not None:
@@ -231,7 +238,14 @@ def skip_task(context: Context, reason: str) -> NoReturn:
         AirflowSkipException: always.
     """
     context["ti"].xcom_push(key=SKIPPED, value=reason)
+    log.info("%s", reason)
     raise AirflowSkipException(reason)
+
+
+def say_last(error: BaseException) -> None:
+    """Log the sentence of a failure as the last line that Airflow shows: what it adds lies in a folded group."""
+    if not isinstance(error, AirflowSkipException):
+        log.error("%s", error)
 
 
 def beside(task_id: str, name: str) -> str:
