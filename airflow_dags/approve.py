@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk import Context, TaskInstanceState
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_dags.engine import Engine
-from airflow_dags.question import question
+from airflow_dags.question import is_shown, question
 from airflow_dags.steps import ASKED, ASKING
 from airflow_dags.tasks import beside, say_last, skip_task
 
@@ -51,6 +52,7 @@ class ApproveOperator(ApprovalOperator):  # type: ignore[misc]
 
         Raises:
             AirflowSkipException: nobody has to be asked, or another run asks already.
+            AirflowFailException: Airflow would show the numbers of an earlier plan.
         """
         ti = context["ti"]
         if context["params"].get("dry_run"):
@@ -69,6 +71,11 @@ class ApproveOperator(ApprovalOperator):  # type: ignore[misc]
         ti.xcom_push(key=ASKED, value=plan["report"])
         self.subject = f"Retention: may {plan['messages']:,} messages of {self.stream} go?"
         self.body = question(self.engine, self.stream, plan)
+        if not is_shown(self.body, Path(plan["report"]).with_name(f"{self.task_id}.md")):
+            self._fail(
+                "this run has asked with other numbers before, which Airflow would show again; nobody was asked, and "
+                f'nothing removed; start another run with {{"streams": ["{self.stream}"]}} to be asked'
+            )
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -94,10 +101,13 @@ class ApproveOperator(ApprovalOperator):  # type: ignore[misc]
         """
         if event.get("error_type") != "timeout":
             super().process_trigger_event_error(event)
-        error = AirflowFailException(
-            f"{self.stream}: nobody has answered within {self.response_timeout}; nothing was removed; clear `plan` and "
-            "what follows to plan anew and be asked again"
+        self._fail(
+            f"nobody has answered within {self.response_timeout}; nothing was removed; clear this task to ask again, "
+            "or start another run to plan anew"
         )
+
+    def _fail(self, reason: str) -> NoReturn:
+        error = AirflowFailException(f"{self.stream}: {reason}")
         say_last(error)
         raise error
 

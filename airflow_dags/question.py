@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 from airflow_dags.engine import Engine
 from airflow_dags.steps import Counts
@@ -29,6 +30,23 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
             "command with the run's name.",
         ]
     )
+
+
+def is_shown(text: str, kept: Path) -> bool:
+    """Whether Airflow shows this very question, and not one that the same task of the same run asked before.
+
+    A task that is cleared keeps the question that it asked first: Airflow never writes another text into it.
+
+    Args:
+        text: the question.
+        kept: the file that has the text of the first; written here, if this is that.
+    """
+    try:
+        with kept.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return kept.read_text(encoding="utf-8") == text
+    return True
 
 
 def instant(ns: int) -> str:

@@ -164,6 +164,7 @@ class StepTask:
                     InletEventsAccessors([asset])[asset].ascending(ascending=False).limit(_EVENTS)
                 )
                 if any((event.extra or {}).get("run") == counts["run"] for event in events):
+                    context["ti"].xcom_push(key="return_value", value=counts)
                     skip_task(context, f"{self.stream}: nothing to do: run {counts['run']} is done")
             context["outlet_events"][asset].extra = counts
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_dags.ending import Ending, code_of_spark, read_ending
 from airflow_dags.engine import Engine
 from airflow_dags.options import OPTIONS, arguments_of
-from airflow_dags.question import question
+from airflow_dags.question import is_shown, question
 from airflow_dags.steps import (
     APPLY,
     COMPACT,
@@ -207,6 +207,12 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     assert "| as of | 1970-01-01 00:00:00 UTC |" in text
     undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` brings it back"
     assert f"Within 7d (`grace`) {undo}" in text
+
+
+def test_a_question_is_asked_once_more_only_as_it_stands(tmp_path: Path) -> None:
+    kept = tmp_path / "A.approve.md"
+    answers = [is_shown(text, kept) for text in ("3 would go", "3 would go", "4 would go")]
+    assert answers == [True, True, False]
 
 
 def test_a_pass_that_was_overtaken_names_the_run() -> None:
