@@ -22,7 +22,7 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
             "|---|---|",
             *(f"| {name} | {value} |" for name, value in _rows(plan)),
             "",
-            *(f"Guard: the pass {sentence}; it only warns.\n" for sentence in plan["guards"]),
+            *(f"Guard: the pass {sentence}; this run goes on.\n" for sentence in plan["guards"]),
             "Approved is what stands here: if more would go when it is applied, nothing goes. Reject, and the stream "
             "stays as it is.",
             "",

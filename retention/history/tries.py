@@ -29,8 +29,8 @@ def earlier_try(history: History, as_of_ns: int) -> Applied | None:
     since = itertools.takewhile(lambda record: record.as_of_ns >= as_of_ns, history.outcomes())
     passes = (record for record in since if isinstance(record, Applied) and record.is_done)
     taking = (run for run in passes if run.removed_messages or run.markers)
-    own = (run for run in taking if run.as_of_ns == as_of_ns and _task_of(run.who) == task)
-    return next((run for run in own if history.undone_by(run.run) is None), None)
+    same = (run for run in taking if run.as_of_ns == as_of_ns and _task_of(run.who) == task)
+    return next((run for run in same if history.undone_by(run.run) is None), None)
 
 
 def _task_of(who: Any) -> dict[str, str] | None:

@@ -126,7 +126,7 @@ def test_a_run_does_what_each_stream_needs(
     assert report["streams"][0]["removed_messages"] == 3
     assert returned(client, run, "QUIET.plan")["messages"] == 0
     logged = capfd.readouterr()
-    assert "restore the log from a copy (exit code 6)" in logged.out + logged.err
+    assert "restore it from a copy (exit code 6)" in logged.out + logged.err
     [record] = [run for run in world.runs("WAITS") if run["kind"] == "apply"]
     assert record["who"]["scheduler"]["airflow"]["task_id"] == "WAITS.apply"
 

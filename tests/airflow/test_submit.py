@@ -29,4 +29,4 @@ def test_jobs_are_submitted_and_their_codes_and_sentences_come_back(
     assert by_stream["BROKEN"] == ("failed", *("upstream_failed",) * 4)
     assert world.messages("ORDERS") == 4
     logged = capfd.readouterr()
-    assert "restore the log from a copy (exit code 6)" in logged.out + logged.err
+    assert "restore it from a copy (exit code 6)" in logged.out + logged.err
