@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from retention.core.progress import with_progress
 from retention.core.units import SECOND
 from retention.errors import (
+    BusyError,
     CancelledError,
     RetentionError,
     StorageError,
@@ -157,12 +158,18 @@ def _log_end(outcome: Outcome[Any]) -> None:
 
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
-    """The exit code of a command: of a single stream that of its first failure, of several 5 if any failed."""
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    """The exit code of a command: of a single stream that of its first failure, of several `code_of_several`."""
+    failed = [outcome.exit_code for outcome in outcomes if outcome.error is not None]
     if not failed:
         return 0
     is_single = len({outcome.stream for outcome in outcomes}) == 1
-    return failed[0].exit_code if is_single else StreamsFailedError.exit_code
+    return failed[0] if is_single else code_of_several(failed)
+
+
+def code_of_several(codes: Sequence[int]) -> int:
+    """The exit code of several streams by those of the failed ones: 75 if another try may help all of them, else 5."""
+    is_busy = set(codes) == {BusyError.exit_code}
+    return BusyError.exit_code if is_busy else StreamsFailedError.exit_code
 
 
 ENDINGS = (Exception, KeyboardInterrupt, Terminated)

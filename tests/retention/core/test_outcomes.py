@@ -15,7 +15,7 @@ from retention.core.outcomes import (
     sentence_of,
 )
 from retention.core.policy import UNLIMITED
-from retention.errors import BusyError, RefusedError, UsageError
+from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.plan.plan import empty_plan
 from retention.storage.errors import storage_error
 from retention.views.json_entries import failed_entry, plan_entry, report_entry
@@ -65,12 +65,15 @@ def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
         ([RefusedError("r")], 4),
         ([BusyError("b")], 75),
         ([ValueError("v")], 1),
-        ([None, BusyError("b")], 5),
+        ([None, BusyError("b")], 75),
+        ([None, BusyError("b"), StalePlanError("moved")], 75),
+        ([None, RefusedError("r")], 5),
+        ([BusyError("b"), BusyError("b"), RefusedError("r")], 5),
         ([UsageError("u"), BusyError("b")], 5),
         ([], 0),
     ],
 )
-def test_one_stream_has_its_own_exit_code_and_several_share_five(
+def test_one_stream_has_its_own_exit_code_and_several_share_five_or_seventy_five(
     errors: list[Exception | None], code: int
 ) -> None:
     assert exit_code([Outcome(str(at), error=error) for at, error in enumerate(errors)]) == code
