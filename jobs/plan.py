@@ -12,6 +12,7 @@ from jobs.arguments import add_selection, job_parser
 from jobs.lifting import add_lifts, lifted
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
+from retention.api.unlisted import unlisted_finding
 from retention.apply.approval import approval_need
 from retention.core.outcomes import Outcome
 from retention.core.units import format_duration
@@ -50,7 +51,9 @@ def main() -> int:
             print(f"plan: {visible_lines(text)}", file=sys.stderr)
         report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
         text = summary(outcomes, seconds_since(started))
-        return JobResult(report, text, [unchanged(outcome) for outcome in outcomes])
+        unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
+        unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
+        return JobResult(report, text, unchanged_outcomes, unlisted=unlisted)
 
     return run_job("plan", arguments, work)
 

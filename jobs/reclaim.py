@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import time
+from typing import TYPE_CHECKING
 
 from jobs.arguments import add_selection, add_wait, job_parser
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import open_warehouse
+from retention.api.unlisted import unlisted_finding
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
 from retention.history.report import document
 from retention.views.reclaim import reclaim_entry
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
 
 
 def main() -> int:
@@ -23,7 +29,14 @@ def main() -> int:
     parser = job_parser("reclaim", "Delete what is dead for longer than its grace.")
     add_wait(parser)
     add_selection(parser)
+    parser.add_argument(
+        "--unlisted",
+        action="store_true",
+        help="instead, of the streams that no configuration lists",
+    )
     arguments = parser.parse_args()
+    if arguments.unlisted and arguments.tag:
+        parser.error("no tag means a stream that is not listed: leave out --tag or --unlisted")
     if arguments.as_of is not None:
         parser.error("graces end by the storage's clock: leave out --as-of")
 
@@ -32,12 +45,24 @@ def main() -> int:
             arguments.warehouse or arguments.config, clock=time.time_ns, wait_s=arguments.wait
         )
         note_if_empty("reclaim", warehouse)
-        outcomes = warehouse.reclaim(warehouse.chosen(arguments.stream, arguments.tag)).apply()
+        names = chosen(warehouse, arguments)
+        outcomes = warehouse.reclaim(names).apply() if names else []
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
-        return JobResult(document(started, entries), text, outcomes, warehouse=warehouse)
+        report = document(started, entries)
+        if arguments.unlisted:
+            return JobResult(report, text, outcomes, warehouse=warehouse)
+        unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
+        return JobResult(report, text, outcomes, warehouse=warehouse, unlisted=unlisted)
 
     return run_job("reclaim", arguments, work)
+
+
+def chosen(warehouse: Warehouse, arguments: argparse.Namespace) -> list[str]:
+    """The streams to act on."""
+    if arguments.unlisted:
+        return warehouse.chosen_unlisted(arguments.stream)
+    return warehouse.chosen(arguments.stream, arguments.tag, warehouse.reclaimable())
 
 
 def summary(outcomes: list[Outcome[ReclaimReport]], seconds: float) -> str:

@@ -13,6 +13,7 @@ from jobs.arguments import add_budget, add_selection, add_wait, job_parser
 from jobs.lifting import add_lifts, lifted
 from jobs.running import JobResult, note_if_empty, run_job, seconds_since
 from retention import Guards, open_warehouse
+from retention.api.unlisted import unlisted_finding
 from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
@@ -67,7 +68,12 @@ def main() -> int:
             compactions = compact(warehouse, names, limits)
             report["compactions"] = [entry(outcome) for outcome in compactions]
         text = summary(outcomes, seconds_since(started))
-        return JobResult(report, text, [*outcomes, *compactions], warehouse=warehouse)
+        unlisted = unlisted_finding(
+            warehouse, names if approved else arguments.stream, arguments.tag
+        )
+        return JobResult(
+            report, text, [*outcomes, *compactions], warehouse=warehouse, unlisted=unlisted
+        )
 
     return run_job("retain", arguments, work)
 

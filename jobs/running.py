@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.ending import end_with
-from retention.config.discovery import find_config, no_streams
+from retention.config.discovery import find_config, no_own_streams, no_streams
 from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
@@ -27,6 +27,7 @@ from retention.storage.outputs import check_output, write_output
 from retention.storage.signals import end_between_commits
 
 if TYPE_CHECKING:
+    from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
 
 
@@ -47,6 +48,8 @@ class JobResult:
     """That of work without outcomes."""
     warehouse: Warehouse | None = None
     """Where the streams are, for measures of them."""
+    unlisted: UnlistedFinding | None = None
+    """The streams that no configuration lists any more, to be named."""
 
 
 def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
@@ -84,7 +87,7 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
         _report_failure(arguments.report_file, error)
         code = exit_code_of(error)
     else:
-        code = _say_end(result, arguments, say)
+        code = _say_end(name, result, arguments, say)
     try:
         _write_metrics(name, arguments, started, result, code)
     except ENDINGS as error:
@@ -104,15 +107,22 @@ def _lineage(name: str, arguments: argparse.Namespace) -> AbstractContextManager
 
 
 def _say_end(
-    result: JobResult, arguments: argparse.Namespace, say: Callable[[str, BaseException], None]
+    name: str,
+    result: JobResult,
+    arguments: argparse.Namespace,
+    say: Callable[[str, BaseException], None],
 ) -> int:
     """Print what came of the work; its exit code."""
     for outcome in result.outcomes:
         if outcome.error is not None and arguments.log_format == "text":
             say(outcome.sentence, outcome.error)
+    unlisted = result.unlisted
+    if unlisted is not None and unlisted.names:
+        _note(name, unlisted.sentence)
     if not arguments.quiet:
         print(result.text)
-    return exit_code(result.outcomes) or result.exit_code
+    code = exit_code(result.outcomes) or result.exit_code
+    return code or (0 if unlisted is None else unlisted.exit_code)
 
 
 def note_if_empty(name: str, warehouse: Warehouse) -> None:
@@ -122,7 +132,8 @@ def note_if_empty(name: str, warehouse: Warehouse) -> None:
         UsageError: there is no warehouse.
     """
     if not warehouse.config.streams and not warehouse.chosen():
-        _note(name, no_streams(warehouse.location))
+        sentence = no_own_streams if warehouse.streams() else no_streams
+        _note(name, sentence(warehouse.location))
 
 
 def seconds_since(started: int) -> float:
@@ -165,7 +176,8 @@ def _write_metrics(
     from retention.views.metrics import CommandRun
 
     outcomes = () if result is None else result.outcomes
-    run = CommandRun(name, started, time.time_ns(), code, outcomes)
+    unlisted = () if result is None or result.unlisted is None else result.unlisted.names
+    run = CommandRun(name, started, time.time_ns(), code, outcomes, unlisted=unlisted)
     warehouse = None if result is None else result.warehouse
     write_metrics(arguments.metrics_file, run, warehouse, lambda text: _complain(f"{name}: {text}"))
 

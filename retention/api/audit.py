@@ -70,5 +70,5 @@ class Audit(Selection):
                 "earlier start, or a later end"
             )
         period = Period(since_ns, until_ns)
-        streams = [self._known(name) for name in self.chosen(names)]
+        streams = [self._known(name) for name in self.chosen(names, among=self.streams())]
         return (table for opened in streams for table in exported_runs(opened, period))

@@ -111,7 +111,7 @@ class Maintenance(Selection):
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
         from retention.views.reclaim import reclaim_text
 
-        chosen = self.chosen(names)
+        chosen = self.chosen(names, among=self.reclaimable())
 
         def each(act: Callable[[OpenedStream], ReclaimReport]) -> list[Outcome[ReclaimReport]]:
             return act_sequentially(chosen, lambda name: act(self._known(name)), self.clock, watch)

@@ -48,7 +48,10 @@ class RunHistory(Selection):
         Raises:
             UsageError: there is no such stream.
         """
-        return runs_of(self.location, [self._known(name).name for name in self.chosen(names)])
+        return runs_of(
+            self.location,
+            [self._known(name).name for name in self.chosen(names, among=self.streams())],
+        )
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so, and `removed_again` beside it.
@@ -93,7 +96,7 @@ class RunHistory(Selection):
 
     def _of_run(self, run: str) -> OpenedStream:
         """The stream whose run it is."""
-        for name in self.chosen():
+        for name in self.chosen(among=self.streams()):
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
                 return self._known(name)

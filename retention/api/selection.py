@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from retention.config import Config
-from retention.config.discovery import refuse_missing
-from retention.config.selection import select_streams
+from retention.config.discovery import listed_names, refuse_missing
+from retention.config.selection import is_pattern, select_streams
 from retention.core.arguments import checked_class
-from retention.core.subjects import TABLES, name_of_path
+from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.errors import UsageError
 from retention.storage import files
+from retention.storage.parallel import in_threads
+from retention.stores.sidecar.owner import other_owner
 
 
 @checked_class
@@ -20,6 +23,7 @@ class Selection(ABC):
     """The part of a warehouse that knows its streams by name, pattern and tag."""
 
     config: Config
+    clock: Callable[[], int]
 
     @property
     def location(self) -> str:
@@ -36,6 +40,45 @@ class Selection(ABC):
                     on_disk.append(name_of_path(directory))
         return [*configured, *(name for name in on_disk if name not in set(configured))]
 
+    def own_streams(self) -> Iterator[str]:
+        """The names of the streams to work on: all but those that another configuration owns."""
+        yield from (stream.name for stream in self.config.streams)
+        yield from self.ownerless()
+
+    def ownerless(self) -> list[str]:
+        """The names of the streams on the disk, dropped ones too, that neither this configuration nor another lists."""
+        listed = {stream.name for stream in self.config.streams}
+        names = [name for name in self.streams() if name not in listed]
+        roots = [files.join(self.location, "streams", path_name(name)) for name in names]
+        ask = partial(other_owner, mine=self.config.owner, now_ns=self.clock())
+        owners = in_threads(ask, roots, files.read_parallelism(self.location))
+        return [name for name, owner in zip(names, owners, strict=True) if owner is None]
+
+    def unlisted(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> list[str]:
+        """The names of the streams that hold a table, and that neither this configuration nor another one lists.
+
+        Without a configuration there are none: then nothing says which streams there should be.
+
+        Args:
+            names: if they are names alone, only those of them.
+            tags: with any of them, or with patterns, all are looked for: no tag means a stream that is not listed.
+        """
+        only = set(names)
+        if self.config.file is None:
+            return []
+        if tags or any(map(is_pattern, only)):
+            only = set()
+        return [
+            name
+            for name in self.ownerless()
+            if (not only or name in only) and self._may_hold_table(name)
+        ]
+
+    def reclaimable(self) -> Iterator[str]:
+        """The names of the streams of which a reclaim deletes dead files: of unlisted ones nothing says the grace."""
+        kept = set(self.unlisted())
+        yield from (name for name in self.own_streams() if name not in kept)
+
     def chosen(
         self,
         names: Iterable[str] = (),
@@ -44,12 +87,34 @@ class Selection(ABC):
     ) -> list[str]:
         """The streams to act on by name, pattern (`ORDERS_*`) and tag: `config.selection.select_streams`.
 
+        Patterns, tags and nothing stand for `among`; by default for `own_streams`.
+
         Raises:
             UsageError: there is no warehouse at this place, or a pattern or tag matches nothing; whether a stream that
                 is named is there, its own outcome says.
         """
         refuse_missing(self.config)
-        return select_streams(self.config, self.streams, names, tags, among)
+        meant = self.own_streams() if among is None else among
+        return select_streams(self.config, self.streams, names, tags, meant)
+
+    @abstractmethod
+    def _may_hold_table(self, name: str) -> bool:
+        """Whether a stream has a table that is not dropped, or one that cannot be read."""
+
+    def chosen_unlisted(self, names: Iterable[str] = ()) -> list[str]:
+        """The streams that no configuration lists, dropped ones too, by name and pattern; all, if none is given.
+
+        Raises:
+            UsageError: as `chosen`; or a stream that is named is listed, or another configuration owns it.
+        """
+        ownerless = self.ownerless()
+        chosen = self.chosen(names, among=ownerless)
+        others = [name for name in chosen if name not in ownerless and self.has(name)]
+        if others:
+            raise UsageError(
+                f"{listed_names(others)}: a configuration lists this stream; leave out --unlisted to work on it"
+            )
+        return chosen
 
     def has(self, name: str) -> bool:
         """Whether the configuration names such a stream or topic, or something was written to it."""

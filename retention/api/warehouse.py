@@ -269,13 +269,29 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         refuse_shared(self.location, name)
         refuse_mounted(self.location, name, self._mounts)
         refuse_foreign_directory(root, name)
-        config = self.config.stream(name) or self._unlisted(name, root)
+        listed = self.config.stream(name)
+        config = listed or self._unlisted(name, root)
         store = open_store(root, name, store_settings(config), self.clock)
         if not _is_dropped_topic(config, store):
             config = settled(root, config)
         return OpenedStream(
-            name, config, store, root, self.location, self.clock, self._since_ns, self._wait_s
+            name,
+            config,
+            store,
+            root,
+            self.location,
+            self.clock,
+            self._since_ns,
+            self._wait_s,
+            self.config.owner,
+            listed is not None,
         )
+
+    def _may_hold_table(self, name: str) -> bool:
+        # A table that cannot be read is not known to be empty.
+        with suppress(RetentionError):
+            return self._open(name).store.exists()
+        return True
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
         """The configuration of a stream that only the disk knows: it keeps the format that it has there."""

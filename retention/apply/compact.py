@@ -12,6 +12,7 @@ from retention.apply.recover import settle_interrupted
 from retention.config.keeping import Compaction
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.context.ownership import refuse_other_owner
 from retention.core.labels import on_stream
 from retention.core.units import SECOND, parse_duration, parse_size
 from retention.core.wording import counted
@@ -96,12 +97,14 @@ def compact_now(
 
     Raises:
         BusyError: another run holds the lease.
+        RefusedError: another configuration owns the stream.
         DamagedError: files of some merges are damaged; the other merges are done.
         VerificationError: what was written is not what was read; nothing of that batch was committed.
     """
     started = opened.clock()
     if not opened.store.exists():
         return CompactionReport(opened.name)
+    refuse_other_owner(opened)
     plan = _planned(opened, engines)
     done: list[MergedBatch] = []
     for batch in plan.within(limits.max_bytes).batches():

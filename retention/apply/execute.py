@@ -146,11 +146,13 @@ def _prepared(
 def _recorded_alone(
     opened: OpenedStream, planned: Planned, run: str, history: History, started: int
 ) -> RunReport:
-    """Record a run of which nothing is to be committed."""
+    """Record a run of which nothing is to be committed; no pass without a policy, which would be taken for the last."""
     plan = planned.plan
     work = Work(version_before=plan.version, version_after=plan.version)
     report = report_of(opened, plan, run, work, started)
-    history.finish(outcome_of(history, intent_of(planned, run, (plan.epoch, plan.epoch)), report))
+    if opened.is_listed or plan.request is not None:
+        intent = intent_of(planned, run, (plan.epoch, plan.epoch))
+        history.finish(outcome_of(history, intent, report))
     if planned.snapshot is not None:
         # What a killed run left undone behind its commit is done now.
         opened.store.finish()

@@ -25,6 +25,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.context.ownership import refuse_other_owner
 from retention.core.labels import labelled, on_stream
 from retention.core.removal_guards import NO_GUARDS
 from retention.engines.select import Engines
@@ -53,7 +54,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     Raises:
         BusyError: another run holds the lease, or the table keeps moving.
         RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, the
-            configuration is one that a server would not let the stream have any more, or a person has to approve.
+            configuration is one that a server would not let the stream have any more, or a person has to approve; or
+            another configuration owns the stream.
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
     started = opened.clock()
@@ -62,6 +64,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return answer
     if (answer := superseded_answer(opened, history, guards, as_of_ns)) is not None:
         return answer
+    refuse_other_owner(opened)
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():
         plan = plan_pass(opened, as_of_ns, engines).plan
@@ -70,7 +73,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         settle_interrupted(opened, history)
         if (answer := spent_answer(opened, history, guards.approved, as_of_ns)) is not None:
             return answer
-        check_update(opened, history)
+        if opened.is_listed:
+            check_update(opened, history)
         _check_first(opened, as_of_ns, engines, guards)
         keep_settings(opened.root, opened.config)
         edit_declared(opened)
@@ -167,6 +171,8 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
+    if plan.request is None:
+        refuse_other_owner(opened)
     if plan.is_empty and not opened.store.exists():
         _check(opened, history, plan, guards)
         return report_of(opened, plan, history.name_run(started), Work(), started)

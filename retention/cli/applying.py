@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retention.cli.arguments import AsOf, Tags, complete_stream
-from retention.cli.output import chosen_streams, finish, put_json, put_lines, put_outcomes, say
+from retention.cli.output import (
+    chosen_streams,
+    finish,
+    put_json,
+    put_lines,
+    put_outcomes,
+    say,
+    say_unlisted,
+)
 from retention.cli.planning import plan_streams
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
@@ -22,6 +30,7 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
     from retention.apply.guards import Guards
     from retention.history.report import RunReport
@@ -117,9 +126,10 @@ def apply(
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
     _put_reports(settings, outcomes, instant)
+    unlisted = say_unlisted(warehouse, what, tags)
     if metrics_file is not None:
-        _put_metrics(metrics_file, warehouse, outcomes, started)
-    finish(outcomes)
+        _put_metrics(metrics_file, warehouse, outcomes, started, unlisted)
+    finish(outcomes, unlisted.exit_code)
 
 
 def undo(
@@ -240,12 +250,17 @@ def _check_metrics(path: str | None) -> None:
 
 
 def _put_metrics(
-    path: str, warehouse: Warehouse, outcomes: Sequence[Outcome[RunReport]], started: int
+    path: str,
+    warehouse: Warehouse,
+    outcomes: Sequence[Outcome[RunReport]],
+    started: int,
+    unlisted: UnlistedFinding,
 ) -> None:
     from retention.api.metrics import write_metrics
     from retention.views.metrics import CommandRun
 
-    run = CommandRun("apply", started, time.time_ns(), exit_code(outcomes), outcomes)
+    code = exit_code(outcomes) or unlisted.exit_code
+    run = CommandRun("apply", started, time.time_ns(), code, outcomes, unlisted=unlisted.names)
     write_metrics(path, run, warehouse, say)
 
 

@@ -48,7 +48,9 @@ def export_history(
     since, until = (
         None if at is None else warehouse.instant(at) for at in (bounds.since, bounds.until)
     )
-    tables = warehouse.history_tables(chosen_streams(warehouse, names, tags), since, until)
+    tables = warehouse.history_tables(
+        chosen_streams(warehouse, names, tags, warehouse.streams()), since, until
+    )
     with _sink(settings, bounds) as sink:
         _write(settings.format, sink, tables, {"from": _written(since), "to": _written(until)})
 

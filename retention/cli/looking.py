@@ -20,6 +20,7 @@ from retention.cli.output import (
     put_report,
     put_table,
     say,
+    say_unlisted,
 )
 from retention.cli.settings import settings_of
 from retention.core.units import format_instant, format_size, parse_duration
@@ -58,11 +59,12 @@ def validate(ctx: typer.Context) -> None:
     refuse_any_shared(config.warehouse, [stream.name for stream in config.streams])
     if settings.format == "table":
         put_lines(explain_config(config))
-        return
-    items = [
-        {"stream": stream.name, "meaning": explain_stream(stream)} for stream in config.streams
-    ]
-    put_json(settings, {"warehouse": config.warehouse, "streams": items}, items)
+    else:
+        items = [
+            {"stream": stream.name, "meaning": explain_stream(stream)} for stream in config.streams
+        ]
+        put_json(settings, {"warehouse": config.warehouse, "streams": items}, items)
+    finish([], say_unlisted(settings.open(), ()).exit_code)
 
 
 def explain(
@@ -147,7 +149,7 @@ def state(
     most_ns = None if max_lag is None else parse_duration(max_lag)
     now = warehouse.clock()
     outcomes = act_sequentially(
-        chosen_streams(warehouse, streams, tags),
+        chosen_streams(warehouse, streams, tags, warehouse.streams()),
         lambda name: warehouse.log(name).state(now),
         warehouse.clock,
     )
@@ -171,9 +173,11 @@ def state(
         for entry in known if writers else ():
             entry["writers"] = warehouse.log(entry["stream"]).last_batches()
         put_json(settings, entries, entries)
-    finish(outcomes)
-    if most_ns is not None:
-        _end_if_behind([outcome.value for outcome in outcomes if outcome.value], now, most_ns)
+    known_states = [outcome.value for outcome in outcomes if outcome.value]
+    is_behind = most_ns is not None and _say_behind(known_states, now, most_ns)
+    finish(
+        outcomes, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0)
+    )
 
 
 def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
@@ -190,15 +194,14 @@ def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
         put_json(settings, statistics.as_json(), statistics.as_json())
 
 
-def _end_if_behind(states: Sequence[State], now_ns: int, most_ns: int) -> None:
-    """Name the streams that lag for longer than allowed, and end with 3 if there are any."""
+def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
+    """Name the streams that lag for longer than allowed; whether there are any."""
     from retention.views.text import behind_text
 
     lines = [text for state in states if (text := behind_text(state, now_ns, most_ns))]
     for line in lines:
         say(line)
-    if lines:
-        raise typer.Exit(_BEHIND)
+    return bool(lines)
 
 
 def _put_table_of(every: Sequence[State], *, due: bool) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from retention.cli.settings import Settings
-from retention.config.discovery import no_streams
+from retention.config.discovery import no_own_streams, no_streams
 from retention.core.outcomes import Outcome, exit_code
 from retention.errors.printable import sentence, visible, visible_json
 
 if TYPE_CHECKING:
+    from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
 
 Value = TypeVar("Value")
@@ -41,7 +42,7 @@ def chosen_streams(
     warehouse: Warehouse,
     named: Sequence[str] | None,
     tags: Sequence[str] | None = None,
-    among: Sequence[str] | None = None,
+    among: Iterable[str] | None = None,
 ) -> list[str]:
     """The streams to act on, as `Warehouse.chosen` has them; an empty warehouse is said.
 
@@ -51,6 +52,8 @@ def chosen_streams(
     names = warehouse.chosen(named or (), tags or (), among)
     if not names and not warehouse.streams():
         say(no_streams(warehouse.location))
+    elif not names and among is None:
+        say(no_own_streams(warehouse.location))
     return names
 
 
@@ -179,11 +182,23 @@ def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         yield from (f"  {name:<{width}}  {cell}" for name, cell in pairs if cell)
 
 
-def finish(outcomes: Sequence[Outcome[Any]]) -> None:
-    """Print the errors of the outcomes, and end with their common exit code."""
+def say_unlisted(
+    warehouse: Warehouse, named: Sequence[str] | None, tags: Sequence[str] | None = None
+) -> UnlistedFinding:
+    """Name the streams that no configuration lists any more, as `unlisted` of the configuration wants it."""
+    from retention.api.unlisted import unlisted_finding
+
+    finding = unlisted_finding(warehouse, named or (), tags or ())
+    if finding.sentence:
+        say(finding.sentence)
+    return finding
+
+
+def finish(outcomes: Sequence[Outcome[Any]], otherwise: int = 0) -> None:
+    """Print the errors of the outcomes, and end with their common exit code; without one with another."""
     for outcome in outcomes:
         if outcome.error is not None:
             say(outcome.sentence)
-    code = exit_code(outcomes)
+    code = exit_code(outcomes) or otherwise
     if code:
         raise typer.Exit(code)

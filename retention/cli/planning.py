@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, Streams, Tags
-from retention.cli.output import MOST_BLOCKS, chosen_streams, finish, put_outcomes, say
+from retention.cli.output import (
+    MOST_BLOCKS,
+    chosen_streams,
+    finish,
+    put_outcomes,
+    say,
+    say_unlisted,
+)
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome
@@ -70,7 +77,7 @@ def plan(
 
     lines = plan_text if len(outcomes) <= MOST_BLOCKS else brief_plan_text
     put_outcomes(settings, outcomes, instant, lines, plan_entry)
-    finish(outcomes)
+    finish(outcomes, say_unlisted(warehouse, streams, tags).exit_code)
     if code and any(outcome.value and not outcome.value.is_empty for outcome in outcomes):
         raise typer.Exit(_WOULD_CHANGE)
 
@@ -96,6 +103,7 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
     """Print which plans `apply` would refuse, for a plan may be made for any instant, under any configuration."""
     from retention.apply.guards import Guards, check_instant, check_update
+    from retention.context.ownership import refuse_other_owner
     from retention.history.runs import history_of
 
     for outcome in outcomes:
@@ -104,6 +112,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
             history = history_of(warehouse.location, outcome.stream)
             instant = partial(check_instant, opened, history, outcome.value.as_of_ns)
             for check in (
+                partial(refuse_other_owner, opened),
                 partial(instant, Guards(allow_rewind=True)),
                 partial(instant, Guards(allow_future=True)),
                 partial(check_update, opened, history),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import Streams, Tags
-from retention.cli.output import chosen_streams, finish, put_outcomes, say
+from retention.cli.output import chosen_streams, finish, put_outcomes, say, say_unlisted
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 from retention.core.wording import counted
+from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import ReclaimReport
@@ -20,6 +21,11 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete it; else only tell what
 Leftovers = Annotated[
     bool,
     typer.Option("--leftovers", help="Instead, what killed processes left; lists every file."),
+]
+
+Unlisted = Annotated[
+    bool,
+    typer.Option("--unlisted", help="Instead, of the streams that no configuration lists."),
 ]
 
 
@@ -34,6 +40,7 @@ def reclaim(
     tags: Tags = None,
     yes: Yes = False,
     leftovers: Leftovers = False,
+    unlisted: Unlisted = False,
 ) -> None:
     """Delete files that runs have removed, once their grace is over, and what is left over with them."""
     settings = settings_of(ctx)
@@ -41,7 +48,16 @@ def reclaim(
     from retention.views.reclaim import reclaim_entry, reclaim_text
 
     instant = warehouse.clock()
-    names = chosen_streams(warehouse, streams, tags)
+    if unlisted and tags:
+        raise UsageError("no tag means a stream that is not listed: leave out --tag or --unlisted")
+    names = (
+        warehouse.chosen_unlisted(streams or ())
+        if unlisted
+        else chosen_streams(warehouse, streams, tags, warehouse.reclaimable())
+    )
+    if not names:
+        say("there is no stream to reclaim from")
+        return
     with progress(settings, "reclaiming", len(names), _went) as watch:
         reclaiming = warehouse.reclaim_leftovers if leftovers else warehouse.reclaim
         dry_run = reclaiming(names, watch)
@@ -49,7 +65,7 @@ def reclaim(
     put_outcomes(settings, outcomes, instant, reclaim_text, reclaim_entry)
     if not yes and any(outcome.value and outcome.value.going for outcome in outcomes):
         say("nothing was deleted; repeat it with --yes")
-    finish(outcomes)
+    finish(outcomes, 0 if unlisted else say_unlisted(warehouse, streams, tags).exit_code)
 
 
 def _went(report: ReclaimReport) -> str:

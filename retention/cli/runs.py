@@ -81,7 +81,7 @@ def history(
     if messages:
         raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
     warehouse = settings.open()
-    listed = chosen_streams(warehouse, names, tags)
+    listed = chosen_streams(warehouse, names, tags, warehouse.streams())
     if settings.format != "table":
         records = warehouse.history(listed)
         put_json(settings, records, records)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from retention.core.spoken_commands import command
 from retention.errors import UsageError
 from retention.storage.errors import as_storage_errors
 from retention.storage.places import S3, place_of, refused_scheme
@@ -102,6 +103,13 @@ def no_streams(location: str) -> str:
     return f"{location}: the warehouse is empty; no streams: publish or import into one, or list it in {CONFIG_NAME}"
 
 
+def no_own_streams(location: str) -> str:
+    """The sentence for a warehouse whose streams other configurations own, all of them."""
+    return (
+        f"{location}: other configurations own all streams here; name the file of one with --config"
+    )
+
+
 def unknown_stream_error(name: str, names: Sequence[str], location: str) -> UsageError:
     """The error for the name of a stream that is not among those of a warehouse at `location`."""
     if not names:
@@ -131,6 +139,19 @@ def unlisted_stream(name: str, names: Sequence[str]) -> str:
     return (
         f"{name}: this write created the stream; it is not in {CONFIG_NAME}, so it takes any subject and keeps "
         f"everything; list it there to limit it{hint}"
+    )
+
+
+def unlisted_streams(names: Sequence[str], config: Config) -> tuple[str, str]:
+    """The clauses for streams of a warehouse that are in no configuration any more: what is so, and what to do."""
+    listed = [stream.name for stream in config.streams]
+    are, it = ("are", "them") if names[1:] else ("is", "it")
+    hints = {hint for name in names if (hint := _hint(name, listed))}
+    return (
+        f"{listed_names(names)} {are} in the warehouse, and {config.file} does not list {it}, so that no rule "
+        f"lets anything of {it} go",
+        f"list {it} there, remove {it} with {command('drop', names[0])}, or write `unlisted: keep`"
+        f"{hints.pop() if len(hints) == 1 else ''}",
     )
 
 

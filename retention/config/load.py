@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -23,6 +23,7 @@ from retention.config.error_report import read_model
 from retention.config.groups import Groups
 from retention.config.keeping import KeepingSettings, StorageSettings
 from retention.config.locations import Location, absolute_location, refused_location
+from retention.config.owner import Owner, owner_of
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
@@ -34,6 +35,8 @@ from retention.errors import ConfigError
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)
 Settings = TypeVar("Settings", bound=KeepingSettings)
+
+UnlistedAction = Literal["keep", "warn", "fail"]
 
 _DEFAULTED: Mapping[type[Part], type[Part]] = {
     StreamConfig: StorageSettings,
@@ -76,6 +79,17 @@ class ConfigFile(Part):
         default=ServerDefaults(),
         description="of Iggy's server, for topics that do not say otherwise",
     )
+    owner: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="the name by which this file owns its streams, wherever it lies; its host and path, if not given",
+    )
+    unlisted: UnlistedAction = Field(
+        default="warn",
+        description="of streams that it lists no more, and no other file: say nothing, name them, or end with 4",
+    )
     groups: dict[str, Any] = Field(
         default={}, description="settings by name, for the streams and topics that say `group:`"
     )
@@ -97,6 +111,10 @@ class Config:
     defaults: StorageSettings = field(default_factory=StorageSettings)
     file: str | None = None
     """The file that says so; None: there is none, and a directory or prefix was named."""
+    owner: Owner | None = None
+    """The configuration as the owner of its streams; None: there is no file."""
+    unlisted: UnlistedAction = "warn"
+    """The consequence of a stream that is in the warehouse, and that neither this file nor another one lists."""
     written: WrittenFile = field(default=WrittenFile(), repr=False, compare=False)
     """The values of the file, and where they stand."""
 
@@ -175,6 +193,8 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         listed,
         _archived_at(head.defaults, beside),
         beside,
+        owner_of(beside, head.owner),
+        head.unlisted,
         WrittenFile(
             {
                 (streams.get(at) or kept[at]).name: groups.written(at, values)

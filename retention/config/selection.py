@@ -26,7 +26,7 @@ def select_streams(
     all_streams: Callable[[], Sequence[str]],
     names: Iterable[str] = (),
     tags: Iterable[str] = (),
-    among: Iterable[str] | None = None,
+    among: Iterable[str] = (),
 ) -> list[str]:
     """The streams that have one of the names, or match one of the patterns, and have one of the tags.
 
@@ -36,7 +36,7 @@ def select_streams(
         names: names and patterns; none stands for all streams. A name that is a stream's is no pattern, and one that
             is nobody's stays, for whoever acts on it to refuse.
         tags: tags; none stands for any.
-        among: the streams that patterns, tags and nothing stand for, if not all.
+        among: the streams that patterns, tags and nothing stand for; not looked at where names alone are given.
 
     Raises:
         UsageError: a pattern or a tag matches nothing, or no stream both.
@@ -45,7 +45,7 @@ def select_streams(
     if names and not tags and not any(map(is_pattern, names)):
         return names
     known = all_streams()
-    meant = known if among is None else list(among)
+    meant = list(among)
     _refuse_unknown_tags(config, tags)
     chosen = dict.fromkeys(() if names else meant)
     for name in names:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from retention.config import StreamConfig
+from retention.config.owner import Owner
 from retention.dialects.choice import dialect_of
 from retention.dialects.dialect import Dialect
 from retention.ports import Store
@@ -28,6 +29,10 @@ class OpenedStream:
     """The instant at which whoever works on it began: a later instant was read from the clock, not chosen."""
     wait_s: float = 0.0
     """The time to wait for another maintainer to end, in seconds."""
+    owner: Owner | None = None
+    """The configuration by which it was opened; None: no file says how streams are kept."""
+    is_listed: bool = True
+    """Whether that configuration lists it; else it keeps everything."""
 
     @cached_property
     def dialect(self) -> Dialect:

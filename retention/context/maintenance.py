@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from retention.context.context import OpenedStream
+from retention.context.ownership import note_owner
 from retention.stores.lease import lease
 
 
-def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> AbstractContextManager[None]:
-    """Hold a stream's maintenance lease during a block, once another maintainer has ended.
+@contextmanager
+def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
+    """Hold a stream's maintenance lease during a block, once another maintainer has ended, and record whose it is.
 
     Args:
         opened: the stream; it says how long to wait.
@@ -20,4 +23,6 @@ def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> AbstractCon
         RefusedError: commits do not exclude each other at that place.
     """
     wait_s = max(opened.wait_s, at_least_s)
-    return lease(opened.root, "maintenance", opened.clock, wait_s=wait_s)
+    with lease(opened.root, "maintenance", opened.clock, wait_s=wait_s):
+        note_owner(opened)
+        yield

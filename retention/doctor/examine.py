@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention.api.unlisted import UnlistedFinding, unlisted_finding
 from retention.api.warehouse import Warehouse
 from retention.config.discovery import no_streams
 from retention.core.wording import counted
@@ -37,7 +38,7 @@ def examine(
         yield from check_machine(warning)
         yield problem_of_error("configuration", error)
         return
-    chosen = warehouse.chosen(names, tags)
+    chosen = warehouse.chosen(names, tags, known)
     for name in set(chosen) - set(known):
         warehouse.log(name)  # raises the error of every command for an unknown stream
     on_s3 = files.is_remote(warehouse.location)
@@ -48,13 +49,25 @@ def examine(
     yield from check_names(warehouse.location, known)
     if not known:
         yield ok("streams", no_streams(warehouse.location))
+    unlisted = unlisted_finding(warehouse, names, tags)
     for name in chosen:
-        try:
-            opened = warehouse.log(name).opened
-        except RetentionError as error:
-            yield problem_of_error("stream", error, name)
-        else:
-            yield from check_stream(opened)
+        if name in unlisted.names:
+            yield _unlisted(unlisted.of(name))
+        yield from _of_stream(warehouse, name)
+
+
+def _of_stream(warehouse: Warehouse, name: str) -> Iterator[Finding]:
+    try:
+        opened = warehouse.log(name).opened
+    except RetentionError as error:
+        yield problem_of_error("stream", error, name)
+    else:
+        yield from check_stream(opened)
+
+
+def _unlisted(finding: UnlistedFinding) -> Finding:
+    said = problem if finding.exit_code else warning
+    return said("configuration", finding.detail, finding.remedy, finding.names[0])
 
 
 def _needs_spark(warehouse: Warehouse) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.apply.archive_place import note_first_place
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
+from retention.context.ownership import note_owner
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
@@ -233,6 +234,8 @@ class Append:
         done = appended_of(self.opened, attempt.position, staged.stats)
         try:
             keep_settings(self.opened.root, self.opened.config)
+            if not attempt.position.inventory.files.num_rows:
+                note_owner(self.opened)
             note_first_place(self.opened)
             if self._identity is None and not _uses_sequences(attempt.position, staged):
                 self._done = done

@@ -11,6 +11,7 @@ from retention.apply.compact import show_compaction
 from retention.apply.reclaim.report import Amount
 from retention.apply.reclaim.run import plan_reclaim
 from retention.context.context import OpenedStream
+from retention.context.ownership import is_unlisted
 from retention.core.units import SECOND
 from retention.inspect.lag import lag_and_files
 
@@ -20,7 +21,7 @@ class Measures:
     """The state of a stream in numbers, all from metadata."""
 
     lag_seconds: float | None
-    """The time by which it is behind its policy; None: the next pass is refused, so that it is not known."""
+    """The time by which it is behind its policy; None: the next pass is refused, or it has none."""
     small_files: int
     """The files that a compaction would merge."""
     due_bytes: int
@@ -43,6 +44,8 @@ def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
         RetentionError: it cannot be read, or not all of it.
     """
     lag, live = lag_and_files(opened, as_of_ns)
+    if is_unlisted(opened):
+        lag = None
     reclaim = plan_reclaim(opened)
     return Measures(
         None if lag is None else lag.behind_ns(as_of_ns) / SECOND,

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
+from retention.context.ownership import is_unlisted, other_owner
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.bucket_names import bucket_of
@@ -88,6 +89,10 @@ class State:
     """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
     """Partitions of a topic with later times than the clock: nothing of them goes by age until then."""
+    unlisted: bool = False
+    """Whether no configuration lists the stream any more, so that it has no policy."""
+    owner: str | None = None
+    """The other configuration that owns the stream, whose policy is not known here; None: none does."""
     overdue: Overdue | None = None
     """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
 
@@ -97,8 +102,8 @@ class State:
         del numbers["forecast"], numbers["ahead"]
         if self.ahead:
             numbers["ahead_of_clock"] = [stamped.as_json() for stamped in self.ahead]
-        for name in ("overdue", "dropped"):
-            if numbers[name] is None:
+        for name in ("overdue", "dropped", "owner", "unlisted"):
+            if not numbers[name]:
                 del numbers[name]
         return numbers | (numbers.pop("topic") or {}) | self.forecast.as_json()
 
@@ -110,6 +115,15 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         DamagedError: the log, or a file that had to be read, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
+    other = other_owner(opened)
+    return replace(
+        _state_of(opened, as_of_ns),
+        unlisted=is_unlisted(opened),
+        owner=None if other is None else str(other),
+    )
+
+
+def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
     if opened.config.topic is not None:
         return _of_topic(opened, opened.config.topic, as_of_ns)
     if not opened.store.exists():

@@ -30,6 +30,8 @@ class Step(StrEnum):
     """The stream's directory records that its table is made."""
     TOPIC_KEPT = "create.topic-kept"
     """The topic's directory records the settings with which it was created, or to which it was updated."""
+    OWNER_NOTED = "owner.noted"
+    """The stream's directory records which configuration listed it last."""
     PLACE_LINKED = "create.place-linked"
     """`messages` links to a directory without percent signs (Delta)."""
     TABLE_MADE = "create.table-made"

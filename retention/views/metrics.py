@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 METRICS_FILE = OutputKind("metrics of a run", begins(r"# HELP retention_"))
 """The file of `--metrics-file`."""
+_UNLISTED = "retention_stream_unlisted"
 _SUCCESS = "retention_stream_last_success_timestamp_seconds"
 HELP: Mapping[str, str] = {
     "retention_run_end_timestamp_seconds": "When the last run ended, Unix time.",
@@ -39,6 +40,7 @@ HELP: Mapping[str, str] = {
     "retention_stream_mirrored_messages_total": "Messages that runs carried over to the stream.",
     "retention_stream_messages": "Messages in the stream, as the run left it.",
     "retention_stream_bytes": "Bytes of the messages in the stream, as the broker counts them.",
+    _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing of it goes, or one does (0).",
     "retention_stream_lag_seconds": "How long the stream has been behind its policy, as the run left it.",
     "retention_stream_small_files": "Files that a compaction would merge.",
     "retention_stream_dead_bytes": "Bytes of dead files on disk: due for a reclaim, or waiting for the grace to end.",
@@ -75,6 +77,8 @@ class CommandRun:
     outcomes: Sequence[Outcome[Any]] = ()
     measures: Mapping[str, Measures] = field(default_factory=dict)
     """The measures of each stream that could be measured."""
+    unlisted: Sequence[str] = ()
+    """The streams that no configuration lists any more."""
 
 
 def metrics_text(run: CommandRun, before: str = "") -> str:
@@ -97,6 +101,9 @@ def metrics_text(run: CommandRun, before: str = "") -> str:
     for stream, outcomes in by_stream.items():
         rules = run.measures[stream].rules if stream in run.measures else ()
         _add_stream(values, command | {"stream": stream}, outcomes, rules)
+    for stream in dict.fromkeys([*by_stream, *run.unlisted]):
+        listing = (command | {"stream": stream}, int(stream in set(run.unlisted)))
+        values[_UNLISTED].append(listing)
     for stream, measures in run.measures.items():
         _add_measures(values, command | {"stream": stream}, measures)
     kept = _kept(before)

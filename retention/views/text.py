@@ -205,6 +205,10 @@ def lag_text(state: State) -> str:
     """The clause for the lag of a stream behind its policy."""
     if state.dropped is not None:
         return dropped_clause(state.dropped)
+    if state.owner is not None:
+        return f"kept by {state.owner}"
+    if state.unlisted:
+        return "not listed: nothing goes"
     if state.lag is None:
         return "the state of a consumer contradicts itself: a pass is refused, and says which"
     if not state.lag.messages:

@@ -14,6 +14,7 @@ from retention.apply.reclaim.survey import dead_files
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
+from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile, Hindrance, Reason
 from retention.history.runs import history_of
 from retention.storage import files
@@ -65,6 +66,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
     """
     if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
+    refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)
     with maintaining(opened):

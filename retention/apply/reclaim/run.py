@@ -20,6 +20,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import maintaining
+from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
 from retention.evidence.fold import forget_evidence
@@ -67,12 +68,14 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
 
     Raises:
         BusyError: another run holds the lease, or moves files.
-        RefusedError: the storage's clock differs from ours, or the table is one that is not to be touched.
+        RefusedError: the storage's clock differs from ours, the table is one that is not to be touched, or another
+            configuration owns the stream.
         StalePlanError: another reclaim has come first.
         DamagedError: a record or an entry of the log cannot be read.
     """
     if not has_table(opened):
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
+    refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
     layout = Layout(opened.root, opened.name)
     with maintaining(opened):
@@ -93,8 +96,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         reached(Step.RECORDS_DELETED)
         opened.store.gather_statistics(looked.snapshot)
         opened.store.finish()
-        old_log = _old_log(looked)
-        old = old_log.places()
+        old = (old_log := _old_log(looked)).places()
         going |= _amount(LOG, old)
         old_log.trim(old)
         spent = _spent(looked, now_ns)

@@ -24,7 +24,7 @@ KNOWN = [*STREAMS, "UNLISTED", "*"]
 
 
 def select(*names: str, tags: tuple[str, ...] = (), among: list[str] | None = None) -> list[str]:
-    return select_streams(LISTED, lambda: KNOWN, names, tags, among)
+    return select_streams(LISTED, lambda: KNOWN, names, tags, KNOWN if among is None else among)
 
 
 @pytest.mark.parametrize(

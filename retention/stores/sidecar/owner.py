@@ -1,0 +1,85 @@
+"""The record of the configuration that listed a stream last, beside its table: whose the stream is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.config.owner import Owner
+from retention.core.units import DAY
+from retention.errors import StorageError
+from retention.storage import files
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import JsonCodec, Sidecar
+
+CONFIRMED_NS = 7 * DAY
+"""The age from which on a record of the same owner is written anew: not every night."""
+FORGOTTEN_NS = 35 * DAY
+"""The age from which on a record names no owner any more: a schedule of months is shorter."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The last time that a configuration listed the stream."""
+
+    owner: Owner
+    listed_ns: int
+    """The wall clock, nanoseconds since the epoch."""
+
+    def age_ns(self, now_ns: int) -> int:
+        """The time since then; a clock that was ahead counts as much as one behind."""
+        return abs(now_ns - self.listed_ns)
+
+
+def other_owner(root: str, mine: Owner | None, now_ns: int) -> Owner | None:
+    """The owner of the stream below `root`, if that is another configuration; None: it is `mine`, or nobody's.
+
+    A configuration that has listed the stream for the last time long ago, or whose file is gone from this machine,
+    is no owner any more: a file that was moved does not keep its streams.
+    """
+    listing = _read(root)
+    if listing is None or listing.age_ns(now_ns) > FORGOTTEN_NS:
+        return None
+    owner = listing.owner
+    if (mine is not None and owner.is_same(mine)) or _is_gone(owner):
+        return None
+    return owner
+
+
+def note_listing(root: str, mine: Owner, now_ns: int) -> None:
+    """Record that a configuration lists the stream below `root`; an unchanged record is written anew once a week.
+
+    A storage that does not take it stops no run: without a record the stream is nobody's, and named as such.
+    """
+    listing = _read(root)
+    if listing is None or listing.owner != mine or listing.age_ns(now_ns) > CONFIRMED_NS:
+        _sidecar(root).save(Listing(mine, now_ns))
+
+
+def _is_gone(owner: Owner) -> bool:
+    """Whether the file of an owner without a name is known not to be there any more."""
+    if owner.name is not None or owner.host not in (None, os.uname().nodename):
+        return False
+    try:
+        return files.length(owner.file) is None
+    except StorageError:
+        return False
+
+
+def _read(root: str) -> Listing | None:
+    record = _sidecar(root).latest()
+    return None if record is None else record.value
+
+
+def _sidecar(root: str) -> Sidecar[Listing]:
+    place = files.join(root, "_retention", "owner.json")
+    return Sidecar(place, JsonCodec(asdict, _from_json), Step.OWNER_NOTED)
+
+
+def _from_json(_: object, fields: Mapping[str, Any]) -> Listing:
+    owner = fields["owner"]
+    return Listing(
+        Owner(owner["name"], str(owner["file"]), owner["host"]), int(fields["listed_ns"])
+    )
