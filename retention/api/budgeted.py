@@ -13,7 +13,7 @@ from retention.apply.run import apply_now
 from retention.core.outcomes import Outcome, Watch, act_sequentially, ask_concurrently
 from retention.engines.select import Engines
 from retention.history.report import RunReport
-from retention.inspect.lag import NO_LAG, Lag, lag_of
+from retention.inspect.lag import NO_LAG, Lag, lag_of, urgency
 from retention.storage import files
 
 Behind = dict[str, Outcome[Lag | None]]
@@ -37,7 +37,7 @@ def apply_within(
     """
     started = warehouse.clock()
     behind = _lags(warehouse, names, as_of_ns)
-    order = sorted(behind, key=lambda name: _urgency(behind[name]))
+    order = sorted(behind, key=lambda name: urgency(behind[name].value))
     done: list[RunReport] = []
     with Engines(warehouse.engine) as engines:
 
@@ -62,15 +62,6 @@ def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
         "measuring lags",
     )
     return {outcome.stream: outcome for outcome in outcomes}
-
-
-def _urgency(lag: Outcome[Lag | None]) -> tuple[int, int, int]:
-    """The sort key of a stream: unknown lags first, then the longest, and of equal ones the most bytes."""
-    if lag.value is None:
-        return (0, 0, 0)
-    if lag.value.since_ns is None:
-        return (2, 0, 0)
-    return (1, lag.value.since_ns, -lag.value.bytes)
 
 
 def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from retention.cli.arguments import OneStream
-from retention.cli.output import put_json, put_table
+from retention.cli.output import put_json, put_table, say
 from retention.cli.settings import settings_of
 
 
@@ -14,8 +16,14 @@ def register(app: typer.Typer) -> None:
     app.command()(effective)
 
 
-def effective(ctx: typer.Context, stream: OneStream) -> None:
-    """Show the value of every setting of a stream, and the line, group or default that it comes from."""
+def effective(
+    ctx: typer.Context,
+    stream: OneStream,
+    every: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool, typer.Option("--all", help="Also the settings that nobody has written.")
+    ] = False,
+) -> None:
+    """Show the settings of a stream that somebody has written, and the line, group or default that each comes from."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.config.effective import effective_settings
@@ -27,12 +35,17 @@ def effective(ctx: typer.Context, stream: OneStream) -> None:
         document = {"stream": opened.name, "file": warehouse.config.file, "settings": entries}
         put_json(settings, document, entries)
         return
+    chosen = [setting for setting in listed if every or setting.is_written]
     rows = [
         (
             setting.key,
             setting.text,
             setting.source if setting.line is None else f"{setting.source}, line {setting.line}",
         )
-        for setting in listed
+        for setting in chosen
     ]
     put_table(("KEY", "VALUE", "FROM"), rows)
+    if len(chosen) < len(listed):
+        say(
+            f"{len(listed) - len(chosen):,} more settings have the values that are built in: --all shows them"
+        )

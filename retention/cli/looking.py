@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from retention.api.warehouse import Warehouse
+    from retention.core.outcomes import Outcome
     from retention.inspect.consumers import ConsumerInfo
     from retention.inspect.state import State
 
@@ -134,6 +135,13 @@ def state(
         bool,
         typer.Option("--due", help="Instead, when something goes next, and how much by when."),
     ] = False,
+    behind: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool, typer.Option("--behind", help="Only streams that are behind their policy.")
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Only N streams, those longest behind first."),
+    ] = None,
     max_lag: Annotated[
         str | None,
         typer.Option(
@@ -153,10 +161,15 @@ def state(
         lambda name: warehouse.log(name).state(now),
         warehouse.clock,
     )
-    if settings.format == "table":
-        every = [outcome.value for outcome in outcomes if outcome.value is not None]
-        _put_table_of(every, due=due)
-        states = _worth_a_row(every)
+    is_table = settings.format == "table"
+    shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
+    if is_table:
+        states = _values(shown)
+        if not behind and top is None:
+            states = _worth_a_row(states)
+        _put_table_of(states, due=due)
+        if len(outcomes) > MOST_BLOCKS:
+            _put_sum(_values(outcomes))
         if consumers:
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
         if writers:
@@ -164,7 +177,7 @@ def state(
     else:
         entries = [
             outcome.value.as_json() if outcome.value else failure_entry(outcome)
-            for outcome in outcomes
+            for outcome in shown
         ]
         known = [entry for entry in entries if "error" not in entry]
         for entry in known if consumers else ():
@@ -173,8 +186,7 @@ def state(
         for entry in known if writers else ():
             entry["writers"] = warehouse.log(entry["stream"]).last_batches()
         put_json(settings, entries, entries)
-    known_states = [outcome.value for outcome in outcomes if outcome.value]
-    is_behind = most_ns is not None and _say_behind(known_states, now, most_ns)
+    is_behind = most_ns is not None and _say_behind(_values(outcomes), now, most_ns)
     finish(
         outcomes, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0)
     )
@@ -204,22 +216,42 @@ def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
     return bool(lines)
 
 
-def _put_table_of(every: Sequence[State], *, due: bool) -> None:
-    states = _worth_a_row(every)
+def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:
+    return [outcome.value for outcome in outcomes if outcome.value is not None]
+
+
+def _shown(
+    outcomes: Sequence[Outcome[Any]], *, behind: bool, top: int | None, is_table: bool
+) -> Sequence[Outcome[Any]]:
+    """The states to show; of many, of a few of them and of those behind the most urgent first, which errors are."""
+    from retention.inspect.lag import urgency
+
+    def is_behind(outcome: Outcome[Any]) -> bool:
+        return outcome.value is None or _is_behind(outcome.value)
+
+    if not behind and top is None and (len(outcomes) <= MOST_BLOCKS or not is_table):
+        return outcomes
+    ordered = sorted(outcomes, key=lambda outcome: urgency(getattr(outcome.value, "lag", None)))
+    return [outcome for outcome in ordered if not behind or is_behind(outcome)][:top]
+
+
+def _is_behind(state: State) -> bool:
+    return state.lag is None or state.lag.messages > 0
+
+
+def _put_table_of(states: Sequence[State], *, due: bool) -> None:
     if states and due:
         _put_due(states)
     elif states:
         _put_states(states)
         _put_partitions(states)
-    if len(every) > MOST_BLOCKS:
-        _put_sum(every)
 
 
-def _worth_a_row(states: Sequence[State]) -> Sequence[State]:
+def _worth_a_row(states: list[State]) -> list[State]:
     """The states to show: of many those of streams that hold something, or lag."""
     if len(states) <= MOST_BLOCKS:
         return states
-    return [state for state in states if state.messages or state.lag is None or state.lag.messages]
+    return [state for state in states if state.messages or _is_behind(state)]
 
 
 def _put_sum(states: Sequence[State]) -> None:

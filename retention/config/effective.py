@@ -54,6 +54,11 @@ class Setting:
     line: int | None = None
     """Its line in the file; None: it is not written there."""
 
+    @property
+    def is_written(self) -> bool:
+        """Whether somebody has written it, or it was settled when the topic was created."""
+        return self.source not in {BUILT_IN, DERIVED}
+
     def as_json(self) -> dict[str, Any]:
         """The setting as JSON values."""
         return {name: value for name, value in vars(self).items() if name != "text"}
@@ -72,7 +77,7 @@ def effective_settings(config: Config, stream: StreamConfig) -> list[Setting]:
         _setting(key, model, _source(config, stream, model, written, key))
         for key in type(model).model_fields
     ]
-    return sorted(settings, key=lambda setting: setting.source in {BUILT_IN, DERIVED})
+    return sorted(settings, key=lambda setting: not setting.is_written)
 
 
 def _source(

@@ -47,6 +47,15 @@ class Lag:
 NO_LAG = Lag(0, 0)
 
 
+def urgency(lag: Lag | None) -> tuple[int, int, int]:
+    """The sort key of a stream: unknown lags first, then the longest, and of equal ones the most bytes."""
+    if lag is None:
+        return (0, 0, 0)
+    if lag.since_ns is None:
+        return (2, 0, 0)
+    return (1, lag.since_ns, -lag.bytes)
+
+
 def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
     """The lag of a stream or topic; None where a consumer's state contradicts itself, so that a pass is refused.
 

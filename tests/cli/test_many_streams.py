@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,25 @@ def test_effective_says_where_values_come_from(many: Commands) -> None:
     head, *rows = many.run("effective", "S00").stdout.splitlines()
     assert head.split() == ["KEY", "VALUE", "FROM"]
     assert "max_age" in "".join(rows)
+    assert "built in" not in "".join(rows)
+    assert "built in" in many.run("effective", "S00", "--all").stdout
+
+
+def test_the_state_shows_those_longest_behind_first(tmp_path: Path) -> None:
+    behind = {"S07": 9, "S12": 5, "S03": 2}
+    names = [f"S{number:02}" for number in range(COUNT)]
+    command = commands(
+        tmp_path,
+        *({"name": name, "subjects": [f"{name}.>"], "max_age": "7d"} for name in names),
+        engine="local",
+    )
+    for name, days in behind.items():
+        messages = lines(2, f"{name}.a", time.time_ns() - (7 + days) * DAY)  # noqa: TID251  (commands read it, too)
+        command.json("publish", name, stdin="\n".join(messages))
+    assert streams(command.json("state", "--behind")) == list(behind)
+    assert streams(command.json("state", "--top", "2")) == ["S07", "S12"]
+    assert streams(command.json("state", "S0*", "--behind", "--top", "1")) == ["S07"]
+    assert streams(command.json("state")) == names
+    _, *rows = command.run("state").stdout.splitlines()
+    assert [row.split()[0] for row in rows[:3]] == list(behind)
+    assert "3 behind their policy" in rows[-1]
