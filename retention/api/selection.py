@@ -50,7 +50,7 @@ class Selection(ABC):
         listed = {stream.name for stream in self.config.streams}
         names = [name for name in self.streams() if name not in listed]
         roots = [files.join(self.location, "streams", path_name(name)) for name in names]
-        ask = partial(other_owner, mine=self.config.owner, now_ns=self.clock())
+        ask = partial(other_owner, current=self.config.owner, now_ns=self.clock())
         owners = in_threads(ask, roots, files.read_parallelism(self.location))
         return [name for name, owner in zip(names, owners, strict=True) if owner is None]
 

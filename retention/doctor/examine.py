@@ -66,8 +66,8 @@ def _of_stream(warehouse: Warehouse, name: str) -> Iterator[Finding]:
 
 
 def _unlisted(finding: UnlistedFinding) -> Finding:
-    said = problem if finding.exit_code else warning
-    return said("configuration", finding.detail, finding.remedy, finding.names[0])
+    finding_of = problem if finding.exit_code else warning
+    return finding_of("configuration", finding.detail, finding.remedy, finding.names[0])
 
 
 def _needs_spark(warehouse: Warehouse) -> bool:

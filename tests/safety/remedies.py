@@ -53,6 +53,12 @@ class Kind:
 _OWN = "safety/test_remedies.py::test_"
 _FILES = f"{_OWN}a_file_that_cannot_be_read_is_restored_or_given_up_as_told"
 KINDS = {
+    "name the configuration that owns it": Kind(
+        r"name that file with --config, or list the stream",
+        (
+            "retention/api/test_unlisted.py::test_what_rests_on_settings_is_refused_under_another_configuration",
+        ),
+    ),
     "restore from a copy": Kind(
         r"restore (it|them|the (file|directory|record|log)|that (file|directory|folder)) from a copy|from a copy, then|"
         r"restore them from a copy|_unreadable\(|take it from a backup again|bring the files back",

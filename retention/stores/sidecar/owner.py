@@ -33,8 +33,8 @@ class Listing:
         return abs(now_ns - self.listed_ns)
 
 
-def other_owner(root: str, mine: Owner | None, now_ns: int) -> Owner | None:
-    """The owner of the stream below `root`, if that is another configuration; None: it is `mine`, or nobody's.
+def other_owner(root: str, current: Owner | None, now_ns: int) -> Owner | None:
+    """The owner of the stream below `root`, if that is another configuration; None: it is `current`, or nobody's.
 
     A configuration that has listed the stream for the last time long ago, or whose file is gone from this machine,
     is no owner any more: a file that was moved does not keep its streams.
@@ -43,19 +43,19 @@ def other_owner(root: str, mine: Owner | None, now_ns: int) -> Owner | None:
     if listing is None or listing.age_ns(now_ns) > FORGOTTEN_NS:
         return None
     owner = listing.owner
-    if (mine is not None and owner.is_same(mine)) or _is_gone(owner):
+    if (current is not None and owner.is_same(current)) or _is_gone(owner):
         return None
     return owner
 
 
-def note_listing(root: str, mine: Owner, now_ns: int) -> None:
+def note_listing(root: str, current: Owner, now_ns: int) -> None:
     """Record that a configuration lists the stream below `root`; an unchanged record is written anew once a week.
 
     A storage that does not take it stops no run: without a record the stream is nobody's, and named as such.
     """
     listing = _read(root)
-    if listing is None or listing.owner != mine or listing.age_ns(now_ns) > CONFIRMED_NS:
-        _sidecar(root).save(Listing(mine, now_ns))
+    if listing is None or listing.owner != current or listing.age_ns(now_ns) > CONFIRMED_NS:
+        _sidecar(root).save(Listing(current, now_ns))
 
 
 def _is_gone(owner: Owner) -> bool:

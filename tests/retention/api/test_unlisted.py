@@ -151,6 +151,8 @@ def test_what_rests_on_settings_is_refused_under_another_configuration(
             act()
     assert stream.state().as_json()["owner"].startswith(f"{tmp_path}/team.yaml on ")
     assert stream.plan().as_json()["removed_messages"] == 0
+    assert done(warehouse_of(tmp_path, "other.yaml", OTHER, ORDERS)) == ["OTHER", "ORDERS"]
+    assert done(team) == ["ORDERS"]
 
 
 def test_the_configuration_that_lists_a_stream_takes_it_over(

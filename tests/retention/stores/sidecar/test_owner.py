@@ -16,7 +16,7 @@ from retention.stores.sidecar.owner import (
 from tests.support.sandboxes import NOW
 
 HOST = os.uname().nodename
-MINE = Owner(None, "/mine.yaml", HOST)
+MINE = Owner(None, "/own.yaml", HOST)
 NAMED = Owner("team", "/elsewhere.yaml", HOST)
 FAR = Owner(None, "/far.yaml", "another machine")
 
