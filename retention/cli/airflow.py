@@ -12,8 +12,6 @@ from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 from retention.core.wording import counted
 from retention.errors import UsageError
-from retention.storage import files
-from retention.storage.errors import as_storage_errors
 
 FOLDER = "airflow_dags"
 SOURCE = Path(__file__).parents[2] / FOLDER
@@ -33,6 +31,9 @@ def airflow(
     ],
 ) -> None:
     """Copy the package of Airflow DAGs to where Airflow finds DAG files."""
+    from retention.storage import files
+    from retention.storage.errors import as_storage_errors
+
     target = copy_to / FOLDER
     with as_storage_errors(str(target)):
         _check(copy_to, target)

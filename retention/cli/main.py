@@ -48,7 +48,7 @@ _ORDER = (
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
     "reclaim",
     *("explain", "messages", "state", "consumer", "offset", "kv", "stats", "history", "doctor"),
-    *("effective", "package"),
+    *("effective", "package", "airflow"),
 )
 
 
