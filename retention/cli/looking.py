@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,6 +120,33 @@ def messages(
     put_json_lines(lines if settings.format == "jsonl" else _as_array(lines))
 
 
+@dataclass(frozen=True)
+class More:
+    """What a state shows beside the stream itself, where it is asked for."""
+
+    warehouse: Warehouse
+    consumers: bool
+    """Whether to show who reads it."""
+    writers: bool
+    """Whether to show who wrote batches."""
+
+    def put(self, states: Sequence[State]) -> None:
+        """Print the tables of consumers and of writers."""
+        if self.consumers:
+            names = [state.stream for state in states]
+            put_consumers([info for name in names for info in _consumers(self.warehouse, name)])
+        if self.writers:
+            _put_writers(self.warehouse, states)
+
+    def add_to(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Add consumers and writers to each stream's JSON."""
+        for entry in entries if self.consumers else ():
+            listed = _consumers(self.warehouse, entry["stream"])
+            entry["consumers"] = [info.as_json() for info in listed]
+        for entry in entries if self.writers else ():
+            entry["writers"] = self.warehouse.log(entry["stream"]).last_batches()
+
+
 def state(
     ctx: typer.Context,
     streams: Streams = None,
@@ -152,7 +180,7 @@ def state(
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.core.outcomes import act_sequentially, failure_entry
+    from retention.core.outcomes import act_sequentially
 
     most_ns = None if max_lag is None else parse_duration(max_lag)
     now = warehouse.clock()
@@ -163,6 +191,7 @@ def state(
     )
     is_table = settings.format == "table"
     shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
+    more = More(warehouse, consumers=consumers, writers=writers)
     if is_table:
         states = _values(shown)
         if not behind and top is None:
@@ -170,21 +199,10 @@ def state(
         _put_table_of(states, due=due)
         if len(outcomes) > MOST_BLOCKS:
             _put_sum(_values(outcomes))
-        if consumers:
-            put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
-        if writers:
-            _put_writers(warehouse, states)
+        more.put(states)
     else:
-        entries = [
-            outcome.value.as_json() if outcome.value else failure_entry(outcome)
-            for outcome in shown
-        ]
-        known = [entry for entry in entries if "error" not in entry]
-        for entry in known if consumers else ():
-            listed = _consumers(warehouse, entry["stream"])
-            entry["consumers"] = [info.as_json() for info in listed]
-        for entry in known if writers else ():
-            entry["writers"] = warehouse.log(entry["stream"]).last_batches()
+        entries = _entries(shown)
+        more.add_to([entry for entry in entries if "error" not in entry])
         put_json(settings, entries, entries)
     is_behind = most_ns is not None and _say_behind(_values(outcomes), now, most_ns)
     finish(
@@ -214,6 +232,14 @@ def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
     for line in lines:
         say(line)
     return bool(lines)
+
+
+def _entries(outcomes: Sequence[Outcome[State]]) -> list[dict[str, Any]]:
+    from retention.core.outcomes import failure_entry
+
+    return [
+        outcome.value.as_json() if outcome.value else failure_entry(outcome) for outcome in outcomes
+    ]
 
 
 def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:

@@ -38,7 +38,7 @@ def loaded(folder: Path, *arguments: str, **environment: str) -> list[str]:
     return heavy
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["--version"], ["validate"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["--version"]])
 def test_it_loads_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
     configured(tmp_path, ORDERS)
     assert loaded(tmp_path, *arguments) == []
@@ -56,7 +56,7 @@ def test_completing_a_stream_loads_nothing_heavy(tmp_path: Path) -> None:
 
 def test_looking_at_a_stream_loads_neither_pandas_nor_spark(tmp_path: Path) -> None:
     opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(48))
-    for command in ("plan", "state"):
+    for command in ("validate", "plan", "state"):
         assert set(loaded(tmp_path, command)) == {"numpy", "pyarrow"}
 
 
