@@ -193,9 +193,7 @@ def state(
     shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
     more = More(warehouse, consumers=consumers, writers=writers)
     if is_table:
-        states = _values(shown)
-        if not behind and top is None:
-            states = _worth_a_row(states)
+        states = _values(shown) if behind or top else _worth_a_row(_values(shown))
         _put_table_of(states, due=due)
         if len(outcomes) > MOST_BLOCKS:
             _put_sum(_values(outcomes))
