@@ -12,7 +12,9 @@ from retention.stores.lease import lease
 
 @contextmanager
 def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
-    """Hold a stream's maintenance lease during a block, once another maintainer has ended, and record whose it is.
+    """Hold a stream's maintenance lease during a block that begins once another maintainer has ended.
+
+    Where the block succeeds, it is recorded whose the stream is.
 
     Args:
         opened: the stream; it says how long to wait.
@@ -24,5 +26,5 @@ def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[No
     """
     wait_s = max(opened.wait_s, at_least_s)
     with lease(opened.root, "maintenance", opened.clock, wait_s=wait_s):
-        note_owner(opened)
         yield
+        note_owner(opened)
