@@ -120,12 +120,13 @@ def untried(reached: Sequence[Reached]) -> list[str]:
     return chosen
 
 
+@pytest.mark.every_format
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(
     crew: Crew, name: str, format_: str, record_testsuite_property: Any
 ) -> None:
-    """In `make crash` at every point of each format; in `make test` of one, at commits and where none was before."""
+    """In `make crash` at every point; in `make test` where none was before on any format, and at every commit."""
     trial = Trial(crew, name, format_)
     attempt = trial.twice if TWICE else trial.once
     chosen = points(trial.steps) if TWICE else untried(trial.steps)

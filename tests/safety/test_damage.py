@@ -62,6 +62,7 @@ COMMON = {
     "streams/ORDERS/_retention/append.lease",
     "streams/ORDERS/_retention/format.json",
     "streams/ORDERS/_retention/maintenance.lease",
+    "streams/ORDERS/_retention/owner.json",
     "streams/ORDERS/_retention/reports/*.added.arrow",
     "streams/ORDERS/_retention/reports/*.ranges.arrow",
     "streams/ORDERS/_retention/reports/*.removed.arrow",

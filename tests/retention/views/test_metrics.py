@@ -67,6 +67,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_duration_seconds", stream): 0.5,
         ("stream_exit_code", stream): 0,
         ("stream_left", stream): 0,
+        ("stream_unlisted", stream): 0,
         ("stream_removed_messages", f'{stream},rule="max_age"'): 3,
         ("stream_removed_messages", f'{stream},rule="max_msgs"'): 2,
         ("stream_removed_messages", f'{stream},rule="msg_ttl"'): 0,
