@@ -239,8 +239,8 @@ def _cause(undoing: UndoCheck) -> str:
         if undoing.rewritten:
             number, of = len(undoing.rewritten), undoing.added.num_rows
             return (
-                f"{who} has rewritten {number} of {counted(of, 'file')} that {'holds' if of == 1 else 'hold'} what it left, whose messages "
-                "would be there twice"
+                f"{who} has rewritten {number} of {counted(of, 'file')} that {'holds' if of == 1 else 'hold'} what it "
+                "left, whose messages would be there twice"
             )
         return f"{who} has put {len(undoing.back)} of the files back that it removed"
     if undoing.lost:
