@@ -122,7 +122,7 @@ def messages(
 
 @dataclass(frozen=True)
 class More:
-    """What a state shows beside the stream itself, where it is asked for."""
+    """The tables beside that of a state: consumers and writers, where they are asked for."""
 
     warehouse: Warehouse
     consumers: bool
