@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retention.apply.guards import Guards, check_instant, check_update, guarded
 from retention.context.context import OpenedStream
+from retention.context.ownership import refuse_other_owner
 from retention.errors import BusyError, RefusedError
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
@@ -22,8 +23,9 @@ def refusal_of(opened: OpenedStream, plan: Plan, guards: Guards) -> str | None:
     """
     history = history_of(opened.warehouse, opened.name)
     try:
+        refuse_other_owner(opened)
         check_instant(opened, history, plan.as_of_ns, guards)
-        if opened.store.exists():
+        if opened.store.exists() and opened.is_listed:
             check_update(opened, history)
         guarded(opened, plan, guards)
     except BusyError:  # another run was faster: planned again, it is not refused

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from retention import open_warehouse
+from retention import Guards, open_warehouse
+from retention.api.refusals import foretold
 from retention.api.unlisted import unlisted_finding
 from retention.api.warehouse import Warehouse
 from retention.core.units import DAY
@@ -153,6 +154,18 @@ def test_what_rests_on_settings_is_refused_under_another_configuration(
     assert stream.plan().as_json()["removed_messages"] == 0
     assert done(warehouse_of(tmp_path, "other.yaml", OTHER, ORDERS)) == ["OTHER", "ORDERS"]
     assert done(team) == ["ORDERS"]
+
+
+def test_a_plan_under_another_configuration_says_that_apply_would_refuse_it(
+    tmp_path: Path, team: Warehouse
+) -> None:
+    done(team)
+    other = warehouse_of(tmp_path, "other.yaml", OTHER)
+    [planned] = other.plan(["ORDERS"])
+    assert planned.value is not None, planned.sentence
+    told = foretold(other, [planned.value], Guards())
+    [applied] = other.apply(["ORDERS"])
+    assert told["ORDERS"].value == str(applied.error)
 
 
 def test_the_configuration_that_lists_a_stream_takes_it_over(
