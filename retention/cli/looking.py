@@ -121,7 +121,7 @@ def messages(
 
 
 @dataclass(frozen=True)
-class More:
+class StateDetails:
     """The tables beside that of a state: consumers and writers, where they are asked for."""
 
     warehouse: Warehouse
@@ -181,6 +181,7 @@ def state(
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.core.outcomes import act_sequentially
+    from retention.views.json_entries import entry
 
     most_ns = None if max_lag is None else parse_duration(max_lag)
     now = warehouse.clock()
@@ -191,16 +192,16 @@ def state(
     )
     is_table = settings.format == "table"
     shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
-    more = More(warehouse, consumers=consumers, writers=writers)
+    details = StateDetails(warehouse, consumers=consumers, writers=writers)
     if is_table:
         states = _values(shown) if behind or top else _worth_a_row(_values(shown))
         _put_table_of(states, due=due)
         if len(outcomes) > MOST_BLOCKS:
             _put_sum(_values(outcomes))
-        more.put(states)
+        details.put(states)
     else:
-        entries = _entries(shown)
-        more.add_to([entry for entry in entries if "error" not in entry])
+        entries = [entry(outcome) for outcome in shown]
+        details.add_to([known for known in entries if "error" not in known])
         put_json(settings, entries, entries)
     is_behind = most_ns is not None and _say_behind(_values(outcomes), now, most_ns)
     finish(
@@ -230,14 +231,6 @@ def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
     for line in lines:
         say(line)
     return bool(lines)
-
-
-def _entries(outcomes: Sequence[Outcome[State]]) -> list[dict[str, Any]]:
-    from retention.core.outcomes import failure_entry
-
-    return [
-        outcome.value.as_json() if outcome.value else failure_entry(outcome) for outcome in outcomes
-    ]
 
 
 def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:
