@@ -23,6 +23,7 @@ from retention.planners.retention import decide
 from retention.planners.topic import TopicPlanning, plan_topic_table
 from retention.rules.fold import Evaluation
 from retention.rules.iggy.next_due import next_due
+from retention.rules.jetstream.next_due import next_due as next_due_of
 from schemas.files import FILE_STATS
 
 
@@ -47,6 +48,17 @@ class Lag:
 NO_LAG = Lag(0, 0)
 
 
+@dataclass(frozen=True)
+class Look:
+    """What one look at a stream's metadata tells."""
+
+    lag: Lag | None
+    files: pa.Table
+    """The live files, shape `FILE_STATS`."""
+    due_ns: int | None = None
+    """The instant before which the lag stays none if nothing comes; None: it is not none, or metadata does not tell."""
+
+
 def urgency(lag: Lag | None) -> tuple[int, int, int]:
     """The sort key of a stream: unknown lags first, then the longest, and of equal ones the most bytes."""
     if lag is None:
@@ -63,29 +75,29 @@ def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
         DamagedError: the log, or a file that had to be read, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
-    return lag_and_files(opened, as_of_ns)[0]
+    return look(opened, as_of_ns).lag
 
 
-def lag_and_files(opened: OpenedStream, as_of_ns: int) -> tuple[Lag | None, pa.Table]:
-    """The lag as `lag_of` gives it, and the live files that it is of, shape `FILE_STATS`."""
+def look(opened: OpenedStream, as_of_ns: int) -> Look:
+    """The lag as `lag_of` gives it, with the files that it is of, and until when it stays none."""
     if not opened.store.exists():
-        return NO_LAG, FILE_STATS.empty_table()
+        return Look(NO_LAG, FILE_STATS.empty_table())
     topic = opened.config.topic
     if topic is not None:
         planning = plan_topic_table(opened, topic.policy(), as_of_ns)
-        return topic_lag(opened, topic, planning), planning.inventory.files
+        return Look(topic_lag(opened, topic, planning), planning.inventory.files)
     inventory = opened.store.inventory(opened.store.snapshot())
-    return _lag_of_inventory(opened, inventory, as_of_ns), inventory.files
-
-
-def _lag_of_inventory(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
     policy = opened.config.policy()
     if policy.rests_on_consumers:
-        return consumers_lag(opened, inventory, as_of_ns)
+        return Look(consumers_lag(opened, inventory, as_of_ns), inventory.files)
     with Engines("local") as engines:
         decided = decide(all_remaining(inventory), policy, as_of_ns, UnopenedRows(opened, engines))
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
-    return stream_lag(opened, inventory, decided, bounds)
+    lag = stream_lag(opened, inventory, decided, bounds)
+    if bounds.removed_messages.upper:
+        return Look(lag, inventory.files)
+    due_ns = next_due_of(decided, policy, inventory.counters.open_base)
+    return Look(lag, inventory.files, due_ns)
 
 
 def stream_lag(

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 
 from retention.apply.compact import show_compaction
-from retention.apply.reclaim.report import Amount
+from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.run import plan_reclaim
 from retention.context.context import OpenedStream
 from retention.context.ownership import is_unlisted
-from retention.core.units import SECOND
-from retention.inspect.lag import lag_and_files
+from retention.core.units import DAY, SECOND
+from retention.inspect.lag import look
+from retention.ports import Snapshot, VersionToken
+from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
+
+LONGEST_KEPT_NS = 7 * DAY
+"""The time for which the measures of a stream at rest count: old log entries become due unseen meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +44,63 @@ class Measures:
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
-    """Measure a stream or topic.
+    """Measure a stream or topic; one at rest is as it was measured before, within a week.
 
     Raises:
         RetentionError: it cannot be read, or not all of it.
     """
-    lag, live = lag_and_files(opened, as_of_ns)
-    if is_unlisted(opened):
-        lag = None
-    reclaim = plan_reclaim(opened)
-    return Measures(
-        None if lag is None else lag.behind_ns(as_of_ns) / SECOND,
+    mark, settings = _mark(opened), _settings(opened)
+    kept = None if mark is None else recall_measures(opened.root, mark, settings, as_of_ns)
+    if kept is not None:
+        return _measures(opened, as_of_ns, 0, kept, ReclaimReport(opened.name, 0))
+    looked, dead = look(opened, as_of_ns), plan_reclaim(opened)
+    measured = KeptMeasures(
+        as_of_ns,
+        min(looked.due_ns or as_of_ns, as_of_ns + LONGEST_KEPT_NS),
         sum(merge.files.num_rows for merge in show_compaction(opened).merges),
-        reclaim.total.bytes,
-        sum(reclaim.staying.values(), Amount()).bytes,
-        pc.sum(live["messages"], min_count=0).as_py(),
-        pc.sum(live["bytes"], min_count=0).as_py(),
-        0.0 if reclaim.oldest_ns is None else max(as_of_ns - reclaim.oldest_ns, 0) / SECOND,
+        pc.sum(looked.files["messages"], min_count=0).as_py(),
+        pc.sum(looked.files["bytes"], min_count=0).as_py(),
+    )
+    is_at_rest = looked.due_ns is not None and not dead.total.files and not dead.staying
+    if mark is not None and is_at_rest and mark == _mark(opened):
+        keep_measures(opened.root, mark, settings, measured)
+    behind_ns = None if looked.lag is None else looked.lag.behind_ns(as_of_ns)
+    return _measures(opened, as_of_ns, behind_ns, measured, dead)
+
+
+def _mark(opened: OpenedStream) -> VersionToken | None:
+    """The token of the state, where it alone decides what is measured; None: offsets or consumers do, too."""
+    policy = opened.config.policy()
+    if policy.topic is not None or policy.asks_consumers or not opened.store.exists():
+        return None
+    return opened.store.mark() or _token(opened.store.snapshot())
+
+
+def _token(snapshot: Snapshot) -> VersionToken | None:
+    return None if snapshot.seal is None else VersionToken(snapshot.version, snapshot.seal)
+
+
+def _settings(opened: OpenedStream) -> dict[str, Any]:
+    """What is measured by, besides the state: the policy, and when files are small."""
+    config = opened.config
+    sizes = [config.segment_size, config.segment_span_ns, config.whole_segments, config.most_files]
+    return {"policy": config.policy().as_json(), "compact": repr(config.compact), "sizes": sizes}
+
+
+def _measures(
+    opened: OpenedStream,
+    as_of_ns: int,
+    behind_ns: int | None,
+    measured: KeptMeasures,
+    dead: ReclaimReport,
+) -> Measures:
+    return Measures(
+        None if behind_ns is None or is_unlisted(opened) else behind_ns / SECOND,
+        measured.small_files,
+        dead.total.bytes,
+        sum(dead.staying.values(), Amount()).bytes,
+        measured.messages,
+        measured.bytes,
+        0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         opened.config.policy().rules,
     )

@@ -72,6 +72,8 @@ class Step(StrEnum):
     """The inventory cache names its packs; those that it named before are not deleted yet (Delta)."""
     DUE_KEPT = "due.kept"
     """A cache records the instant before which nothing is due."""
+    MEASURES_KEPT = "measures.kept"
+    """A cache records the measures of a stream of which no file is dead."""
     CLOCK_PROBED = "reclaim.clock-probed"
     """An empty file was written beside the stream to read the storage's clock, and is deleted."""
     CLAIMING_NOTED = "reclaim.claiming-noted"

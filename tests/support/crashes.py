@@ -53,6 +53,7 @@ from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import run_mirror
 from retention.ingest.sources import batches
 from retention.ingest.table_source import Source, ingest
+from retention.inspect.measures import measure
 from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
@@ -362,10 +363,11 @@ def compact(folder: Path) -> None:
 
 
 def apply_with_ledger(folder: Path) -> None:
-    """However few and young its files are, a ledger of them is kept, or how their directories look."""
+    """However few and young its files are, a ledger of them is kept, or how their directories look; it is measured."""
     incremental.WORTH_FILES = listing.WORTH_FILES = 1
     listing.COARSE_NS = -(10**9)
     apply(folder)
+    measure(opened_at(folder).stream("ORDERS").opened, NOW)
 
 
 def undo(folder: Path) -> None:

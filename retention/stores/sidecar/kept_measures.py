@@ -1,0 +1,50 @@
+"""The measures of a stream at rest: while nothing changes or becomes due, metrics need not open the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.ports import VersionToken
+from retention.storage import files
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import JsonCodec, Sidecar
+
+
+@dataclass(frozen=True)
+class KeptMeasures:
+    """What was measured of a state of which nothing is due and no file is dead."""
+
+    from_ns: int
+    """The instant of measuring."""
+    until_ns: int
+    """The instant before which the measures count."""
+    small_files: int
+    messages: int
+    bytes: int
+
+
+def recall_measures(
+    root: str, mark: VersionToken, settings: Mapping[str, Any], as_of_ns: int
+) -> KeptMeasures | None:
+    """The measures of exactly this state under these settings, if they count at an instant; else None."""
+    kept = _sidecar(root).load(_state(mark, settings))
+    return kept if kept is not None and kept.from_ns <= as_of_ns < kept.until_ns else None
+
+
+def keep_measures(
+    root: str, mark: VersionToken, settings: Mapping[str, Any], measured: KeptMeasures
+) -> None:
+    """Keep the measures of a state under some settings; where nothing can be written, nothing is."""
+    _sidecar(root).save(measured, _state(mark, settings))
+
+
+def _sidecar(root: str) -> Sidecar[KeptMeasures]:
+    place = files.join(root, "_retention", "measures.json")
+    codec = JsonCodec(asdict, lambda _, fields: KeptMeasures(**fields))
+    return Sidecar(place, codec, Step.MEASURES_KEPT)
+
+
+def _state(mark: VersionToken, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"mark": asdict(mark), "settings": dict(settings)}
