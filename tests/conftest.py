@@ -40,6 +40,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
+# A JVM that lives for seconds spends most of them on compiling what it will not run often.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 # A time zone 5 h 45 min off: a time that lost its zone on the way shows itself.
 os.environ["TZ"] = "Asia/Kathmandu"
 time.tzset()

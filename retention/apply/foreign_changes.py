@@ -276,13 +276,12 @@ def _spelled(partition: int, seqs: Array) -> Iterable[str]:
 
 
 def _files(undoing: UndoCheck) -> str:
-    whole = undoing.removed.num_rows
-    there = whole - len(undoing.lost)
+    count = undoing.removed.num_rows
+    there = count - len(undoing.lost)
     if not there:
         return "none of the files that it removed is there"
     kept = next(place for place in undoing.places(undoing.removed).values() if place is not None)
-    number = f"all {whole}" if there == whole else f"{there} of the {whole}"
-    return f"{number} files that it removed are still there ({kept}), and can be read"
+    return f"of {counted(count, 'file')} that it removed {there:,} can be read still ({kept})"
 
 
 def _remedies(undoing: UndoCheck) -> str:

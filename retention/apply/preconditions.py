@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from retention.core.wording import counted
 from retention.datafile.rewrite import RewriteResult
 from retention.errors import StalePlanError, VerificationError
 from retention.plan.plan import Plan
@@ -29,8 +30,8 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
     changed = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
     if changed.num_rows:
         raise StalePlanError(
-            f"{plan.stream}: {changed.num_rows} of the {pinned.num_rows} files that this plan rests on are gone or "
-            f"changed, {sorted(changed['path'].to_pylist())[0]} among them; nothing was changed; plan again"
+            f"{plan.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} that this plan rests on have "
+            f"gone or changed, {sorted(changed['path'].to_pylist())[0]} among them; nothing was changed; plan again"
         )
     if pinned.num_rows and plan.released != snapshot.counters.released:
         raise StalePlanError(

@@ -22,6 +22,7 @@ from retention.core.table_requirements import (
     TableRequirement,
 )
 from retention.core.table_updates import SetConsumerEdits, TableUpdate, set_removed
+from retention.core.wording import counted
 from retention.errors import CommitUnknownError
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
@@ -152,8 +153,8 @@ class RecordedRun:
     def unknown(self, error: CommitUnknownError) -> CommitUnknownError:
         """The error of a run that may have committed."""
         return CommitUnknownError(
-            f"{error}; the {self._files} files that run {self.name} staged stay where they are, and the next run of "
-            "the stream finds out whether it committed"
+            f"{error}; what run {self.name} staged, {counted(self._files, 'file')}, stays where it is, and the next "
+            "run of the stream finds out whether it committed"
         )
 
     def _swap(self, change: Change) -> Swap:

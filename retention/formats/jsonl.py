@@ -128,7 +128,7 @@ def table_of_lines(
                 unread.lines.append(LeftOut(number, str(problem)))
                 continue
             raise UsageError(
-                f"line {number}: {problem}; nothing was published; correct it and publish again"
+                f"line {number}: {problem}; nothing was stored; correct it and try again"
             ) from error
         if row is not None:
             held.add((*row, number))
@@ -333,6 +333,6 @@ def _open_file(path: Path) -> AbstractContextManager[Iterable[Line]]:
         return path.open("rb")
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
+            f"{path}: cannot be read ({error.strerror}); nothing was stored; name a file of JSON lines, or - for "
             "standard input"
         ) from error

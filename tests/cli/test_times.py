@@ -14,7 +14,7 @@ MILLISECONDS = json.dumps({"subject": "orders.a", "data": "x", "ts_ns": NOW // 1
 SAID = (
     "line 2: ts_ns 1800000000000 is 1970-01-01T00:30:00Z, before 1990; it is 2027-01-15T08:00:00Z if milliseconds are "
     "meant: multiply by 1,000,000; --any-time, in Python any_time=True, takes such times as they are; nothing was "
-    "published; correct it and publish again"
+    "stored; correct it and try again"
 )
 
 

@@ -65,9 +65,15 @@ KINDS = {
         (_FILES,),
     ),
     "delete or move what cannot be read": Kind(
-        r"or (delete|remove|move) (it|that file)|delete \{' and '|or leave it out|"
+        r"or (delete|remove|move) (it|that file)(?! out of the source)|delete \{' and '|or leave it out|"
         r"move \{layout.root\} away|delete `_retention",
         (_FILES,),
+    ),
+    "mend a source": Kind(
+        r"correct the file, .*move it out of the source",
+        (
+            "spark/test_ingest_remedies.py::test_an_ingest_goes_on_once_a_damaged_file_is_whole_or_moved_away",
+        ),
     ),
     "enter anew what was lost": Kind(r"store an offset anew|add the consumers anew", (_FILES,)),
     "repair lost": Kind(
@@ -186,8 +192,12 @@ KINDS = {
         (f"{_OWN}a_line_is_corrected_as_told",),
     ),
     "options of an ingest": Kind(
-        r"--(take|skip)|--source-format|with the option that is right|append a DataFrame|let that release finish",
-        untested="the tests of ingest from tables and directories do each",
+        r"--(take|skip)|\{more\}; nothing was read; \{remedy\}|--source-format|with the option that is right|"
+        r"append a DataFrame|let that release finish",
+        (
+            "spark/test_ingest_remedies.py::test_an_ingest_goes_on_by_the_option_that_its_refusal_names",
+            "retention/ingest/test_table_source.py::test_a_column_may_be_added_and_none_may_change",
+        ),
     ),
     "consumers' configuration and acks": Kind(
         r"^\{[^}]*\}: \{(why|'; '\.join\(sentences\))\}|name another consumer|more than case|ask for more bytes|"
@@ -220,7 +230,7 @@ KINDS = {
     "another release": Kind(r"use (a newer|that) release", untested="there is no newer release"),
     "the machine": Kind(
         r"check the (disk|archive's storage)|set (both by NTP|the clocks? right)|set the clock|conditional put|"
-        r"make setup|install |PYSPARK|_PACK|_SAME_PYTHON|_WRITABLE|_OTHER_PLACE|\{shared\}|\{remedy\}|JARs|"
+        r"make setup|install |PYSPARK|_PACK|_SAME_PYTHON|_WRITABLE|_OTHER_PLACE|\{shared\}|^\{remedy\}|JARs|"
         r"Spark's own log",
         untested="disks, memories, clocks, buckets, JARs and workers are no part of a stream",
     ),

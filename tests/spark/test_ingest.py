@@ -189,7 +189,7 @@ def test_files_come_once_whatever_their_names_and_times(
         (
             "a.csv",
             "1,2\n3\n",
-            "line 2 cannot be read as csv: it has 1 columns, and 2 were expected: 3",
+            "line 2 cannot be read as csv: it has 1 column, and 2 were expected: 3",
         ),
         ("a.parquet", "PAR1 and no more", "cannot be read as parquet: "),
     ],

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 Columns = Mapping[str, Any]
+_INSIDE = ("elementType", "keyType", "valueType")
+"""The types that an array or a map is made of."""
 
 
 def names_of(columns: Columns) -> list[str]:
@@ -52,9 +54,16 @@ def _extends(kept: Any, present: Any) -> bool:
         return False
     if kept["type"] == "struct":
         return not contradictions(kept, present)
-    inside = [name for name in ("elementType", "keyType", "valueType") if name in kept]
+    inside = [name for name in _INSIDE if name in kept]
     return all(_extends(kept[name], present.get(name)) for name in inside)
 
 
 def _text(kind: Any) -> str:
-    return kind if isinstance(kind, str) else str(kind.get("type", kind))
+    """A type as Spark prints it: `array<struct<x:long>>`."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        inside = [f"{field['name']}:{_text(field['type'])}" for field in kind["fields"]]
+    else:
+        inside = [_text(kind[name]) for name in _INSIDE if name in kind]
+    return f"{kind['type']}<{','.join(inside)}>"

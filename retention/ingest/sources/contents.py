@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import xxhash
 
+from retention.core.wording import counted
 from retention.ingest.sources.directory import (
     Difference,
     Resolved,
@@ -162,6 +163,6 @@ def _with_changed(
     how = "shrank" if file.length < known.length else "changed"
     how = "grew" if file.length > known.length else how
     return resolved.with_refusal(
-        f"{file.path} {how} after it was taken ({known.length:,} bytes then, {file.length:,} now), and which of its "
-        "rows are new cannot be told"
+        f"{file.path} {how} after it was taken ({counted(known.length, 'byte')} then, {file.length:,} now), and "
+        "which of its rows are new cannot be told"
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from retention.core.wording import counted
 from retention.ingest.sources.columns import Columns
 
 _WHOLE = ("byte", "short", "integer", "long")
@@ -57,7 +58,9 @@ def _json_fault(columns: Columns, text: str) -> str | None:
 def _csv_fault(wanted: int, text: str) -> str | None:
     fields = next(csv.reader([text], escapechar="\\"), [])
     if wanted and len(fields) != wanted:
-        return f"it has {len(fields)} columns, and {wanted} were expected: {_shown(text)}"
+        return (
+            f"it has {counted(len(fields), 'column')}, and {wanted} were expected: {_shown(text)}"
+        )
     return None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from retention.core.wording import counted
 from retention.ingest.sources.directory import NO_WISHES, Wishes
 
 Add = Mapping[str, Any]
@@ -133,7 +134,8 @@ class _Walk:
         else:
             self._refuse(
                 commit,
-                f"rewrites rows that were taken: which rows of its {len(loud)} new files are new cannot be told",
+                f"rewrites rows that were taken: which rows of the {counted(len(loud), 'file')} that it added are new "
+                "cannot be told",
                 f"--skip {commit.version} goes on without those, --take {commit.version} takes all of them",
             )
 
@@ -169,7 +171,8 @@ class _Walk:
             del self.files.pending[path]
         if left:
             self.notes.append(
-                f"{commit.text} removed {len(left)} files before their rows were taken; they did not come"
+                f"{commit.text} removed {counted(len(left), 'file')} of which no row was taken yet; those rows did not "
+                "come"
             )
 
     def _refuse(self, commit: Commit, why: str, remedy: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
+from retention.core.wording import counted
 from retention.errors import RefusedError
 from retention.ingest.sources.backlog import Backlog, Batch, DeltaBatch, SourceReader, no_batches
 from retention.ingest.sources.batches import batches_of
@@ -115,9 +116,9 @@ class DeltaSource:
             raise RefusedError(
                 f"{self.location}: its log has no entries any more of some versions between {known.version}, up to "
                 f"which it was taken, and {newest} (they were cleaned up), so that it cannot be told whether the rows "
-                f"of {len(unknown):,} files are new or rewritten; nothing was read; run once with --take {newest} to "
-                f"take all of them as new, or --skip {newest} to count them as taken, and run more often than "
-                "delta.logRetentionDuration"
+                f"of {counted(len(unknown), 'file')} are new or rewritten; nothing was read; run once with --take "
+                f"{newest} to take all of them as new, or --skip {newest} to count them as taken, and run more "
+                "often than delta.logRetentionDuration"
             )
         position = _position(log, state, files)
         self._refuse_columns(known, position)

@@ -117,6 +117,19 @@ class Wishes:
     take: frozenset[str] = field(default_factory=frozenset)
     skip: frozenset[str] = field(default_factory=frozenset)
 
+    def below(self, location: str) -> Wishes:
+        """The same wishes, of a file below a location by its path there, as a listing shows it.
+
+        >>> sorted(Wishes(frozenset({"/srv/in/a.json", "b.json"})).below("/srv/in").take)
+        ['a.json', 'b.json']
+        """
+        above = location.rstrip("/") + "/"
+        take, skip = (
+            frozenset(wish.removeprefix(above) for wish in wishes)
+            for wishes in (self.take, self.skip)
+        )
+        return Wishes(take, skip)
+
 
 NO_WISHES = Wishes()
 

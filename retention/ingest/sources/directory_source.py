@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from retention.core.wording import counted
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader, no_batches
 from retention.ingest.sources.batches import batches_of
@@ -216,6 +217,6 @@ def _unfinished(paths: Sequence[str]) -> tuple[str, ...]:
     if not paths:
         return ()
     return (
-        f"{len(paths):,} files were left, because their names are those of writes in progress ({paths[0]}); rename "
-        "them once they are whole",
+        f"{counted(len(paths), 'file was', 'files were')} left, named as writes in progress are ({paths[0]}); rename "
+        "what is whole",
     )

@@ -73,7 +73,7 @@ class Look:
         listing = _listed(self.location) if is_ours else self.reader().listing(self.location)
         contents = Contents(self.location, self.format, readable=is_ours)
         source, position = (
-            DirectorySource(self.location, self.format, contents, self.wishes),
+            DirectorySource(self.location, self.format, contents, self.wishes.below(self.location)),
             known.position,
         )
         if known.checkpoint is not None and known.batch is not None:

@@ -170,7 +170,7 @@ NOTHING_TO_UNDO = (
 )
 REWRITTEN = (
     r"{} by \S+ \(version 3\) has rewritten 1 of 1 file .*table is sound, nothing was changed; none of 17 "
-    r".* all 2 files that it removed are still there \(.*segment=1/.*\), and can be read; RESTORE TABLE .* AS OF 2 "
+    r".* of 2 files that it removed 2 can be read still \(.*segment=1/.*\); RESTORE TABLE .* AS OF 2 "
 )
 ACTS: dict[str, tuple[Callable[[DeltaTable], object], str]] = {
     "RESTORE": (rolled_back, NOTHING_TO_UNDO),

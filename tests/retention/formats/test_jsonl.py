@@ -34,7 +34,7 @@ def test_a_byte_order_mark_is_no_part_of_a_line() -> None:
     ],
 )
 def test_another_encoding_is_named(line: bytes, reason: str) -> None:
-    with pytest.raises(UsageError, match=f"line 1: {reason}; nothing was published"):
+    with pytest.raises(UsageError, match=f"line 1: {reason}; nothing was stored"):
         parsed(line)
 
 

@@ -119,8 +119,8 @@ def test_a_rewrite_is_refused_and_gone_past_by_its_version(table: Table) -> None
         table.take()
     assert str(refused.value).startswith(f"{table.place}: version 2 (UPDATE by delta-rs:py-")
     assert str(refused.value).endswith(
-        ") rewrites rows that were taken: which rows of its 1 new files are new cannot be told (--skip 2 goes on "
-        "without those, --take 2 takes all of them); nothing was read; run once with the option that is right"
+        ") rewrites rows that were taken: which rows of the 1 file that it added are new cannot be told (--skip 2 goes "
+        "on without those, --take 2 takes all of them); nothing was read; run once with the option that is right"
     )
     assert table.rows() == "ab"
     assert table.take(skip="2").messages == 1

@@ -32,5 +32,5 @@ def test_fields_may_be_added_inside_of_columns() -> None:
 
     assert contradictions(inside(x="long"), inside(x="long", y="long")) == []
     assert contradictions(inside(x="long"), inside(x="string")) == [
-        "the column s was array and is array"
+        "the column s was array<struct<x:long>> and is array<struct<x:string>>"
     ]

@@ -38,4 +38,4 @@ def test_rows_are_no_fault() -> None:
 
 def test_a_csv_line_of_another_width_is_named() -> None:
     fault = first_bad_line("csv", [b"1,2", b"3"], {"fields": [1, 2]})
-    assert fault == (2, "it has 1 columns, and 2 were expected: 3")
+    assert fault == (2, "it has 1 column, and 2 were expected: 3")
