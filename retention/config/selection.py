@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from retention.config.discovery import close_name, listed_names, unknown_stream_error
+from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _matching(config: Config, pattern: str, meant: Sequence[str]) -> list[str]:
         raise unknown_stream_error(pattern, meant, config.warehouse)
     nearest = close_name(re.sub(r"[*?\[\]]", "", pattern), meant)
     raise UsageError(
-        f"{pattern}: this pattern matches none of {len(meant):,} streams: {listed_names(meant)}; the nearest is "
-        f"{nearest}"
+        f"{pattern}: this pattern matches none of {counted(len(meant), 'stream')}: {listed_names(meant)}; the nearest "
+        f"is {nearest}"
     )
 
 

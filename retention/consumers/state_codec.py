@@ -13,6 +13,7 @@ from retention.consumers.state import (
     ConsumerState,
     Position,
 )
+from retention.core.wording import counted
 from retention.errors import DamagedError
 
 _POSITION = pa.struct([("consumer_seq", pa.int64()), ("stream_seq", pa.int64())])
@@ -61,7 +62,7 @@ def decode_state(content: bytes) -> ConsumerState:
         raise DamagedError(f"the consumer's state is no Arrow stream: {error}") from error
     if table.schema != _PACKED or table.num_rows != 1:
         raise DamagedError(
-            f"the consumer's state has {table.num_rows} rows of {', '.join(table.column_names)};"
+            f"the consumer's state has {counted(table.num_rows, 'row')} of {', '.join(table.column_names)};"
             " it must have one row of the shape that this version writes"
         )
     row = {name: table[name][0] for name in _PACKED.names}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from retention.core.wording import counted
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.engines.spark.session import session
 from retention.errors import RetentionError
@@ -154,6 +155,7 @@ def _warehouse(spark: SparkSession, location: str) -> Finding:
     except (OSError, RetentionError) as error:
         return problem(check, f"{location}: a task cannot write there ({error})", shared)
     if unseen:
-        detail = f"{location}: {unseen} of {len(written)} files that tasks wrote there are not there for the driver"
+        written_there = counted(len(written), "file")
+        detail = f"{location}: of {written_there} that tasks wrote there the driver does not see {unseen}"
         return problem(check, detail, shared)
     return ok(check, f"tasks write to {location}, and the driver reads it")

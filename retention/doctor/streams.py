@@ -175,8 +175,11 @@ def _data_files(table: Inspection, name: str) -> Finding:
     if not wrong:
         return ok("data files", "every file is there with its length", name)
     listed = ", ".join(
-        f"{location} ({'missing' if there is None else f'{there:,} bytes instead of {logged:,}'})"
+        f"{location} ({found})"
         for location, there, logged in wrong[:_NAMED]
+        for found in [
+            "missing" if there is None else f"{counted(there, 'byte')} instead of {logged:,}"
+        ]
     )
     more = f", and {len(wrong) - _NAMED:,} more" if len(wrong) > _NAMED else ""
     return Finding(

@@ -18,6 +18,7 @@ from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.spoken_commands import command
 from retention.core.units import format_instant
+from retention.core.wording import counted
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats.account import Totals
 from retention.formats.nats.backup import (
@@ -170,8 +171,8 @@ def _checked(
             yield table
     if totals.messages != state["messages"]:
         raise DamagedError(
-            f"{stream}: its files hold {totals.messages:,} messages where its statistics count {state['messages']:,}; "
-            "nothing was written; look it over with `retention doctor`"
+            f"{stream}: its files hold {counted(totals.messages, 'message')} where its statistics count "
+            f"{state['messages']:,}; nothing was written; look it over with `retention doctor`"
         )
     if totals.bytes[storage] != state["bytes"]:
         raise _OtherBytesError(totals.bytes[storage])

@@ -17,6 +17,7 @@ from retention.config.shared_directories import shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.core.spoken_commands import given_up
+from retention.core.wording import counted
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -188,7 +189,11 @@ def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile
         if length is None and file.later is not None:
             length = files.length(file.later)  # noqa: PLW2901  (a rival's commit took it away this moment)
         if length != logged:
-            state = "is missing" if length is None else f"has {length} bytes instead of {logged}"
+            state = (
+                "is missing"
+                if length is None
+                else f"has {counted(length, 'byte')} instead of {logged}"
+            )
             raise DamagedError(
                 f"{file.location}: this data file of stream {layout.stream} {state}; nothing was changed; restore the "
                 f"file from a copy{given_up(layout.stream, file.path)}"

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.message_rows import Storage, message_sizes
+from retention.core.wording import counted
 from retention.errors import DamagedError
 from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
@@ -90,13 +91,13 @@ def check_account(path: Path, state: Mapping[str, Any], consumers: int) -> None:
     never_written = (messages, first, last) == (0, 0, 0)
     if not never_written and (first == 0 or first > last + 1 or messages > last + 1 - first):
         raise DamagedError(
-            f"{path}: {STATE} says {messages} messages in sequences {first} to {last}, which no stream has and no "
-            f"server restores; {AGAIN}"
+            f"{path}: {STATE} says {counted(messages, 'message')} in sequences {first} to {last}, which no stream has "
+            f"and no server restores; {AGAIN}"
         )
-    counted = state.get("consumer_count", 0)
-    if counted != consumers:
+    listed = state.get("consumer_count", 0)
+    if listed != consumers:
         raise DamagedError(
-            f"{path}: consumer_count is {counted} in {STATE}, and {consumers} are in the archive, which no server "
+            f"{path}: consumer_count is {listed} in {STATE}, and {consumers} are in the archive, which no server "
             f"restores; {AGAIN}"
         )
 

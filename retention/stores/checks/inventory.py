@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import Counters, DataFile, ReadCount
 from retention.core.progress import with_progress
 from retention.core.spoken_commands import given_up
+from retention.core.wording import counted
 from retention.datafile import parquet
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
 from retention.storage.parallel import in_threads
@@ -51,7 +52,7 @@ def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table
     ):
         if length != expected:
             raise DamagedError(
-                f"{file.location}: has {length} bytes instead of the {expected} that were committed; "
+                f"{file.location}: has {counted(length, 'byte')} instead of the {expected} that were committed; "
                 f"nothing was changed; restore the file from a copy{given_up(file.stream, file.path)}"
             )
     at = FILE_STATS.get_field_index("modified_ms")
