@@ -17,13 +17,15 @@ from tests.support.crashes import SCENARIOS, TWICE
 from tests.support.crew import WORKERS, Crew
 
 Reached = tuple[str, list[str]]
-"""A step, and the functions of the engine that led there."""
+"""A step, and the functions of the engine that led there, the nearest first."""
+NEAR = 6
+"""How many functions tell two ways to a step apart in `make test`: whoever calls those, what is left is alike."""
 KILLED = -9
 FORMATS = ("delta", "parquet")
 COMMITS = {Step.DELTA_COMMITTING, Step.DELTA_COMMITTED, Step.ENTRY_LINKED, Step.FILE_MOVED}
 """Steps of which every scenario is killed: what is left there is its own data, whatever code led there."""
 KILLED_AT: set[tuple[str, str]] = set()
-"""Step, and the path of code by which it was reached, on whatever format."""
+"""Step, and the end of the path of code by which it was reached, on whatever format."""
 
 
 @pytest.fixture(scope="module")
@@ -105,18 +107,17 @@ def points(reached: Sequence[Reached]) -> list[str]:
 
 
 def untried(reached: Sequence[Reached]) -> list[str]:
-    """Of these points the commits, and those to which no scenario before has come by the same path of code."""
+    """Of these points the commits, and those to which no scenario before has come by the same last functions."""
     counts: Counter[str] = Counter()
     paths: dict[str, tuple[str, str]] = {}
     for step, path in reached:
         counts[step] += 1
-        paths[f"{step}#{counts[step]}"] = (step, " ".join(path))
-    chosen = [
-        point
-        for point in points(reached)
-        if paths[point] not in KILLED_AT or paths[point][0] in COMMITS
-    ]
-    KILLED_AT.update(paths[point] for point in chosen)
+        paths[f"{step}#{counts[step]}"] = (step, " ".join(path[:NEAR]))
+    chosen = []
+    for point in points(reached):
+        if paths[point] not in KILLED_AT or paths[point][0] in COMMITS:
+            KILLED_AT.add(paths[point])
+            chosen.append(point)
     return chosen
 
 
