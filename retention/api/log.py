@@ -203,27 +203,40 @@ class Log(Public, Repairs):
             RefusedError: a topic's server would refuse a row.
         """
         identity, times = append_identity(writer, batch_id), accepted_times(any_time=any_time)
-        order = None if order_by is None else tuple(order_by)
-        mapping = ColumnMapping({}, order, where, tombstone, whole_row=payload is not None)
+        mapping = _mapping(order_by, where, tombstone, payload)
         if is_spark_frame(frame):
             return append_mapped(self.opened, frame, mapping, identity, times)
         refuse_sql(mapping)
         with open_lines(frame) as records:
-            return append_records(self.opened, records, identity, times, order)
+            return append_records(self.opened, records, identity, times, mapping.order_by)
 
     def last_batches(self) -> dict[str, int]:
         """Writer → the number of its last batch, which and below which nothing is written again."""
         store = self.opened.store
         return last_batches(store.snapshot().counters) if store.exists() else {}
 
-    def sink(self, writer: str, *, any_time: bool = False) -> Callable[[DataFrame, int], None]:
+    def sink(
+        self,
+        writer: str,
+        *,
+        any_time: bool = False,
+        order_by: Iterable[str] | None = None,
+        where: str | None = None,
+        tombstone: str | None = None,
+        payload: WholeRow | None = None,
+    ) -> Callable[[DataFrame, int], None]:
         """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
 
         Args:
             writer: one name for one checkpoint.
-            any_time: take times before 1990, too, as `append` does.
+            any_time: as of `append`, like `order_by`, `where`, `tombstone` and `payload`.
+            order_by: within a batch; batches follow each other.
+            where: as of `append`.
+            tombstone: as of `append`.
+            payload: as of `append`.
         """
-        return streaming_sink(self.opened, writer, accepted_times(any_time=any_time))
+        mapping = _mapping(order_by, where, tombstone, payload)
+        return streaming_sink(self.opened, writer, mapping, accepted_times(any_time=any_time))
 
     def restore(
         self,
@@ -313,3 +326,14 @@ class BoundPlan(Public):
 
     def _repr_html_(self) -> str:
         return plan_html(self.plan)
+
+
+def _mapping(
+    order_by: Iterable[str] | None,
+    where: str | None,
+    tombstone: str | None,
+    payload: WholeRow | None,
+) -> ColumnMapping:
+    """The way from the rows of a frame to messages, as a person says it."""
+    order = None if order_by is None else tuple(order_by)
+    return ColumnMapping({}, order, where, tombstone, whole_row=payload is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,9 @@ from retention.planners.scratch import new_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+NO_MAPPING = ColumnMapping()
+_log = logging.getLogger(__name__)
 
 
 def is_spark_frame(given: object) -> TypeGuard[DataFrame]:
@@ -99,19 +103,35 @@ def append_mapped(
 
 
 def streaming_sink(
-    opened: OpenedStream, writer: str, times: AcceptedTimes = ALL_TIMES
+    opened: OpenedStream,
+    writer: str,
+    mapping: ColumnMapping = NO_MAPPING,
+    times: AcceptedTimes = ALL_TIMES,
 ) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` of a Structured Streaming query: each micro-batch is appended exactly once.
+
+    The first batch logs a warning of columns that are left out of the messages.
 
     Args:
         opened: the stream or topic.
         writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count: a
             batch that is not the query's next or last one fails the query.
+        mapping: the way from the query's rows to messages.
         times: the instants that a row may give.
     """
+    said: set[str] = set()
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append_mapped(opened, frame, ColumnMapping(), micro_batch(frame, writer, batch), times)
+        done = append_mapped(opened, frame, mapping, micro_batch(frame, writer, batch), times)
+        unsaid = [name for name in done.left_out if name not in said]
+        said.update(unsaid)
+        if unsaid:
+            _log.warning(
+                "%s: left out of the messages of %s: %s; payload='all' takes them in, or select what is meant",
+                opened.name,
+                writer,
+                ", ".join(unsaid),
+            )
 
     return append_batch
 
