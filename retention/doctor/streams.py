@@ -175,11 +175,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
     if not wrong:
         return ok("data files", "every file is there with its length", name)
     listed = ", ".join(
-        f"{location} ({found})"
-        for location, there, logged in wrong[:_NAMED]
-        for found in [
-            "missing" if there is None else f"{counted(there, 'byte')} instead of {logged:,}"
-        ]
+        f"{location} ({_length(there, logged)})" for location, there, logged in wrong[:_NAMED]
     )
     more = f", and {len(wrong) - _NAMED:,} more" if len(wrong) > _NAMED else ""
     return Finding(
@@ -190,6 +186,10 @@ def _data_files(table: Inspection, name: str) -> Finding:
         name,
         damage=True,
     )
+
+
+def _length(there: int | None, logged: int) -> str:
+    return "missing" if there is None else f"{counted(there, 'byte')} instead of {logged:,}"
 
 
 def _statistics(table: Inspection, name: str) -> Finding:

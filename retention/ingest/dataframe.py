@@ -119,18 +119,18 @@ def streaming_sink(
         mapping: the way from the query's rows to messages.
         times: the instants that a row may give.
     """
-    said: set[str] = set()
+    known: set[str] = set()
 
     def append_batch(frame: DataFrame, batch: int) -> None:
         done = append_mapped(opened, frame, mapping, micro_batch(frame, writer, batch), times)
-        unsaid = [name for name in done.left_out if name not in said]
-        said.update(unsaid)
-        if unsaid:
+        left_out = [name for name in done.left_out if name not in known]
+        known.update(left_out)
+        if left_out:
             _log.warning(
                 "%s: left out of the messages of %s: %s; payload='all' takes them in, or select what is meant",
                 opened.name,
                 writer,
-                ", ".join(unsaid),
+                ", ".join(left_out),
             )
 
     return append_batch

@@ -50,7 +50,7 @@ NO_LAG = Lag(0, 0)
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a stream's metadata tells."""
+    """The lag and the files of a stream, from one look at its metadata."""
 
     lag: Lag | None
     files: pa.Table

@@ -81,7 +81,7 @@ def _token(snapshot: Snapshot) -> VersionToken | None:
 
 
 def _settings(opened: OpenedStream) -> dict[str, Any]:
-    """What is measured by, besides the state: the policy, and when files are small."""
+    """The settings by which a state is measured: the policy, and the sizes below which files are small."""
     config = opened.config
     sizes = [config.segment_size, config.segment_span_ns, config.whole_segments, config.most_files]
     return {"policy": config.policy().as_json(), "compact": repr(config.compact), "sizes": sizes}

@@ -359,7 +359,7 @@ def test_a_warehouse_that_tasks_do_not_share_is_a_problem(
     command = commands(tmp_path, ORDERS)
     monkeypatch.setattr(workers, "write_token", str.upper)
     found = examined(command, 4, spark=True)[None, "spark warehouse"]
-    assert "are not there for the driver" in found["detail"]
+    assert "the driver does not see" in found["detail"]
     monkeypatch.setattr(workers, "write_token", refused)
     found = examined(command, 4, spark=True)[None, "spark warehouse"]
     assert "a task cannot write there" in found["detail"]

@@ -14,7 +14,7 @@ from retention.storage.sidecar import JsonCodec, Sidecar
 
 @dataclass(frozen=True)
 class KeptMeasures:
-    """What was measured of a state of which nothing is due and no file is dead."""
+    """The measures of a state of which nothing is due and no file is dead."""
 
     from_ns: int
     """The instant of measuring."""
