@@ -1,14 +1,19 @@
-"""The first task of a DAG, which fails where its configuration cannot be read or lacks a stream, with the sentence."""
+"""Tasks about a DAG's configuration: one fails where it cannot be read, one names the streams that fell out of it."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-TASK = "configuration"
+from airflow_dags.engine import Engine
+from airflow_dags.running import BARE, present, say_last, skip_task
+from airflow_dags.streams import CONFIGURATION
 
 
 class MistakenConfiguration(BaseOperator):  # type: ignore[misc]
@@ -30,5 +35,46 @@ class MistakenConfiguration(BaseOperator):  # type: ignore[misc]
 def configuration_task(mistake: str | None, **options: Any) -> BaseOperator:
     """The task; without a mistake it is one that Airflow passes without starting a process."""
     if mistake is None:
-        return EmptyOperator(task_id=TASK)
-    return MistakenConfiguration(task_id=TASK, mistake=mistake, **options)
+        return EmptyOperator(task_id=CONFIGURATION)
+    return MistakenConfiguration(task_id=CONFIGURATION, mistake=mistake, **options)
+
+
+class UnlistedOperator(BaseOperator):  # type: ignore[misc]
+    """Name the streams of the warehouse that the configuration lists no more, as its `unlisted` wants it.
+
+    A task of a stream knows that stream alone, so that each run needs one look at all of them. A run that chooses
+    streams does not look at the others.
+    """
+
+    template_fields: Sequence[str] = ("variables",)
+
+    def __init__(self, *, engine: Engine, **options: Any) -> None:
+        super().__init__(**options)
+        self.engine = engine
+        self.variables = dict(engine.variables)
+
+    def execute(self, context: Context) -> None:
+        """Look, and log the engine's sentence.
+
+        Raises:
+            AirflowSkipException: the run is about some streams.
+            AirflowFailException: there are such streams, and `unlisted: fail`; or the configuration is wrong.
+        """
+        if context["params"].get("streams"):
+            skip_task(context, "this run chooses streams, and does not look at others")
+        program = present(self.engine, "retention")
+        done = subprocess.run(  # noqa: S603  (words of our own)
+            [program, "--config", self.engine.config, "validate"],
+            env={**os.environ, **BARE, **self.variables},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        sentence = done.stderr.strip()
+        if done.returncode:
+            error = AirflowFailException(f"{sentence} (exit code {done.returncode})")
+            say_last(error)
+            raise error
+        if sentence:
+            self.log.warning("%s", sentence)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_BUSY, _KILLED, _TERMINATED = 75, 137, 143
+BUSY, _KILLED, _TERMINATED = 75, 137, 143
 _SPARK_CODE = re.compile(r"Error code is: (-?\d+)")
 
 
@@ -23,7 +23,7 @@ class Ending:
     @property
     def is_to_be_tried_again(self) -> bool:
         """Whether the stream was busy or the job was ended from outside: 75, 137, 143, or a signal (negative)."""
-        return self.code < 0 or self.code in (_BUSY, _KILLED, _TERMINATED)
+        return self.code < 0 or self.code in (BUSY, _KILLED, _TERMINATED)
 
     @property
     def entry(self) -> Mapping[str, Any]:

@@ -44,8 +44,11 @@ class Engine:
 
     def command(self, *words: str) -> str:
         """A command of the engine on this configuration, as people type it."""
-        program = str(Path(self.environment, "bin", "retention"))
-        return shlex.join([program, "--config", self.config, *words])
+        return shlex.join([self.program("retention"), "--config", self.config, *words])
+
+    def program(self, name: str) -> str:
+        """The path of a program of the engine's environment."""
+        return str(Path(self.environment, "bin", name))
 
     def __post_init__(self) -> None:
         """Refuse relative paths, and options that no job takes.

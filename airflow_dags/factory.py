@@ -1,4 +1,4 @@
-"""DAGs of maintenance: plan, approve, apply, compact, reclaim, in one group of tasks for each stream."""
+"""DAGs of maintenance: plan, approve, apply, compact, reclaim, in one group of tasks for each stream or batch."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from airflow.sdk import DAG, Asset, Context, Param, TaskGroup
+from airflow.sdk import DAG, Context, Param
 
-from airflow_dags.approve import ApproveOperator
-from airflow_dags.configuration import configuration_task
+from airflow_dags.batches import Batch, batches
+from airflow_dags.configuration import UnlistedOperator, configuration_task
 from airflow_dags.engine import Engine
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Step
-from airflow_dags.streams import group_id, names_or_last
-from airflow_dags.tasks import JobOperator, log_failure
+from airflow_dags.groups import Work, batch_tasks, stream_tasks
+from airflow_dags.running import log_failure
+from airflow_dags.streams import UNLISTED, Listed, listed_or_last
 
 POOL = "retention"
 TASKS: Mapping[str, Any] = {
@@ -34,46 +33,55 @@ APPROVAL: Mapping[str, Any] = {
 """Options of the tasks that ask, unless a DAG says otherwise."""
 
 
-def retention_dag(
+def retention_dag(  # noqa: PLR0913  (a person names them)
     dag_id: str,
     engine: Engine,
     *,
     streams: Sequence[str] | None = None,
+    batch: int | str | None = None,
     tasks: Mapping[str, Any] | None = None,
     approval: Mapping[str, Any] | None = None,
     on_failure: Sequence[Callable[[Context], None]] = (),
     **options: Any,
 ) -> DAG:
-    """A DAG that maintains streams, each in a group of tasks of its own.
+    """A DAG that maintains streams, each in a group of tasks of its own, or many in one.
 
     Args:
         dag_id: its id, and the first part of the assets' names: `<dag_id>/<stream>`.
         engine: where the engine is, and how tasks start it.
         streams: the streams; None: all that the configuration lists.
+        batch: the number of streams that a task works on by one job; or `group` or `tag`, for a task for each group of
+            the configuration, or for each stream's first tag; None: each task works on one stream.
         tasks: options of the tasks that start the engine, over those of `TASKS`.
         approval: options of the tasks that ask a person, over those of `APPROVAL`: `notifiers`, `assigned_users`.
         on_failure: callbacks of a failed task, behind the one that logs its sentence.
         options: options of the DAG, `schedule` first.
 
     Raises:
-        ValueError: the configuration cannot be read, and never could be.
+        ValueError: the configuration cannot be read, and never could be; or `batch` is nothing of the kind.
     """
-    listed, mistake = names_or_last(engine.config, Path(engine.reports, dag_id, "streams.json"))
-    names = listed if streams is None else list(streams)
-    held_up = names if mistake else [name for name in names if name not in listed]
-    if held_up and mistake is None:
-        mistake = f"{engine.config}: does not list {', '.join(held_up)}; leave that out, or list it"
+    known, mistake = listed_or_last(engine.config, Path(engine.reports, dag_id, "streams.json"))
+    names = [stream.name for stream in known] if streams is None else list(dict.fromkeys(streams))
+    by_name = {stream.name: stream for stream in known}
+    lost = [] if mistake else [name for name in names if name not in by_name]
+    if lost:
+        mistake = f"{engine.config}: does not list {', '.join(lost)}; leave that out, or list it"
     callbacks = [log_failure, *on_failure]
     started = {**TASKS, "on_failure_callback": callbacks, **(tasks or {})}
     asking = {**APPROVAL, "on_failure_callback": callbacks, **(approval or {})}
+    work = Work(engine, dag_id, started, asking)
     with DAG(dag_id, params=_params(names), **_OPTIONS | options) as dag:
         first = configuration_task(mistake, on_failure_callback=callbacks)
-        for name in names:
-            with TaskGroup(group_id(name), group_display_name=name):
-                asset = Asset(f"{dag_id}/{quote(name)}")
-                plan = _stream_tasks(engine, name, asset, started, asking)
-            if mistake is None or name in held_up:
-                first >> plan
+        heads: list[Any] = [UnlistedOperator(task_id=UNLISTED, engine=engine, **started)]
+        if batch is None:
+            late = [stream_tasks(work, name) for name in lost]
+            heads += [stream_tasks(work, name) for name in names if name not in lost]
+        else:
+            unknown = [Batch("not-listed", "not listed", tuple(lost))] if lost else []
+            late = [batch_tasks(work, each) for each in unknown]
+            chosen = [by_name.get(name, Listed(name)) for name in names if name not in lost]
+            heads += [batch_tasks(work, each) for each in batches(chosen, batch)]
+        first >> (late or heads)
     return dag
 
 
@@ -123,34 +131,3 @@ def _lift(title: str, what: str) -> Param:
         title=title,
         description=f"The reason why this run may apply although {what}; it is kept with the run. Choose streams, too",
     )
-
-
-def _stream_tasks(
-    engine: Engine,
-    stream: str,
-    asset: Asset,
-    started: Mapping[str, Any],
-    asking: Mapping[str, Any],
-) -> Any:
-    """The tasks of one stream, one behind the other; the first.
-
-    A step that has nothing to do is skipped, and the next is looked at all the same: hence `none_failed`. Behind a
-    rejected plan each step skips itself, and says why.
-    """
-
-    def task(step: Step, **more: Any) -> Any:
-        options = {"task_id": step.name, "stream": stream, "step": step, **started, **more}
-        if engine.cluster is None:
-            return JobOperator(engine=engine, **options)
-        # The provider is needed, and takes its time to load, only with a cluster.
-        from airflow_dags.submit import SubmitOperator
-
-        return SubmitOperator(engine=engine, cluster=engine.cluster, **options)
-
-    plan = task(PLAN)
-    approve = ApproveOperator(task_id="approve", engine=engine, stream=stream, **asking)
-    apply = task(APPLY, trigger_rule="none_failed", outlets=[asset])
-    compact = task(COMPACT, trigger_rule="none_failed")
-    reclaim = task(RECLAIM, trigger_rule="none_failed")
-    plan >> approve >> apply >> compact >> reclaim
-    return plan

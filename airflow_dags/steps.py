@@ -11,6 +11,8 @@ ASKED = "asked"
 """XCom key of `approve`: the path of the report about which a person was asked."""
 ASKING = "asking"
 """XCom key of `approve`: the run that asks a person about the same stream already, so that this one does not."""
+STREAM = "stream"
+"""XCom key of `approve`: the stream about which a person was asked."""
 SKIPPED = "skipped"
 """XCom key of every task: the reason why it was skipped."""
 PARAMETERS = ("streams", "as_of", "dry_run", "allow_large", "allow_rewind")
@@ -130,7 +132,7 @@ def refusal(step: Step, counts: Counts, past: Past) -> str | None:
     if step is not PLAN or past.params.get("dry_run"):
         return None
     sentence: str | None = counts["refused"]
-    return sentence
+    return sentence and f"apply would refuse this plan: {sentence}"
 
 
 def is_nothing(step: Step, counts: Counts) -> bool:

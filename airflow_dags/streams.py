@@ -1,7 +1,7 @@
-"""Names of the streams, buckets and topics in `retention.yaml`, read without the engine: its jobs check the file.
+"""Names, groups and tags of the streams, buckets and topics in `retention.yaml`, read without the engine.
 
-A DAG file is read again and again. Reading names alone takes milliseconds, where the whole configuration with its
-models takes a third of a second, and libraries that Airflow's environment need not have.
+A DAG file is read again and again. Reading these alone takes milliseconds, where the whole configuration with its
+models takes a third of a second, and libraries that Airflow's environment need not have. The jobs check the file.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+CONFIGURATION, UNLISTED = "configuration", "unlisted"
+"""The ids of a DAG's tasks that are about no stream."""
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,150}")
 _MOST_CHARACTERS = 140
@@ -60,8 +62,18 @@ class _BoundError(Exception):
         self.line = mark.line + 1 if mark else 1
 
 
-def stream_names(config: str | Path) -> list[str]:
-    """The names of all that a command without a name acts on: streams, then those of buckets, then topics.
+class Listed(NamedTuple):
+    """A stream as the configuration lists it."""
+
+    name: str
+    group: str | None = None
+    """The group whose settings hold where there are none of its own."""
+    tags: tuple[str, ...] = ()
+    """Its own tags, or those of the nearest group that has any."""
+
+
+def listed_streams(config: str | Path) -> list[Listed]:
+    """All that a command without a name acts on: streams, then those of buckets, then topics.
 
     Args:
         config: `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
@@ -77,52 +89,64 @@ def stream_names(config: str | Path) -> list[str]:
     except (OSError, yaml.YAMLError) as error:
         first = " ".join(str(error).split())
         raise ValueError(f"{config}: the streams cannot be read from it: {first}") from error
-    names = list(dict.fromkeys(_names(values if isinstance(values, Mapping) else {})))
-    if not names:
+    listed: dict[str, Listed] = {}
+    for stream in _listed(values if isinstance(values, Mapping) else {}):
+        listed.setdefault(stream.name, stream)
+    if not listed:
         raise ValueError(
             f"{config}: lists no stream, so that there is nothing to schedule; list them under {_KEYS}"
         )
-    return names
+    return list(listed.values())
 
 
-def names_or_last(config: str | Path, kept: Path) -> tuple[list[str], str | None]:
-    """The names of a configuration; where it cannot be read, those of when it could be, and the sentence of why.
+def listed_or_last(config: str | Path, kept: Path) -> tuple[list[Listed], str | None]:
+    """The streams of a configuration; where it cannot be read, those of when it could be, and the sentence of why.
 
-    A DAG that is not there at night tells nobody: so the last names stay, beside a task that fails with the sentence.
+    A DAG that is not there at night tells nobody: so the last streams stay, beside a task that fails with the sentence.
 
     Args:
-        config: as for `stream_names`.
-        kept: the file in which the names are kept; if it cannot be written, they are not.
+        config: as for `listed_streams`.
+        kept: the file in which the streams are kept; if it cannot be written, they are not.
 
     Raises:
         ValueError: it cannot be read, and never could be.
     """
     try:
-        names = stream_names(config)
+        listed = listed_streams(config)
     except ValueError as error:
-        last = _kept_names(kept, config)
+        last = _kept(kept, config)
         if not last:
             raise
         return last, str(error)
-    if _kept_names(kept, config) != names:
-        _keep_names(kept, config, names)
-    return names, None
+    if _kept(kept, config) != listed:
+        _keep(kept, config, listed)
+    return listed, None
 
 
-def _kept_names(kept: Path, config: str | Path) -> list[str]:
+def _kept(kept: Path, config: str | Path) -> list[Listed]:
     try:
         values = json.loads(kept.read_text(encoding="utf-8"))
-        return list(values["streams"]) if values["config"] == str(config) else []
-    except (OSError, ValueError, KeyError, TypeError):
+        if values["config"] != str(config):
+            return []
+        groups, tags = values.get("groups", {}), values.get("tags", {})
+        return [
+            Listed(name, groups.get(name), tuple(tags.get(name, ()))) for name in values["streams"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
 
-def _keep_names(kept: Path, config: str | Path, names: list[str]) -> None:
+def _keep(kept: Path, config: str | Path, listed: list[Listed]) -> None:
+    values = {
+        "config": str(config),
+        "streams": [stream.name for stream in listed],
+        "groups": {stream.name: stream.group for stream in listed if stream.group},
+        "tags": {stream.name: stream.tags for stream in listed if stream.tags},
+    }
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         written = kept.with_name(f"{kept.name}.{os.getpid()}")
-        text = json.dumps({"config": str(config), "streams": names})
-        written.write_text(text, encoding="utf-8")
+        written.write_text(json.dumps(values), encoding="utf-8")
         written.replace(kept)
 
 
@@ -154,17 +178,22 @@ def group_id(stream: str) -> str:
     >>> group_id("clicks.eu")
     'clicks_eu-f6a89a68'
     """
-    if _PLAIN.fullmatch(stream):
+    if _PLAIN.fullmatch(stream) and stream not in (CONFIGURATION, UNLISTED):
         return stream
     digest = hashlib.sha256(stream.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', stream)[:_MOST_CHARACTERS]}-{digest}"
 
 
-def _names(values: Mapping[str, Any]) -> Iterator[str]:
+def _listed(values: Mapping[str, Any]) -> Iterator[Listed]:
     is_one = not SECTIONS.keys() & values.keys()
+    groups = values.get("groups")
+    settings = groups if isinstance(groups, Mapping) else {}
     for section, name_of in SECTIONS.items():
-        listed = [values] if is_one and section == "streams" else _items(values.get(section))
-        yield from (name for item in listed if (name := name_of(item)))
+        items = [values] if is_one and section == "streams" else _items(values.get(section))
+        for item in items:
+            if name := name_of(item):
+                own = _own(item)
+                yield Listed(name, _parent(own, settings), _tags(own, settings))
 
 
 def _items(listed: object) -> Iterator[Mapping[str, Any]]:
@@ -173,14 +202,37 @@ def _items(listed: object) -> Iterator[Mapping[str, Any]]:
     )
 
 
+def _own(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a stream: beside its name, in what a server prints as `config`."""
+    config = item.get("config")
+    return config if isinstance(config, Mapping) else item
+
+
+def _parent(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> str | None:
+    """The group that settings inherit from; what an empty value stands for is no group."""
+    parent = settings.get("group")
+    return parent if isinstance(parent, str) and isinstance(groups.get(parent), Mapping) else None
+
+
+def _tags(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tags of settings, or else those of the nearest group above them that has any."""
+    seen: set[str] = set()
+    while not isinstance(settings.get("tags"), list):
+        parent = _parent(settings, groups)
+        if parent is None or parent in seen:
+            return ()
+        seen.add(parent)
+        settings = groups[parent]
+    return tuple(dict.fromkeys(tag for tag in settings["tags"] if isinstance(tag, str)))
+
+
 def _name(item: Mapping[str, Any]) -> str:
     name = item.get("name")
     return name if isinstance(name, str) else ""
 
 
 def _stream(item: Mapping[str, Any]) -> str:
-    config = item.get("config")
-    return _name(config if isinstance(config, Mapping) else item)
+    return _name(_own(item))
 
 
 def _bucket(item: Mapping[str, Any]) -> str:

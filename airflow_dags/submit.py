@@ -1,4 +1,4 @@
-"""Tasks of a stream on a Spark cluster: each submits one job by Airflow's own SparkSubmitOperator."""
+"""Tasks on a Spark cluster: each submits one job by Airflow's own SparkSubmitOperator."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException
 
+from airflow_dags.batch_tasks import BatchTask
+from airflow_dags.batches import Batch
 from airflow_dags.ending import code_of_spark
 from airflow_dags.engine import Cluster, Engine
-from airflow_dags.steps import Step
-from airflow_dags.tasks import BARE, Before, StepTask
+from airflow_dags.running import BARE, Launcher
+from airflow_dags.steps import Counts, Step
+from airflow_dags.tasks import Before, StepTask
 
 
-class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
-    """A step by `spark-submit jobs/….py`, with the driver on Airflow's worker.
+class SparkOperator(Launcher, SparkSubmitOperator):  # type: ignore[misc]
+    """A job by `spark-submit jobs/….py`, with the driver on Airflow's worker.
 
-    The fields that name the stream are no templates: a name is a text, whatever stands in it.
+    The fields that name streams are no templates: a name is a text, whatever stands in it.
     """
 
     template_fields: Sequence[str] = tuple(
@@ -30,27 +33,19 @@ class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
     env_vars: dict[str, str]
 
     def __init__(
-        self,
-        *,
-        engine: Engine,
-        cluster: Cluster,
-        stream: str,
-        step: Step,
-        before: Before | None = None,
-        **options: Any,
+        self, *, engine: Engine, cluster: Cluster, step: Step, name: str, **options: Any
     ) -> None:
         super().__init__(
             application=str(Path(cluster.jobs, f"{step.job}.py")),
             conn_id=cluster.conn_id,
-            name=f"retention {step.name} {stream}",
+            name=f"retention {step.name} {name}".strip(),
             deploy_mode="client",
-            spark_binary=str(Path(engine.environment, "bin", "spark-submit")),
+            spark_binary=engine.program("spark-submit"),
             env_vars={**BARE, **engine.variables},
             **options,
             **cluster.options,
         )
-        self.engine, self.stream, self.step = engine, stream, step
-        self.before = before or Before()
+        self.engine, self.step = engine, step
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
         """Submit the job and wait for it; its exit code, as Spark hands it on."""
@@ -65,3 +60,29 @@ class SubmitOperator(StepTask, SparkSubmitOperator):  # type: ignore[misc]
     def on_kill(self) -> None:
         """End the application."""
         SparkSubmitOperator.on_kill(self)
+
+
+class SubmitOperator(StepTask, SparkOperator):
+    """A step of one stream on a cluster."""
+
+    template_fields: Sequence[str] = (*SparkOperator.template_fields, "planned")
+
+    def __init__(
+        self,
+        *,
+        stream: str = "",
+        planned: Counts | None = None,
+        before: Before | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(name=stream, **options)
+        self.named, self.planned = stream, planned
+        self.before = before or Before()
+
+
+class SubmitBatchOperator(BatchTask, SparkOperator):
+    """A step of a batch on a cluster."""
+
+    def __init__(self, *, batch: Batch, **options: Any) -> None:
+        super().__init__(name=batch.id, **options)
+        self.batch = batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -12,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from airflow_dags.configuration import UnlistedOperator
 from airflow_dags.engine import Cluster, Engine
 from airflow_dags.factory import retention_dag
 from airflow_dags.question import question
-from tests.airflow.world import BLOCKS, World
+from tests.airflow.world import BLOCKS, ENGINE, ROOT, World
 
 STEPS = ["plan", "approve", "apply", "compact", "reclaim"]
 NAMES = ["ORDERS", "QUIET", "BROKEN", "WAITS"]
@@ -39,6 +41,10 @@ def dags(tmp_path: Path, world: World) -> Path:
     return dags
 
 
+def is_task(name: str) -> bool:
+    return name in ("configuration", "unlisted")
+
+
 def loaded(dags: Path) -> Any:
     from airflow.dag_processing.dagbag import BundleDagBag
 
@@ -53,10 +59,13 @@ def test_the_dag_of_the_guide_loads(home: Path, dags: Path) -> None:
     dag = bag.dags["retention"]
     assert [task.task_id for task in dag.tasks] == [
         "configuration",
+        "unlisted",
         *(f"{name}.{step}" for name in NAMES for step in STEPS),
     ]
     assert dag.get_task("configuration").task_type == "EmptyOperator"
-    assert dag.get_task("configuration").downstream_task_ids == {f"{name}.plan" for name in NAMES}
+    heads = {"unlisted", *(f"{name}.plan" for name in NAMES)}
+    assert dag.get_task("configuration").downstream_task_ids == heads
+    assert dag.get_task("unlisted").downstream_task_ids == set()
     task = dag.get_task("ORDERS.apply")
     assert (task.pool, task.execution_timeout) == ("retention", timedelta(hours=2))
     assert [asset.name for asset in task.outlets] == ["retention/ORDERS"]
@@ -72,9 +81,7 @@ def test_names_that_airflow_does_not_take_are_shown_all_the_same(
     bag = loaded(dags)
     assert bag.import_errors == {}
     groups = bag.dags["retention"].task_group.children
-    shown = {
-        group.group_display_name: name for name, group in groups.items() if name != "configuration"
-    }
+    shown = {group.group_display_name: name for name, group in groups.items() if not is_task(name)}
     assert shown["clicks.eu"].startswith("clicks_eu-")
     assert "two words, ü" in shown
 
@@ -150,9 +157,9 @@ def test_a_configuration_that_is_broken_later_is_a_failing_task(
     bag = loaded(dags)
     assert bag.import_errors == {}
     dag = bag.dags["retention"]
-    assert list(dag.task_group.children) == ["configuration", *NAMES]
+    assert list(dag.task_group.children) == ["configuration", "unlisted", *NAMES]
     first = dag.get_task("configuration")
-    assert first.downstream_task_ids == {f"{name}.plan" for name in NAMES}
+    assert first.downstream_task_ids == {"unlisted", *(f"{name}.plan" for name in NAMES)}
     assert len(first.on_failure_callback) == 1
     with pytest.raises(AirflowFailException, match=r"yaml: the streams cannot be read from it: "):
         first.execute({})
@@ -166,6 +173,67 @@ def test_a_stream_that_is_not_listed_holds_up_no_other(
     first: Any = dag.get_task("configuration")
     assert first.mistake == f"{world.config}: does not list ODERS; leave that out, or list it"
     assert first.downstream_task_ids == {"ODERS.plan"}
+
+
+def test_a_stream_may_be_called_as_a_task_of_the_dag_is(
+    home: Path, dags: Path, world: World
+) -> None:
+    text = "topics: [{name: configuration}, {name: unlisted}]"
+    world.config.write_text(text, encoding="utf-8")
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    assert len(bag.dags["retention"].task_group.children) == 4
+
+
+def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_people(
+    home: Path, dags: Path, world: World
+) -> None:
+    world.write_dag_file(dags, batch=3)
+    bag = loaded(dags)
+    assert bag.import_errors == {}
+    dag = bag.dags["retention"]
+    assert list(dag.task_group.children) == ["configuration", "unlisted", "batch-1", "batch-2"]
+    children = dag.task_group.children["batch-1"].children
+    assert sorted(task for task in dag.task_ids if task.startswith("batch-1.")) == sorted(
+        [
+            *(f"batch-1.{step}" for step in ("plan", "apply", "compact", "reclaim")),
+            *(f"batch-1.asked.{step}" for step in STEPS[1:]),
+            "batch-1.outcomes",
+            "batch-1.failed",
+        ]
+    )
+    assert type(children["batch-1.asked"]).__name__ == "MappedTaskGroup"
+    assert dag.get_task("batch-1.plan").pool == "retention"
+    engine = Engine(str(world.config), "/opt/retention", str(world.reports))
+    some = retention_dag("some", engine, streams=["ORDERS", "ODERS"], batch="tag")
+    assert list(some.task_group.children)[2:] == ["not-listed", "no-tag"]
+    assert some.get_task("configuration").downstream_task_ids == {"not-listed.plan"}
+    with pytest.raises(ValueError, match="batch: 'tags' is neither"):
+        retention_dag("wrong", engine, batch="tags")
+
+
+@pytest.mark.parametrize("follows", ["keep", "warn", "fail"])
+def test_a_stream_that_is_listed_no_more_is_looked_for_as_the_configuration_wants(
+    home: Path, world: World, caplog: pytest.LogCaptureFixture, follows: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    world.fill("ORDERS")
+    world.command("apply", "ORDERS", "--yes")
+    text = world.config.read_text(encoding="utf-8").replace("{name: ORDERS,", "{name: ODERS,")
+    world.config.write_text(f"{text}unlisted: {follows}\n", encoding="utf-8")
+    variables = {"PYTHONPATH": str(ROOT)}
+    engine = Engine(str(world.config), str(ENGINE), str(world.reports), variables=variables)
+    task = UnlistedOperator(task_id="unlisted", engine=engine)
+    sentence = f"ORDERS is in the warehouse, and {world.config} does not list it, so that"
+    context: Any = {"params": {"streams": []}}
+    if follows == "fail":
+        with pytest.raises(AirflowFailException, match=re.escape(sentence)) as raised:
+            task.execute(context)
+        assert str(raised.value).endswith("did you mean ODERS? (exit code 4)")
+    else:
+        task.execute(context)
+        assert (sentence in caplog.text) == (follows == "warn")
 
 
 def test_the_form_takes_streams_of_the_file_and_no_others(home: Path, dags: Path) -> None:

@@ -186,7 +186,7 @@ def test_another_try_updates_the_asset_of_what_the_first_has_committed(
 ) -> None:
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_dags import tasks
+    from airflow_dags import running
     from airflow_dags.ending import read_ending
 
     read = read_ending
@@ -198,7 +198,7 @@ def test_another_try_updates_the_asset_of_what_the_first_has_committed(
             raise AirflowException("the worker goes away")
         return read(code, path)
 
-    monkeypatch.setattr(tasks, "read_ending", lost_once)
+    monkeypatch.setattr(running, "read_ending", lost_once)
     dag = load(world.fill("ORDERS").write_dag_file(home / "dags"))
     run = dag.test(run_conf={"streams": ["ORDERS"]})
     assert states(run)["ORDERS"] == ("success", "skipped", "success", "success", "success")

@@ -20,19 +20,11 @@ import httpx
 import pytest
 
 from tests.airflow.slow import engines, slow_planning
-from tests.airflow.world import ENGINE, ROOT, World, until
+from tests.airflow.world import ENGINE, HOLDING, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
 HESITATION_S = 5
 """Airflow takes an answer before the executor's last word of the task that asks for a failure, and asks again."""
-HOLDING = """
-import sys
-from retention.stores.lease import lease
-import time
-with lease(sys.argv[1], "maintenance", time.time_ns):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,15 @@ MESSAGES = {
     "WAITS": [(3, 0)],
 }
 """Old and new messages of each publish."""
+HOLDING = """
+import sys
+from retention.stores.lease import lease
+import time
+with lease(sys.argv[1], "maintenance", time.time_ns):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+"""A program that holds a stream as one that maintains it does, until its input ends."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +113,15 @@ class World:
         )
         return records
 
-    def write_dag_file(self, dags: Path, *, seconds: int = 7200, **engine: str) -> Path:
+    def write_dag_file(
+        self, dags: Path, *, seconds: int = 7200, batch: object = None, **engine: str
+    ) -> Path:
         """Write the DAG file of the guide, with the places of this world, and the package beside it.
 
         Args:
             dags: the folder of DAG files.
             seconds: the time that each task has.
+            batch: the batches of `retention_dag`.
             engine: further arguments of `Engine`, as Python text.
         """
         text = BLOCKS[0]
@@ -129,7 +141,7 @@ class World:
         tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
         text = text.replace(
             "schedule=",
-            f'tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',
+            f'batch={batch!r}, tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',
         )
         text = f"from datetime import timedelta\n{text}"
         leave = shutil.ignore_patterns("__pycache__")

@@ -145,7 +145,7 @@ def test_what_is_lifted_has_its_reason_on_record() -> None:
 
 def test_a_plan_that_apply_would_refuse_fails_unless_nothing_is_to_be_applied() -> None:
     counts = {"refused": "A: the pass takes all"}
-    assert refusal(PLAN, counts, Past(ALL)) == "A: the pass takes all"
+    assert refusal(PLAN, counts, Past(ALL)) == "apply would refuse this plan: A: the pass takes all"
     assert refusal(PLAN, counts, Past(ALL | {"dry_run": True})) is None
     assert refusal(PLAN, {"refused": None}, Past(ALL)) is None
     assert refusal(RECLAIM, {}, Past(ALL)) is None

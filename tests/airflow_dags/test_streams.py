@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dags.streams import SECTIONS, group_id, names_or_last, stream_names
+from airflow_dags.streams import SECTIONS, Listed, group_id, listed_or_last, listed_streams
 from retention import open_warehouse
 from retention.config.load import ConfigFile
 
@@ -36,6 +36,22 @@ FILES = {
         buckets: [{name: sessions}]
         streams: [{name: ORDERS, subjects: [orders.>]}]
     """,
+    "groups and tags": """
+        groups:
+          standard: {grace: 3d, tags: [standard, all]}
+          pii: {group: standard, grace: 7d}
+          empty: {group: pii, tags: }
+          bare:
+        defaults: {grace: 1d}
+        streams:
+          - {name: OWN, subjects: [a], group: pii, tags: [eu, eu, us]}
+          - {name: INHERITED, subjects: [b], group: empty}
+          - {name: NONE, subjects: [c], group: standard, tags: []}
+          - {name: EMPTY, subjects: [d], group: , tags: null}
+          - {config: {name: PRINTED, subjects: [e], group: pii}, created: "2026-11-20T00:00:00Z"}
+        buckets: [{name: sessions, group: standard}]
+        topics: [{name: clicks, group: pii}, {name: taps, tags: ["010"]}]
+    """,
     "a merged mapping": """
         streams:
           - &one {name: ONE, subjects: [one], max_age: 7d}
@@ -50,7 +66,13 @@ def test_the_names_are_those_that_a_command_without_a_name_acts_on(
 ) -> None:
     file = tmp_path / "retention.yaml"
     file.write_text(text, encoding="utf-8")
-    assert stream_names(file) == open_warehouse(file).chosen()
+    warehouse = open_warehouse(file)
+    listed = listed_streams(file)
+    assert [stream.name for stream in listed] == warehouse.chosen()
+    for stream in listed:
+        config = warehouse.config.stream(stream.name)
+        assert config is not None
+        assert (config.group, config.tags) == (stream.group, stream.tags)
 
 
 def test_every_list_of_a_configuration_is_read() -> None:
@@ -63,7 +85,11 @@ def test_one_stream_as_the_server_prints_it_is_a_file(tmp_path: Path, wrapped: b
     config = {"name": "ORDERS", "subjects": ["orders.>"], "max_age": 0}
     file = tmp_path / "orders.json"
     file.write_text(json.dumps({"config": config} if wrapped else config), encoding="utf-8")
-    assert stream_names(file) == open_warehouse(file).chosen() == ["ORDERS"]
+    assert (
+        [stream.name for stream in listed_streams(file)]
+        == open_warehouse(file).chosen()
+        == ["ORDERS"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +108,7 @@ def test_a_file_without_streams_is_one_sentence(
     if text is not None:
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=reason) as raised:
-        stream_names(file)
+        listed_streams(file)
     assert str(file) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -115,7 +141,7 @@ def test_a_text_that_asks_for_too_much_is_refused_in_milliseconds(
     file.write_text(f"{head}streams: [{{name: A}}]\n", encoding="utf-8")
     begun = time.process_time()
     with pytest.raises(ValueError, match=reason) as raised:
-        stream_names(file)
+        listed_streams(file)
     assert time.process_time() - begun < 0.5
     assert str(raised.value).startswith(f"{file}:")
 
@@ -125,7 +151,7 @@ def test_thousands_of_streams_that_share_their_settings_are_read(tmp_path: Path)
     shared = ", ".join(f"k{n}: 1" for n in range(20))
     streams = "".join(f"  - {{<<: *all, name: S{n}}}\n" for n in range(3000))
     file.write_text(f"x: &all {{{shared}}}\nstreams:\n{streams}", encoding="utf-8")
-    assert len(stream_names(file)) == 3000
+    assert len(listed_streams(file)) == 3000
 
 
 def test_ids_of_groups_are_what_airflow_takes_and_differ() -> None:
@@ -134,6 +160,7 @@ def test_ids_of_groups_are_what_airflow_takes_and_differ() -> None:
     assert len(set(ids)) == len(names)
     assert all(len(identity) <= 150 and identity.isascii() for identity in ids)
     assert (ids[0], ids[1]) == ("ORDERS", "a_b")
+    assert not {"configuration", "unlisted"} & {group_id("configuration"), group_id("unlisted")}
 
 
 def test_reading_names_loads_nothing_of_the_engine() -> None:
@@ -152,20 +179,20 @@ def test_the_last_names_stay_where_a_configuration_cannot_be_read_any_more(tmp_p
     file, kept = tmp_path / "retention.yaml", tmp_path / "reports" / "nightly" / "streams.json"
     file.write_text("streams: [", encoding="utf-8")
     with pytest.raises(ValueError, match="cannot be read from it"):
-        names_or_last(file, kept)
-    file.write_text("streams: [{name: A}, {name: B}]", encoding="utf-8")
-    assert names_or_last(file, kept) == (["A", "B"], None)
+        listed_or_last(file, kept)
+    file.write_text("streams: [{name: A}, {name: B, tags: [eu]}]", encoding="utf-8")
+    assert listed_or_last(file, kept) == ([Listed("A"), Listed("B", None, ("eu",))], None)
     for broken in ("streams: [", "streams: []"):
         file.write_text(broken, encoding="utf-8")
-        names, mistake = names_or_last(file, kept)
-        assert names == ["A", "B"]
+        names, mistake = listed_or_last(file, kept)
+        assert names == [Listed("A"), Listed("B", None, ("eu",))]
         assert str(mistake).startswith(f"{file}: ")
     with pytest.raises(ValueError, match="No such file"):
-        names_or_last(tmp_path / "other.yaml", kept)
+        listed_or_last(tmp_path / "other.yaml", kept)
     assert [path.name for path in kept.parent.iterdir()] == ["streams.json"]
 
 
 def test_names_that_cannot_be_kept_are_no_mistake(tmp_path: Path) -> None:
     file, kept = tmp_path / "retention.yaml", tmp_path / "retention.yaml" / "streams.json"
     file.write_text("streams: [{name: A}]", encoding="utf-8")
-    assert names_or_last(file, kept) == (["A"], None)
+    assert listed_or_last(file, kept) == ([Listed("A")], None)

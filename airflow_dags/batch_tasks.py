@@ -1,0 +1,180 @@
+"""Tasks of a batch: each runs one job on many streams; a stream that a person must act on has a task of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_dags.assets import update_assets
+from airflow_dags.batches import Batch
+from airflow_dags.ending import BUSY
+from airflow_dags.engine import Engine
+from airflow_dags.record import Failure, Record, first_failures, lines_of, read_record, totals
+from airflow_dags.running import (
+    JobTask,
+    ProcessOperator,
+    fail,
+    report_path,
+    run_parameters,
+    say_last,
+    skip_task,
+)
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Counts, Past, Step, is_nothing
+from airflow_dags.tasks import beside, counts_of
+
+log = logging.getLogger(__name__)
+
+STEPS = (PLAN, APPLY, COMPACT, RECLAIM)
+"""The steps of a batch, in their order."""
+COUNTS = "counts"
+"""XCom key of these tasks: the numbers of a step."""
+
+
+class BatchTask(JobTask[list[Counts]]):
+    """A step of a batch: one job on the streams that the step before has left in it.
+
+    A stream that fails leaves the batch, and so does one about which a person has to be asked. Streams that are busy
+    are tried again, without the others.
+    """
+
+    batch: Batch
+
+    def work(self, context: Context) -> list[Counts]:
+        """Run the step's job; the plans about which a person has to be asked, each with its stream."""
+        params = run_parameters(self.batch.id, context)
+        streams, plan = self._streams(params, context)
+        arguments = self.step.arguments(Past(params, plan))
+        record = self._record(streams, arguments, context)
+        ti = context["ti"]
+        is_over = not record.busy or ti.try_number > ti.max_tries
+        record.write(self._kept(self.step, context), is_over=is_over)
+        return self._end(record, params, context, is_over=is_over)
+
+    def _streams(
+        self, params: Mapping[str, Any], context: Context
+    ) -> tuple[list[str], Counts | None]:
+        """The streams to work on, and the instant that was planned."""
+        if self.step is PLAN:
+            chosen = params.get("streams")
+            streams = [name for name in self.batch.streams if not chosen or name in chosen]
+            if not streams:
+                skip_task(context, f"{self.batch.id} has none of the streams of this run")
+            return streams, None
+        if params.get("dry_run"):
+            skip_task(context, "a dry run plans and does nothing else")
+        step = STEPS[STEPS.index(self.step) - 1]
+        before = read_record(self._kept(step, context))
+        if before is None:
+            raise AirflowFailException(
+                f"{self.batch.id}: nothing says what `{step.name}` has done; clear the task `plan` of this batch"
+            )
+        streams = before.remaining(step, params)
+        if not streams:
+            skip_task(context, f"{self.batch.id}: `{step.name}` has left no stream to work on")
+        return streams, {"as_of_ns": before.as_of_ns}
+
+    def _record(self, streams: list[str], arguments: list[str], context: Context) -> Record:
+        """Run the job on streams, but for those that an earlier try has done; what became of all."""
+        before = read_record(self._kept(self.step, context))
+        if before is None or before.is_over or before.arguments != arguments:
+            before = None
+            self._forget(context)
+        settled = {} if before is None else before.settled
+        left = [name for name in streams if name not in settled]
+        ending, path = self.run_job(self.batch.id, left, arguments, context)
+        report = ending.report or {}
+        entries = {entry["stream"]: entry for entry in report.get("streams", ())}
+        if "as_of_ns" not in report or (
+            ending.code and not any("error" in entry for entry in entries.values())
+        ):
+            fail(ending)
+        return Record(arguments, report["as_of_ns"], str(path), streams, {**settled, **entries})
+
+    def _end(
+        self, record: Record, params: Mapping[str, Any], context: Context, *, is_over: bool
+    ) -> list[Counts]:
+        step, ti = self.step, context["ti"]
+        for line in lines_of(step, record, params):
+            log.info("%s", line)
+        counts = {
+            name: counts_of(self.engine, step, entry, record.as_of_ns, record.report)
+            for name, entry in record.entries.items()
+            if not entry.get("error")
+        }
+        changed = {name: each for name, each in counts.items() if not is_nothing(step, each)}
+        ti.xcom_push(key=COUNTS, value=totals(step, record, params, changed))
+        if not is_over:
+            busy = record.busy
+            raise AirflowException(
+                f"{self.batch.id}: {len(busy):,} of {len(record.streams):,} streams, {busy[0]} first, are busy and "
+                f"are tried again without the others (exit code {BUSY})"
+            )
+        for name, each in changed.items():
+            update_assets(self.outlets, name, each, context)
+        return [counts[name] | {"stream": name} for name in record.asking(step, params)]
+
+    def _forget(self, context: Context) -> None:
+        """Remove what this step and later ones have done before the task was cleared."""
+        for step in STEPS[STEPS.index(self.step) :]:
+            self._kept(step, context).unlink(missing_ok=True)
+
+    def _kept(self, step: Step, context: Context) -> Any:
+        return record_path(self.engine, step, self.task_id, context)
+
+
+class BatchOperator(BatchTask, ProcessOperator):
+    """A step of a batch by `<environment>/bin/python -m jobs.…` on Airflow's worker."""
+
+    def __init__(self, *, batch: Batch, **options: Any) -> None:
+        super().__init__(**options)
+        self.batch = batch
+
+
+class OutcomesOperator(BaseOperator):  # type: ignore[misc]
+    """Count what became of the streams of a batch, and hand on those that failed."""
+
+    def __init__(self, *, engine: Engine, **options: Any) -> None:
+        super().__init__(**options)
+        self.engine = engine
+
+    def execute(self, context: Context) -> list[Failure]:
+        """The failures for which a task fails each."""
+        failures: list[Failure] = []
+        for step in STEPS:
+            record = read_record(record_path(self.engine, step, self.task_id, context))
+            if record is not None:
+                failed = record.failures(step, context["params"])
+                log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
+                failures += failed
+        for failure in failures:
+            log.info("%s", failure["sentence"])
+        return first_failures(failures)
+
+
+class FailedOperator(BaseOperator):  # type: ignore[misc]
+    """Fail with the sentence of a stream that failed in a batch."""
+
+    def __init__(self, *, failure: Failure, **options: Any) -> None:
+        super().__init__(**options)
+        self.failure = failure
+
+    def execute(self, context: Context) -> None:
+        """Fail.
+
+        Raises:
+            AirflowFailException: always, as the stream's own task would.
+        """
+        error = AirflowFailException(
+            f"{self.failure['sentence']} (exit code {self.failure['exit_code']})"
+        )
+        say_last(error)
+        raise error
+
+
+def record_path(engine: Engine, step: Step, task_id: str, context: Context) -> Any:
+    """The path of the record of a step of the same batch."""
+    return report_path(engine, context["ti"], beside(task_id, step.name), "record.json")

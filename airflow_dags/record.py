@@ -1,0 +1,170 @@
+"""The record of a step of a batch: what it has done to each stream, through all tries of its task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_dags.ending import BUSY
+from airflow_dags.steps import (
+    PLAN,
+    Counts,
+    Past,
+    Step,
+    is_nothing,
+    reason_of_nothing,
+    refusal,
+)
+
+Entry = Mapping[str, Any]
+Failure = dict[str, Any]
+"""A stream that failed: `stream`, `step`, `sentence` and `exit_code`."""
+MOST_FAILURES = 50
+"""The most streams of a batch of which each fails in a task of its own."""
+MOST_COUNTS = 50
+"""The most streams of which XCom has the counts."""
+_REFUSED = 4
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a step has done; it is kept among the reports."""
+
+    arguments: Sequence[str]
+    """The step's own arguments: another try that has others begins anew."""
+    as_of_ns: int
+    report: str
+    """The path of the report of the last try."""
+    streams: Sequence[str]
+    """All that the step is for."""
+    entries: Mapping[str, Entry]
+    """The entries of reports, by stream; compaction leaves out streams that are not to be compacted."""
+    is_over: bool = False
+    """Whether no other try follows for streams that were busy."""
+
+    @property
+    def busy(self) -> list[str]:
+        """The streams at which another run was at work."""
+        return [name for name, entry in self.entries.items() if _code(entry) == BUSY]
+
+    @property
+    def settled(self) -> dict[str, Entry]:
+        """The entries of the others."""
+        busy = set(self.busy)
+        return {name: entry for name, entry in self.entries.items() if name not in busy}
+
+    def failures(self, step: Step, params: Mapping[str, Any]) -> list[Failure]:
+        """The streams that failed, or whose plan would be refused."""
+        found = (failure_of(step, name, entry, params) for name, entry in self.entries.items())
+        return [failure for failure in found if failure is not None]
+
+    def asking(self, step: Step, params: Mapping[str, Any]) -> list[str]:
+        """The streams about whose plan a person has to be asked."""
+        if step is not PLAN or params.get("dry_run"):
+            return []
+        return [
+            name
+            for name, entry in self.entries.items()
+            if entry.get("needs_approval") and failure_of(step, name, entry, params) is None
+        ]
+
+    def remaining(self, step: Step, params: Mapping[str, Any]) -> list[str]:
+        """The streams with which the batch goes on: those that failed, or leave it for a question, are left out."""
+        gone = {failure["stream"] for failure in self.failures(step, params)}
+        gone |= set(self.asking(step, params))
+        return [name for name in self.streams if name not in gone]
+
+    def write(self, path: Path, *, is_over: bool) -> None:
+        """Keep it, whole or not at all."""
+        written = path.with_name(f"{path.name}.new")
+        written.write_text(json.dumps(asdict(self) | {"is_over": is_over}), encoding="utf-8")
+        written.replace(path)
+
+
+def read_record(path: Path) -> Record | None:
+    """The record at a path; None: there is none."""
+    try:
+        return Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -> Failure | None:
+    """The failure that an entry stands for; None: for none."""
+    error = entry.get("error")
+    if error:
+        sentence, code = str(error["message"]), int(error["exit_code"])
+    else:
+        refused = refusal(step, step.counts(entry), Past(params))
+        if refused is None:
+            return None
+        sentence, code = refused, _REFUSED
+    return {"stream": name, "step": step.name, "sentence": sentence, "exit_code": code}
+
+
+def first_failures(failures: Sequence[Failure]) -> list[Failure]:
+    """The failures that have a task each; of more than `MOST_FAILURES` the last task stands for the rest."""
+    if len(failures) <= MOST_FAILURES:
+        return list(failures)
+    *shown, last = failures[:MOST_FAILURES]
+    others = len(failures) - MOST_FAILURES
+    sentence = f"{last['sentence']}; {others:,} more failed, which the log of `outcomes` names"
+    return [*shown, last | {"sentence": sentence}]
+
+
+def lines_of(step: Step, record: Record, params: Mapping[str, Any]) -> Iterator[str]:
+    """A table of what became of each stream; those of which there is nothing to say share its last line."""
+    failed = {failure["stream"]: failure["sentence"] for failure in record.failures(step, params)}
+    asking = set(record.asking(step, params))
+    said: dict[str, str] = {}
+    for name, entry in record.entries.items():
+        if name in failed:
+            said[name] = f"failed: {failed[name]}"
+        elif name in asking:
+            said[name] = f"a person is asked: {entry['needs_approval']}"
+        elif entry.get("left"):
+            said[name] = "left for the next run by its budget"
+        else:
+            text = _said(step, name, step.counts(entry))
+            if text:
+                said[name] = text
+    width = max(map(len, said), default=0)
+    yield from (f"{name:<{width}}  {text}" for name, text in said.items())
+    rest = len(record.streams) - len(said)
+    if rest:
+        yield f"{rest:,} {'other' if said else 'stream'}{'s' * (rest > 1)}: nothing to do"
+
+
+def totals(
+    step: Step, record: Record, params: Mapping[str, Any], changed: Mapping[str, Counts]
+) -> Counts:
+    """The numbers of a step over all streams, for XCom; of the first `MOST_COUNTS` that it changed also their own."""
+    sums = {name: sum(counts.get(name, 0) for counts in changed.values()) for name in _AMOUNTS}
+    return {
+        "as_of_ns": record.as_of_ns,
+        "report": record.report,
+        "streams": len(record.streams),
+        "failed": len(record.failures(step, params)),
+        "asking": len(record.asking(step, params)),
+        "changed": len(changed),
+        **{name: amount for name, amount in sums.items() if amount},
+        "by_stream": dict(list(changed.items())[:MOST_COUNTS]),
+    }
+
+
+_AMOUNTS = ("messages", "bytes", "markers", "merges", "files")
+
+
+def _said(step: Step, name: str, counts: Counts) -> str:
+    if not is_nothing(step, counts):
+        return ", ".join(f"{counts[each]:,} {each}" for each in _AMOUNTS if counts.get(each))
+    if counts.get("superseded_by"):
+        return reason_of_nothing(name, counts).partition(": ")[2]
+    return ""
+
+
+def _code(entry: Entry) -> int:
+    return int((entry.get("error") or {}).get("exit_code", 0))

@@ -1,0 +1,219 @@
+"""Running one job of the engine as a task: its arguments, its ending, and the sentence that people see last."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+from airflow.providers.standard.hooks.subprocess import SubprocessHook
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
+from airflow.sdk.execution_time.context import context_to_airflow_vars
+
+from airflow_dags.ending import Ending, read_ending
+from airflow_dags.engine import Engine
+from airflow_dags.options import arguments_of
+from airflow_dags.steps import SKIPPED, Step, parameter_mistake
+
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+BARE = {"PYTHONPATH": "", "PYTHONHOME": ""}
+"""Airflow's own folders are not the engine's: an empty variable is an absent one."""
+
+
+class Launcher:
+    """The way in which a step's job is started: in a process on the worker, or on a cluster."""
+
+    engine: Engine
+    step: Step
+
+    def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
+        """Run the job to its end; its exit code."""
+        raise NotImplementedError
+
+    def on_kill(self) -> None:
+        """End the job."""
+        raise NotImplementedError
+
+
+class JobTask(Launcher, Generic[Result]):
+    """A task that runs a step's job on one stream or several; subclasses say which, and what its report means."""
+
+    task_id: str
+    execution_timeout: Any
+    outlets: Sequence[Any]
+
+    def work(self, context: Context) -> Result:
+        """Do what the task is for, by `run_job`."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Result:
+        """Run the step's job and return what came of it.
+
+        Raises:
+            AirflowSkipException: the step is not for this run, or there was nothing to do.
+            AirflowFailException: the job has failed, and would again.
+            AirflowException: a stream was busy, or the job was ended from outside.
+        """
+        try:
+            return self.work(context)
+        except AirflowException as error:
+            say_last(error)
+            raise
+
+    def run_job(
+        self, label: str, streams: Sequence[str], arguments: list[str], context: Context
+    ) -> tuple[Ending, Path]:
+        """Run the job on streams; how it ended, and where its report is.
+
+        Args:
+            label: the stream or batch, as sentences name it.
+            streams: those to work on.
+            arguments: the step's own.
+            context: Airflow's.
+        """
+        ti = context["ti"]
+        path = report_path(self.engine, ti, self.task_id, f"{ti.try_number}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        shared = [
+            f"--config={self.engine.config}",
+            f"--engine={self.engine.engine}",
+            *(f"--stream={stream}" for stream in streams),
+            f"--report-file={path}",
+            *arguments_of(self.engine.options, self.step.name, label),
+            *_ends(),
+        ]
+        variables = context_to_airflow_vars(context, in_env_var_format=True)
+        try:
+            code = self.launch([*shared, *arguments], variables, context)
+        except AirflowTaskTimeout:
+            self.on_kill()
+            raise AirflowFailException(
+                f"{label}: {self.step.name} was not done within {self.execution_timeout} and was ended; nothing "
+                "is half done; give it more time, or see in the log above what it waits for"
+            ) from None
+        ending = read_ending(code, path)
+        if code == 0 and ending.report is None:
+            raise AirflowFailException(
+                f"{path}: the job has ended well, and its report is not here; name a folder that it can write to"
+            )
+        return ending, path
+
+
+def report_path(engine: Engine, ti: Any, task_id: str, end: str) -> Path:
+    """The path of a file of a task of this run among the reports."""
+    folder = Path(engine.reports, ti.dag_id, ti.run_id.replace("/", "_"))
+    return folder / f"{file_name(ti, task_id)}.{end}"
+
+
+def file_name(ti: Any, task_id: str) -> str:
+    """The part of a file's name that says whose it is: the task, and its index where it is mapped."""
+    return task_id if ti.map_index is None or ti.map_index < 0 else f"{task_id}.{ti.map_index}"
+
+
+def fail(ending: Ending) -> NoReturn:
+    """End a task whose job has failed, for good or for another try.
+
+    Raises:
+        AirflowFailException: it would fail again.
+        AirflowException: another try may help.
+    """
+    kind = AirflowException if ending.is_to_be_tried_again else AirflowFailException
+    raise kind(f"{ending.sentence} (exit code {ending.code})")
+
+
+def run_parameters(label: str, context: Context) -> dict[str, Any]:
+    """The parameters of the run.
+
+    Raises:
+        AirflowFailException: they would not do what they say.
+    """
+    params = dict(context["params"])
+    mistake = parameter_mistake(context["dag_run"].conf or {}, params)
+    if mistake is not None:
+        raise AirflowFailException(f"{label}: {mistake}")
+    return params
+
+
+class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
+    """A job by `<environment>/bin/python -m jobs.…` on Airflow's worker."""
+
+    template_fields: Sequence[str] = ("variables",)
+
+    def __init__(self, *, engine: Engine, step: Step, **options: Any) -> None:
+        super().__init__(**options)
+        self.engine, self.step = engine, step
+        self.variables = dict(engine.variables)
+
+    def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
+        """Run the job in a process of its own, without a shell between; its exit code, negative for a signal."""
+        environment = {**os.environ, **BARE, **variables, **self.variables}
+        command = [present(self.engine, "python"), "-m", f"jobs.{self.step.job}", *arguments]
+        return int(self._process.run_command(command, env=environment).exit_code)
+
+    @cached_property
+    def _process(self) -> SubprocessHook:
+        return SubprocessHook()
+
+    def on_kill(self) -> None:
+        """Ask the job, and all that it has started, to end."""
+        process = self._process.sub_process
+        if process is not None and process.poll() is None:
+            self._process.send_sigterm()
+
+
+def present(engine: Engine, name: str) -> str:
+    """The path of a program of the engine's environment.
+
+    Raises:
+        AirflowFailException: it is not on this worker.
+    """
+    program = engine.program(name)
+    if not Path(program).exists():
+        raise AirflowFailException(
+            f"{program}: is not on this worker; install the engine there, or correct `environment`"
+        )
+    return program
+
+
+def skip_task(context: Context, reason: str) -> NoReturn:
+    """Skip a task, with its reason as the last line of the log and in XCom.
+
+    Raises:
+        AirflowSkipException: always.
+    """
+    context["ti"].xcom_push(key=SKIPPED, value=reason)
+    log.info("%s", reason)
+    raise AirflowSkipException(reason)
+
+
+def say_last(error: BaseException) -> None:
+    """Log the sentence of a failure as the last line that Airflow shows: what it adds lies in a folded group."""
+    if not isinstance(error, AirflowSkipException):
+        log.error("%s", error)
+
+
+def log_failure(context: Context) -> None:
+    """Log a failure as one sentence: the DAG, the task and the reason."""
+    ti = context["ti"]
+    log.error("%s %s failed: %s", ti.dag_id, ti.task_id, context.get("exception"))
+
+
+def _ends() -> list[str]:
+    """The arguments by which a job ends with this task's runner, and with its supervisor, however these end."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # neither Linux 5.3 nor later
+        return []
+    return [f"--end-with={process}" for process in (os.getpid(), os.getppid()) if process > 1]
