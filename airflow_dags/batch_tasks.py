@@ -142,14 +142,20 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
         self.engine = engine
 
     def execute(self, context: Context) -> list[Failure]:
-        """The failures for which a task fails each."""
+        """The failures for which a task fails each.
+
+        Raises:
+            AirflowSkipException: nothing was done.
+        """
+        paths = {step: record_path(self.engine, step, self.task_id, context) for step in STEPS}
+        records = {step: record for step, path in paths.items() if (record := read_record(path))}
+        if not records:
+            skip_task(context, "nothing was done with this batch")
         failures: list[Failure] = []
-        for step in STEPS:
-            record = read_record(record_path(self.engine, step, self.task_id, context))
-            if record is not None:
-                failed = record.failures(step, context["params"])
-                log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
-                failures += failed
+        for step, record in records.items():
+            failed = record.failures(step, context["params"])
+            log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
+            failures += failed
         for failure in failures:
             log.info("%s", failure["sentence"])
         return first_failures(failures)

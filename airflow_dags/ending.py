@@ -37,6 +37,8 @@ class Ending:
         error = (self.report or {}).get("error") or self.entry.get("error")
         if error:
             return str(error["message"])
+        if self.report is not None:
+            return "the job has failed beside its work on streams; its log is above"
         return "the job was ended from outside, or did not start; its log is above"
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Context, Param
 
-from airflow_dags.batches import Batch, batches
 from airflow_dags.configuration import UnlistedOperator, configuration_task
 from airflow_dags.engine import Engine
-from airflow_dags.groups import Work, batch_tasks, stream_tasks
+from airflow_dags.groups import Work, stream_tasks
 from airflow_dags.running import log_failure
 from airflow_dags.streams import UNLISTED, Listed, listed_or_last
 
@@ -72,17 +71,27 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
     work = Work(engine, dag_id, started, asking)
     with DAG(dag_id, params=_params(names), **_OPTIONS | options) as dag:
         first = configuration_task(mistake, on_failure_callback=callbacks)
-        heads: list[Any] = [UnlistedOperator(task_id=UNLISTED, engine=engine, **started)]
-        if batch is None:
-            late = [stream_tasks(work, name) for name in lost]
-            heads += [stream_tasks(work, name) for name in names if name not in lost]
-        else:
-            unknown = [Batch("not-listed", "not listed", tuple(lost))] if lost else []
-            late = [batch_tasks(work, each) for each in unknown]
-            chosen = [by_name.get(name, Listed(name)) for name in names if name not in lost]
-            heads += [batch_tasks(work, each) for each in batches(chosen, batch)]
-        first >> (late or heads)
+        unlisted = UnlistedOperator(task_id=UNLISTED, engine=engine, **started)
+        listed = [by_name.get(name, Listed(name)) for name in names if name not in lost]
+        groups, late = _groups(work, listed, lost, batch)
+        first >> (late or [unlisted, *groups])
     return dag
+
+
+def _groups(
+    work: Work, listed: Sequence[Listed], lost: Sequence[str], batch: int | str | None
+) -> tuple[list[Any], list[Any]]:
+    """The first tasks of each group: of streams that are listed, and of those that are not."""
+    if batch is None:
+        late = [stream_tasks(work, name) for name in lost]
+        return [stream_tasks(work, stream.name) for stream in listed], late
+    # Without batches a DAG file does not pay for loading this.
+    from airflow_dags.batch_groups import batch_tasks
+    from airflow_dags.batches import Batch, batches
+
+    unknown = [Batch("not-listed", "not listed", tuple(lost))] if lost else []
+    late = [batch_tasks(work, each) for each in unknown]
+    return [batch_tasks(work, each) for each in batches(listed, batch)], late
 
 
 _OPTIONS: dict[str, Any] = {

@@ -118,14 +118,14 @@ def test_a_name_is_never_a_template(
             assert "s3cr3t" not in str(vars(task))
 
 
-def _on_a_cluster(world: World) -> Any:
+def _on_a_cluster(world: World, **options: Any) -> Any:
     engine = Engine(
         config=str(world.config),
         environment="/opt/retention",
         reports=str(world.reports),
         cluster=Cluster(jobs="/srv/jobs"),
     )
-    return retention_dag("on_a_cluster", engine)
+    return retention_dag("on_a_cluster", engine, **options)
 
 
 @pytest.mark.parametrize(
@@ -208,13 +208,17 @@ def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_peopl
     some = retention_dag("some", engine, streams=["ORDERS", "ODERS"], batch="tag")
     assert list(some.task_group.children)[2:] == ["not-listed", "no-tag"]
     assert some.get_task("configuration").downstream_task_ids == {"not-listed.plan"}
+    on_a_cluster = _on_a_cluster(world, batch=2)
+    kinds = {task: on_a_cluster.get_task(task).task_type for task in ("batch-1.plan", "unlisted")}
+    assert kinds == {"batch-1.plan": "SubmitBatchOperator", "unlisted": "UnlistedOperator"}
+    assert on_a_cluster.get_task("batch-1.asked.apply").task_type == "SubmitOperator"
     with pytest.raises(ValueError, match="batch: 'tags' is neither"):
         retention_dag("wrong", engine, batch="tags")
 
 
 @pytest.mark.parametrize("follows", ["keep", "warn", "fail"])
 def test_a_stream_that_is_listed_no_more_is_looked_for_as_the_configuration_wants(
-    home: Path, world: World, caplog: pytest.LogCaptureFixture, follows: str
+    home: Path, world: World, capfd: pytest.CaptureFixture[str], follows: str
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
@@ -233,7 +237,8 @@ def test_a_stream_that_is_listed_no_more_is_looked_for_as_the_configuration_want
         assert str(raised.value).endswith("did you mean ODERS? (exit code 4)")
     else:
         task.execute(context)
-        assert (sentence in caplog.text) == (follows == "warn")
+        logged = capfd.readouterr()
+        assert (sentence in logged.out + logged.err) == (follows == "warn")
 
 
 def test_the_form_takes_streams_of_the_file_and_no_others(home: Path, dags: Path) -> None:
@@ -270,7 +275,7 @@ def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) ->
 
 
 def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
     *blocks, own = BLOCKS[1:]
     (dags / "own.py").write_text(own.replace("/srv/lake/retention.yaml", str(world.config)))
     for number, block in enumerate(blocks):
@@ -283,12 +288,14 @@ def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) ->
     kinds = {
         name: dag.get_task("ORDERS.apply").task_type
         for name, dag in bag.dags.items()
-        if name != "orders"
+        if name not in ("orders", "nightly")
     }
     assert kinds == {
         "retention": "JobOperator",
         "guide0": "JobOperator",
         "guide1": "JobOperator",
         "guide2": "SubmitOperator",
+        "guide3": "JobOperator",
     }
+    assert bag.dags["nightly"].get_task("batch-1.apply").task_type == "BatchOperator"
     assert sorted(bag.dags["orders"].task_ids) == sorted(["load", *STEPS[:3]])

@@ -1,0 +1,64 @@
+"""Groups of tasks of a batch: its steps, and a task for each stream that a person must see by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import AssetAlias, TaskGroup, task_group
+
+from airflow_dags.batch_tasks import BatchOperator, FailedOperator, OutcomesOperator
+from airflow_dags.batches import Batch
+from airflow_dags.groups import Work, steps_from_approval
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Step
+from airflow_dags.tasks import Before
+
+_INDEX = "map_index_template"
+_MOST_CHARACTERS = 200
+
+
+def batch_tasks(work: Work, batch: Batch) -> Any:
+    """The tasks of a batch; the first.
+
+    Streams about which a person has to be asked go on by themselves, in a group of tasks that is mapped over their
+    plans; those that failed each have a task that fails for them.
+    """
+    alias = AssetAlias(work.dag_id)
+    callbacks = {"on_failure_callback": work.started["on_failure_callback"]}
+    with TaskGroup(batch.id, group_display_name=batch.title):
+        plan = _step(work, PLAN, batch=batch)
+        apply = _step(work, APPLY, batch=batch, outlets=[alias])
+        compact = _step(work, COMPACT, batch=batch)
+        reclaim = _step(work, RECLAIM, batch=batch)
+        outcomes = OutcomesOperator(
+            task_id="outcomes",
+            engine=work.engine,
+            trigger_rule="all_done",
+            **callbacks,
+        )
+        plan >> apply >> compact >> reclaim >> outcomes
+        [plan, apply, compact] >> outcomes
+        FailedOperator.partial(
+            task_id="failed", **callbacks, map_index_template=_name("failure")
+        ).expand(failure=outcomes.output)
+
+        @task_group(group_id="asked")  # type: ignore[untyped-decorator]
+        def asked(planned: Any) -> None:
+            index = {"planned": planned, _INDEX: _name("planned"), "max_active_tis_per_dag": None}
+            steps_from_approval(work, alias, before=Before(plan=plan.task_id), **index)
+
+        asked.expand(planned=plan.output)
+    return plan
+
+
+def _step(work: Work, step: Step, **options: Any) -> Any:
+    given = {"task_id": step.name, "engine": work.engine, "step": step, **work.started, **options}
+    if work.engine.cluster is None:
+        return BatchOperator(**given)
+    from airflow_dags.submit import SubmitBatchOperator
+
+    return SubmitBatchOperator(cluster=work.engine.cluster, **given)
+
+
+def _name(field: str) -> str:
+    """The template by which Airflow shows the stream of a mapped task."""
+    return f"{{{{ task.{field}.stream[:{_MOST_CHARACTERS}] }}}}"
