@@ -146,10 +146,17 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
 
         Raises:
             AirflowSkipException: nothing was done.
+            AirflowFailException: something was, and its records are gone.
         """
         paths = {step: record_path(self.engine, step, self.task_id, context) for step in STEPS}
         records = {step: record for step, path in paths.items() if (record := read_record(path))}
         if not records:
+            plan = beside(self.task_id, PLAN.name)
+            if context["ti"].xcom_pull(task_ids=plan, key=COUNTS) is not None:
+                raise AirflowFailException(
+                    f"{self.engine.reports}: has no records of this batch any more, so that nothing says which streams "
+                    "failed; see the logs of its tasks"
+                )
             skip_task(context, "nothing was done with this batch")
         failures: list[Failure] = []
         for step, record in records.items():
