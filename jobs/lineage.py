@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,7 +97,7 @@ class _Sender(logging.Handler):
 
     def _event(self, about: dict[str, Any], time: str, message: str) -> Any:
         from openlineage.client.event_v2 import Job, OutputDataset, Run, RunEvent, RunState
-        from openlineage.client.facet_v2 import dataset_version_dataset
+        from openlineage.client.facet_v2 import dataset_version_dataset, job_type_job
         from openlineage.client.uuid import generate_new_uuid
 
         stream = about["stream"]
@@ -120,9 +120,21 @@ class _Sender(logging.Handler):
             job=Job(
                 namespace=os.environ.get("OPENLINEAGE_NAMESPACE", "default"),
                 name=f"{self._command}.{stream}",
+                facets={
+                    "jobType": job_type_job.JobTypeJobFacet(
+                        processingType="BATCH", integration="LAKE_RETENTION", jobType="JOB"
+                    )
+                },
             ),
             inputs=[],
-            outputs=[OutputDataset(namespace=namespace, name=name, facets=facets)],
+            outputs=[
+                OutputDataset(
+                    namespace=namespace,
+                    name=name,
+                    facets=facets,
+                    outputFacets=_output_facets(about),
+                )
+            ],
         )
 
 
@@ -133,6 +145,18 @@ def dataset_name(warehouse: str, stream: str) -> tuple[str, str]:
         bucket, _, key = place.removeprefix(S3).partition("/")
         return f"{S3}{bucket}", key
     return "file", place
+
+
+def _output_facets(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of what a run has written to its table, as far as its report tells."""
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    written = {"size": about.get("bytes_written"), "fileCount": about.get("files_after")}
+    told = {name: number for name, number in written.items() if number is not None}
+    if not told:
+        return {}
+    kind = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+    return {"outputStatistics": kind(**told)}
 
 
 def _run_facets(kind: str, message: str) -> dict[str, Any]:

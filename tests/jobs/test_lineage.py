@@ -59,6 +59,10 @@ def test_each_stream_starts_and_completes_fails_or_aborts(
     (dataset,) = complete["outputs"]
     assert (dataset["namespace"], dataset["name"]) == dataset_name(str(folder), "ORDERS")
     assert dataset["facets"]["version"]["datasetVersion"] == "2"
+    assert complete["outputs"][0]["outputFacets"]["outputStatistics"]["size"] == 0
+    assert {event["job"]["facets"]["jobType"]["processingType"] for event in sent(folder)} == {
+        "BATCH"
+    }
     assert complete["run"]["facets"]["parent"]["run"]["runId"] == PARENT
     assert "there is no such stream" in fail["run"]["facets"]["errorMessage"]["message"]
     assert complete["eventTime"] > start["eventTime"]
