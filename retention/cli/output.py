@@ -161,7 +161,9 @@ def put_table(
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
     for row in cells:
         table.add_row(*(Text(row[number]) for number in kept))
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _width(head: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:

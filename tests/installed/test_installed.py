@@ -94,3 +94,22 @@ def test_work_that_asks_for_spark_says_how_to_get_it(tmp_path: Path, built: Path
     assert done.returncode == 2
     assert "pip install 'lake-retention[spark]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_the_dags_and_the_build_are_told_without_a_clone(
+    tmp_path: Path, built: Path, kind: str
+) -> None:
+    (package,) = built.glob(kind)
+    there = installed(tmp_path, package)
+    there.answer("retention", "airflow", "--copy-to", "dags")
+    copied = {file.name for file in (tmp_path / "dags" / "airflow_dags").iterdir()}
+    assert copied >= {file.name for file in (ROOT / "airflow_dags").glob("*.[pj]*")}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert commit.stdout.strip() in there.answer("retention", "--version")
