@@ -90,7 +90,10 @@ def test_work_that_asks_for_spark_says_how_to_get_it(tmp_path: Path, built: Path
     there = installed(tmp_path, package)
     there.answer("retention", "init", "lake")
     options = ("--config", "lake/retention.yaml", "--engine", "spark")
-    done = there.run("python", "-m", "jobs.ingest", *options, "--stream", "ORDERS", "--source", "x")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.json").write_text('{"subject": "orders.a", "payload": "x"}')
+    source = ("--stream", "ORDERS", "--source", "new", "--source-format", "json", "--time", "now")
+    done = there.run("python", "-m", "jobs.ingest", *options, *source)
     assert done.returncode == 2
     assert "pip install 'lake-retention[spark]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -102,6 +105,7 @@ def test_the_dags_and_the_build_are_told_without_a_clone(
 ) -> None:
     (package,) = built.glob(kind)
     there = installed(tmp_path, package)
+    (tmp_path / "dags").mkdir()
     there.answer("retention", "airflow", "--copy-to", "dags")
     copied = {file.name for file in (tmp_path / "dags" / "airflow_dags").iterdir()}
     assert copied >= {file.name for file in (ROOT / "airflow_dags").glob("*.[pj]*")}
