@@ -275,7 +275,7 @@ def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) ->
 
 
 def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     *blocks, own = BLOCKS[1:]
     (dags / "own.py").write_text(own.replace("/srv/lake/retention.yaml", str(world.config)))
     for number, block in enumerate(blocks):
@@ -294,8 +294,13 @@ def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) ->
         "retention": "JobOperator",
         "guide0": "JobOperator",
         "guide1": "JobOperator",
-        "guide2": "SubmitOperator",
-        "guide3": "JobOperator",
+        "guide2": "JobOperator",
+        "guide3": "SubmitOperator",
+        "guide4": "JobOperator",
+        "alerting": "JobOperator",
     }
+    alerting = bag.dags["alerting"]
+    assert [alert.interval for alert in alerting.deadline] == [timedelta(hours=4)]
+    assert len(alerting.get_task("ORDERS.apply").on_failure_callback) == 2
     assert bag.dags["nightly"].get_task("batch-1.apply").task_type == "BatchOperator"
     assert sorted(bag.dags["orders"].task_ids) == sorted(["load", *STEPS[:3]])
