@@ -45,7 +45,7 @@ peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(seconds, processor, peak, dropped)
 """
 PLAN = """
-outcomes = retention.api.warehouse.open_warehouse(place).plan([], instant)
+outcomes = retention.api.warehouse.open_warehouse(place).plan(None, instant)
 for outcome in outcomes:
     assert outcome.error is None, outcome.error
 dropped = sum(outcome.value.segments.dropped for outcome in outcomes)

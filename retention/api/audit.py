@@ -31,9 +31,9 @@ class Audit(Selection):
         """An instant in nanoseconds since the epoch; None is the clock's."""
 
     def history_export(
-        self, names: Iterable[str] = (), since: Instant = None, until: Instant = None
+        self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
     ) -> pa.Table:
-        """The runs of streams (all, if none is named) with what each removed, as one table.
+        """The runs of streams (all, if `names` is None) with what each removed, as one table.
 
         Args:
             names: the streams.
@@ -54,7 +54,7 @@ class Audit(Selection):
         return history_table(list(self.history_tables(names, since, until)))
 
     def history_tables(
-        self, names: Iterable[str] = (), since: Instant = None, until: Instant = None
+        self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
     ) -> Iterator[pa.Table]:
         """The rows of `history_export`, some at a time, for histories that are larger than the memory.
 
@@ -70,5 +70,5 @@ class Audit(Selection):
                 "earlier start, or a later end"
             )
         period = Period(since_ns, until_ns)
-        streams = [self._known(name) for name in self.chosen(names, among=self.streams())]
+        streams = [self._known(name) for name in self._named(names, among=self.streams())]
         return (table for opened in streams for table in exported_runs(opened, period))

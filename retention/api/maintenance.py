@@ -33,11 +33,11 @@ class Maintenance(Selection):
 
     def compact(
         self,
-        names: Iterable[str] = (),
+        names: Iterable[str] | None = None,
         limits: CompactionLimits | None = None,
         watch: Watch | None = None,
     ) -> DryRun[list[Outcome[CompactionPlan]], list[Outcome[CompactionReport]]]:
-        """Compact streams (those with `compact` in their configuration, if none is named); no message changes.
+        """Compact streams (those with `compact` in their configuration, if `names` is None); no message changes.
 
         Args:
             names: the streams; one without `compact` is compacted by the defaults.
@@ -51,7 +51,7 @@ class Maintenance(Selection):
         from retention.views.text_compaction import compaction_plan_text
 
         within = limits or CompactionLimits()
-        chosen = self.chosen(names, among=self.compacted())
+        chosen = self._named(names, among=self.compacted())
 
         def find(name: str) -> CompactionPlan:
             return show_compaction(self._known(name), within.max_bytes)
@@ -63,9 +63,9 @@ class Maintenance(Selection):
         )
 
     def reclaim(
-        self, names: Iterable[str] = (), watch: Watch | None = None
+        self, names: Iterable[str] | None = None, watch: Watch | None = None
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
-        """Delete what is dead for longer than its grace of streams (all, if none is named); it cannot be undone.
+        """Delete what is dead for longer than its grace of streams (all, if `names` is None); it cannot be undone.
 
         Returns:
             What would go of each stream, found when it is asked for; `apply()` deletes it.
@@ -75,9 +75,9 @@ class Maintenance(Selection):
         return self._reclaim(names, plan_reclaim, reclaim_now, watch)
 
     def reclaim_leftovers(
-        self, names: Iterable[str] = (), watch: Watch | None = None
+        self, names: Iterable[str] | None = None, watch: Watch | None = None
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
-        """Delete what killed processes left in streams (all, if none is named), once it was noted for the grace.
+        """Delete what killed processes left in streams (all, if `names` is None), once it was noted for the grace.
 
         Returns:
             As `reclaim`.
@@ -104,14 +104,14 @@ class Maintenance(Selection):
 
     def _reclaim(
         self,
-        names: Iterable[str],
+        names: Iterable[str] | None,
         find: Callable[[OpenedStream], ReclaimReport],
         delete: Callable[[OpenedStream], ReclaimReport],
         watch: Watch | None,
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
         from retention.views.reclaim import reclaim_text
 
-        chosen = self.chosen(names, among=self.reclaimable())
+        chosen = self._named(names, among=self.reclaimable())
 
         def each(act: Callable[[OpenedStream], ReclaimReport]) -> list[Outcome[ReclaimReport]]:
             return act_sequentially(chosen, lambda name: act(self._known(name)), self.clock, watch)

@@ -32,8 +32,8 @@ class RunHistory(Selection):
     def _known(self, name: str) -> OpenedStream:
         """A stream that the configuration names, or that something was written to."""
 
-    def history(self, names: Iterable[str] = ()) -> RunRecords:
-        """The outcomes of runs over streams (all, if none is named), newest first; `to_pandas()` makes a frame of them.
+    def history(self, names: Iterable[str] | None = None) -> RunRecords:
+        """The outcomes of runs over streams (all, if `names` is None), newest first; `to_pandas()` makes a frame.
 
         Raises:
             UsageError: there is no such stream.
@@ -42,15 +42,15 @@ class RunHistory(Selection):
 
         return RunRecords(record.as_json() for record in self.runs(names))
 
-    def runs(self, names: Iterable[str] = ()) -> list[RunRecord]:
-        """The outcomes of runs over streams (all, if none is named), newest first, as typed records.
+    def runs(self, names: Iterable[str] | None = None) -> list[RunRecord]:
+        """The outcomes of runs over streams (all, if `names` is None), newest first, as typed records.
 
         Raises:
             UsageError: there is no such stream.
         """
         return runs_of(
             self.location,
-            [self._known(name).name for name in self.chosen(names, among=self.streams())],
+            [self._known(name).name for name in self._named(names, among=self.streams())],
         )
 
     def undo(self, run: str) -> dict[str, Any]:

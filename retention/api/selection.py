@@ -97,6 +97,11 @@ class Selection(ABC):
         meant = self.own_streams() if among is None else among
         return select_streams(self.config, self.streams, names, tags, meant)
 
+    def _named(self, names: Iterable[str] | None, among: Iterable[str] | None = None) -> list[str]:
+        """The streams that a call names, as `chosen` has them: of None all, and of a list without names none."""
+        given = None if names is None else list(names)
+        return [] if given == [] else self.chosen(given or (), among=among)
+
     @abstractmethod
     def _may_hold_table(self, name: str) -> bool:
         """Whether a stream has a table that is not dropped, or one that cannot be read."""

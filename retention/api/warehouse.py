@@ -132,15 +132,15 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         topic_of(opened)
         return Topic(opened, self.engine)
 
-    def topic_stats(self, names: Iterable[str] = ()) -> ShownStats:
-        """Totals of topics (all of the configuration, if none is named): each partition, topic, Iggy's stream, all.
+    def topic_stats(self, names: Iterable[str] | None = None) -> ShownStats:
+        """Totals of topics (all of the configuration, if `names` is None): each partition, topic, Iggy's stream, all.
 
         Raises:
             UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
         """
         from retention.views.notebook import stats_of
 
-        return stats_of(map(self._known, self.chosen(names, among=self.topics())))
+        return stats_of(map(self._known, self._named(names, among=self.topics())))
 
     def subscribe(
         self,
@@ -177,9 +177,9 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return subscribe(wanted, [self._open(name) for name in names])
 
     def plan(
-        self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
+        self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
     ) -> list[Outcome[Plan]]:
-        """Plan one pass over streams (all, if none is named), all of them at one instant."""
+        """Plan one pass over streams (all, if `names` is None), all of them at one instant."""
         instant = self.instant(as_of)
         with Engines(self.engine) as engines:
 
@@ -187,23 +187,23 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
                 return plan_stream(self._known(name), instant, engines)
 
             at_a_time = files.read_parallelism(self.location)
-            return act_concurrently(self.chosen(names), act, self.clock, at_a_time, watch)
+            return act_concurrently(self._named(names), act, self.clock, at_a_time, watch)
 
     def apply(
         self,
-        names: Iterable[str] = (),
+        names: Iterable[str] | None = None,
         as_of: Instant = None,
         guards: Guards | None = None,
         watch: Watch | None = None,
     ) -> list[Outcome[RunReport]]:
-        """Plan and apply one pass over streams (all, if none is named), all of them at one instant."""
+        """Plan and apply one pass over streams (all, if `names` is None), all of them at one instant."""
         instant = self.instant(as_of)
         with Engines(self.engine) as engines:
 
             def act(name: str) -> RunReport:
                 return apply_now(self._known(name), instant, engines, guards or Guards())
 
-            return act_sequentially(self.chosen(names), act, self.clock, watch)
+            return act_sequentially(self._named(names), act, self.clock, watch)
 
     def apply_plans(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
@@ -220,9 +220,9 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
             return act_sequentially(by_name, act, self.clock, watch)
 
     def mirror(
-        self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
+        self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
     ) -> list[Outcome[Mirrored]]:
-        """Carry new messages over to streams (all with a mirror or sources, if none is named), origins first.
+        """Carry new messages over to streams (all with a mirror or sources, if `names` is None), origins first.
 
         Messages of sources are stored at `as_of`, those of a mirror keep their time.
 
@@ -232,7 +232,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         from retention.ingest.mirror.origin import in_order, origins_of
         from retention.ingest.mirror.run import run_mirror
 
-        chosen = self.chosen(names, among=self.mirrored())
+        chosen = self._named(names, among=self.mirrored())
         instant = self.instant(as_of)
         if instant > self.clock():
             raise UsageError("messages cannot be stored later than now: give an earlier as_of")
