@@ -171,7 +171,7 @@ def test_a_query_takes_its_rows_as_an_append_does_and_says_once_what_it_leaves_o
     stream = opened(tmp_path, ORDERS).stream("ORDERS")
     frame = spark.sql(
         "SELECT * FROM VALUES (3, 'c', 'x'), (1, 'a', NULL), (2, 'b', 'y'), (4, NULL, 'z') AS rows(at, key, payload)"
-    ).selectExpr("*", "concat('orders.', key) AS subject")
+    ).selectExpr("*", "concat('orders.', key) AS subject", "'?' AS note")
     sink = stream.sink("q", order_by=["at"], where="key IS NOT NULL", tombstone="payload IS NULL")
     for batch in (0, 1):
         sink(frame, batch)
@@ -179,7 +179,7 @@ def test_a_query_takes_its_rows_as_an_append_does_and_says_once_what_it_leaves_o
     assert stored["subject"].to_pylist() == ["orders.a", "orders.b", "orders.c"] * 2
     assert stored["payload"].to_pylist() == [b"", b"y", b"x"] * 2
     assert [record.getMessage() for record in caplog.records] == [
-        "ORDERS: left out of the messages of q: key; payload='all' takes them in, or select what is meant"
+        "ORDERS: left out of the messages of q: note; payload='all' takes them in, or select what is meant"
     ]
 
 
