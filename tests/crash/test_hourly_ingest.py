@@ -31,8 +31,8 @@ from tests.support.growing_sources import (
 from tests.support.processes import ROOT
 
 HOURS = int(os.environ.get("RETENTION_INGEST_HOURS", "0"))
-KILL_EVERY_S = float(os.environ.get("RETENTION_INGEST_KILL_S", "60"))
-"""The mean time that a process is given before it is killed."""
+KILL_EVERY_S = float(os.environ.get("RETENTION_INGEST_KILL_S", "300"))
+"""The mean time that a process is given before it is killed: it needs half a minute before it does anything."""
 SECOND = 10**9
 pytestmark = [
     pytest.mark.spark,
