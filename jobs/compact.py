@@ -49,7 +49,7 @@ def main() -> int:
         names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.compacted())
         if arguments.configured:
             names = configured(warehouse, names)
-        outcomes = warehouse.compact(names, limits).apply() if names else []
+        outcomes = warehouse.compact(names, limits).apply()
         report = document(started, [entry(outcome) for outcome in outcomes])
         text = summary(outcomes, seconds_since(started))
         return JobResult(report, text, outcomes, warehouse=warehouse)

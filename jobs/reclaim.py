@@ -46,7 +46,7 @@ def main() -> int:
         )
         note_if_empty("reclaim", warehouse)
         names = chosen(warehouse, arguments)
-        outcomes = warehouse.reclaim(names).apply() if names else []
+        outcomes = warehouse.reclaim(names).apply()
         entries = [reclaim_entry(outcome) for outcome in outcomes]
         text = summary(outcomes, seconds_since(started))
         report = document(started, entries)

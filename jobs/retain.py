@@ -154,7 +154,7 @@ def compact(
 ) -> list[Outcome[CompactionReport]]:
     """Compact the streams that the configuration says, of those that are chosen."""
     names = [name for name in warehouse.compacted() if name in chosen]
-    return warehouse.compact(names, limits).apply() if names else []
+    return warehouse.compact(names, limits).apply()
 
 
 def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:

@@ -15,3 +15,12 @@ def counted(number: int, noun: str, several: str | None = None) -> str:
     ('1 message', '0 messages', '1,200 files are')
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def wrong_length(length: int | None, expected: int) -> str:
+    """The phrase for a file that has not the length, in bytes, that it should have; None: it is not there.
+
+    >>> wrong_length(None, 7), wrong_length(1, 7)
+    ('is missing', 'has 1 byte, not 7')
+    """
+    return "is missing" if length is None else f"has {counted(length, 'byte')}, not {expected}"

@@ -22,8 +22,8 @@ from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import TopicPlanning, plan_topic_table
 from retention.rules.fold import Evaluation
-from retention.rules.iggy.next_due import next_due
-from retention.rules.jetstream.next_due import next_due as next_due_of
+from retention.rules.iggy.next_due import next_due as next_due_segment
+from retention.rules.jetstream.next_due import next_due
 from schemas.files import FILE_STATS
 
 
@@ -96,7 +96,7 @@ def look(opened: OpenedStream, as_of_ns: int) -> Look:
     lag = stream_lag(opened, inventory, decided, bounds)
     if bounds.removed_messages.upper:
         return Look(lag, inventory.files)
-    due_ns = next_due_of(decided, policy, inventory.counters.open_base)
+    due_ns = next_due(decided, policy, inventory.counters.open_base)
     return Look(lag, inventory.files, due_ns)
 
 
@@ -136,7 +136,9 @@ def topic_lag(opened: OpenedStream, topic: TopicConfig, planning: TopicPlanning)
         return lag
     applied = _last_pass(opened, planning.inventory.files)
     before = plan_topic_table(opened, policy, applied, planning.snapshot)
-    due_us = None if before.plan.removed_messages else next_due(before.stored_segments, policy)
+    due_us = (
+        None if before.plan.removed_messages else next_due_segment(before.stored_segments, policy)
+    )
     return _since(lag, max(applied, (due_us or 0) * MICROSECOND), plan.as_of_ns)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from retention.core.subjects import path_name
-from retention.core.wording import counted
+from retention.core.wording import wrong_length
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.restore.left_out import refused_histories
 from retention.restore.lineage import ancestors, files_of, leaves, links_of, unnamed_files
@@ -187,11 +187,7 @@ def _refuse_incomplete(archive: Archive) -> None:
     lengths = files.lengths(places)
     for place, length, copy in zip(places, lengths, archive.files, strict=True):
         if length != copy.file_bytes:
-            state = (
-                "is missing"
-                if length is None
-                else f"has {counted(length, 'byte')}, not {copy.file_bytes}"
-            )
             raise DamagedError(
-                f"{place}: this copy of an archive {state}; nothing was changed; restore it from a copy of the archive"
+                f"{place}: this copy of an archive {wrong_length(length, copy.file_bytes)}; nothing was changed; "
+                "restore it from a copy of the archive"
             )

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+JSON = ("--source-format", "json")
+
+
+def words(source: Path, *more: str) -> list[str]:
+    """The command line of an ingest into a stream beside the source."""
+    return [
+        *("ingest", "--warehouse", str(source.parent / "warehouse"), "--stream", "ORDERS"),
+        *("--source", str(source), "--time", "now", "--column", "subject='orders.a'"),
+        *("--column", "payload=CAST(what AS STRING)", *more),
+    ]
 
 
 def append(source: Path, *rows: str) -> None:
@@ -116,10 +126,7 @@ def test_an_ingest_goes_on_by_the_option_that_its_refusal_names(
     case, source = CASES[name], tmp_path / "source"
 
     def run(*options: str) -> int:
-        columns = ("--column", "subject='orders.a'", "--column", "payload=CAST(what AS STRING)")
-        kind = () if case.is_table else ("--source-format", "json")
-        place = ("--warehouse", str(tmp_path / "warehouse"), "--stream", "ORDERS")
-        given = ["ingest", *place, "--source", str(source), *kind, *columns, "--time", "now"]
+        given = words(source, *(() if case.is_table else JSON))
         monkeypatch.setattr(sys, "argv", [*given, *options])
         return job.main()
 
@@ -148,10 +155,7 @@ def test_an_ingest_goes_on_once_a_damaged_file_is_whole_or_moved_away(
     source = tmp_path / "source"
     lines(source, "a.json", "a1")
     cut(source)
-    columns = ("--column", "subject='orders.a'", "--column", "payload=what", "--time", "now")
-    place = ("--warehouse", str(tmp_path / "warehouse"), "--stream", "ORDERS")
-    given = ["ingest", *place, "--source", str(source), "--source-format", "json", *columns]
-    monkeypatch.setattr(sys, "argv", given)
+    monkeypatch.setattr(sys, "argv", words(source, *JSON))
     assert job.main() == 6
     if is_corrected:
         lines(source, "b.json", "b1", "b2")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import CLAIMS, DROPPED, STAGING_CLAIMS, Counters
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
-from retention.core.wording import counted
+from retention.core.wording import wrong_length
 from retention.errors import (
     ConflictError,
     ForeignRowsError,
@@ -96,11 +96,9 @@ def check_staged(swap: Swap, locations: Sequence[str]) -> None:
         locations, lengths, swap.add["file_bytes"].to_pylist(), strict=True
     ):
         if length != expected:
-            state = (
-                "is missing" if length is None else f"has {counted(length, 'byte')}, not {expected}"
-            )
             raise VerificationError(
-                f"{location}: the file that was to be committed {state}; nothing was committed; run again"
+                f"{location}: the file that was to be committed {wrong_length(length, expected)}; nothing was "
+                "committed; run again"
             )
 
 
