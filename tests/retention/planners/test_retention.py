@@ -143,7 +143,7 @@ def test_a_pass_that_is_carried_out_foretells_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(cached, "forecast", foretelling)
         for as_of_ns in (NOW, NOW, START + 31 * SECOND):
-            [outcome] = warehouse.apply([], as_of_ns, Guards(allow_future=True))
+            [outcome] = warehouse.apply(None, as_of_ns, Guards(allow_future=True))
             assert outcome.value is not None, outcome.sentence
 
 
