@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from retention.core.units import format_instant, parse_instant
+from retention.core.units import HOUR, format_instant, parse_instant
 from retention.history.initiator import initiator
 from schemas.history_export import HISTORY_EXPORT
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
+from tests.support.topics import SECOND, World, line
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -78,6 +79,31 @@ def test_every_format_says_who_removed_what_and_what_came_of_it(orders: Commands
     table = pq.read_table(file)
     assert table.schema.equals(HISTORY_EXPORT)
     assert table["run"].to_pylist() == [row["run"] for row in rows]
+
+
+def test_losses_of_a_topic_are_told_by_partition_after_its_files_are_archived(
+    tmp_path: Path,
+) -> None:
+    kept = {"archive": str(tmp_path / "archive"), "grace": "0s"}
+    world = World(tmp_path / "w", "delta", {"message_expiry": "1h", "roll_after": "1h"} | kept)
+    world.clock.now_ns = time.time_ns() - 2 * HOUR
+    world.topic.publish([line(data, partition=number) for data, number in (("a", 0), ("b", 1))])
+    world.topic.publish([line("c", partition=1)])
+    world.clock.now_ns += 2 * HOUR
+    world.warehouse.apply()
+    time.sleep(0.02)
+    world.clock.now_ns = time.time_ns()
+    world.warehouse.reclaim().apply()
+    *losses, reclaim = world.warehouse.history_export().to_pylist()
+    assert [(row["partition"], row["messages"], row["ranges"]) for row in losses] == [
+        (0, 1, [{"first_seq": 0, "last_seq": 0}]),
+        (1, 2, [{"first_seq": 0, "last_seq": 1}]),
+    ]
+    assert {(row["reclaimed_by"], *row["rules"]) for row in losses} == {
+        (reclaim["run"], "message_expiry")
+    }
+    [manifest] = {row["archive"] for row in losses}
+    assert Path(manifest).is_relative_to(tmp_path / "archive")
 
 
 def test_a_message_is_explained_in_the_same_words_after_reclaim(orders: Commands) -> None:

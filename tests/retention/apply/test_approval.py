@@ -21,6 +21,7 @@ from retention.history.report import RunReport
 from retention.history.runs import history_of
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.run_records import run_record
+from tests.support.topics import NAME, World, line
 
 NOW = START + 100 * SECOND
 DIGEST = "ab" * 32
@@ -122,3 +123,25 @@ def test_an_approval_of_an_unknown_run_is_not_given_again(stream: Stream) -> Non
     history.finish(run_record(killed, as_of_ns=NOW, status="unknown", approval=spent))
     with pytest.raises(RefusedError, match=f"may have been spent by run {killed}"):
         approved(stream)
+
+
+def test_a_topics_approval_is_spent_once(tmp_path: Path) -> None:
+    hour = 3_600 * SECOND
+    world = World(tmp_path, "delta", {"message_expiry": "1h", "roll_after": "1h", "approve": True})
+    world.topic.publish([line("a", partition=0), line("b", partition=1)])
+    world.clock.now_ns += 2 * hour
+    size = world.topic.plan().plan.removed_bytes
+
+    def passed(digest: str, bytes_: int) -> RunReport:
+        guards = Guards(approved={NAME: Approved(2, bytes_, {"message_expiry": 2}, digest)})
+        return apply_now(world.topic.opened, world.clock.now_ns, LOCAL, guards)
+
+    with pytest.raises(RefusedError, match=rf"{size:,} instead of {size - 1:,} bytes"):
+        passed(DIGEST, size - 1)
+    report = passed(DIGEST, size)
+    assert report.removed_messages == 2
+    assert passed(DIGEST, size).spent_by == report.run
+    world.warehouse.undo(report.run)
+    with pytest.raises(RefusedError, match=f"spent by run {report.run}"):
+        passed(DIGEST, size)
+    assert passed("cd" * 32, size).removed_messages == 2
