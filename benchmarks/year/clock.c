@@ -34,12 +34,13 @@ static int64_t set_forward(int64_t real) {
   return low ? real + settings[low - 1].ahead : real;
 }
 
-/* Set the clock; -1 if that would be back, or once too often. File systems keep time by the coarse clock, which stands
-   still for milliseconds: the setting begins where it next moves. */
+/* Set the clock; -1 if that would be back, or once too often. A file's time lies between the coarse clock, which stands
+   still for milliseconds, and the fine one: the setting begins where the coarse clock has passed what the fine one says
+   now, so that it is after the times of all files so far, and not after those of later ones. */
 int manual_clock_set(int64_t instant) {
-  int64_t before = read_clock(CLOCK_REALTIME_COARSE), from = before;
-  if (count == MOST_SETTINGS || instant < set_forward(read_clock(CLOCK_REALTIME))) return -1;
-  while (from == before) from = read_clock(CLOCK_REALTIME_COARSE);
+  int64_t before = read_clock(CLOCK_REALTIME), from;
+  if (count == MOST_SETTINGS || instant < set_forward(before)) return -1;
+  do from = read_clock(CLOCK_REALTIME_COARSE); while (from <= before);
   settings[count].real = from;
   settings[count].ahead = instant - from;
   __atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);

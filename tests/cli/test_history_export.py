@@ -14,7 +14,7 @@ from retention.core.units import HOUR, format_instant, parse_instant
 from retention.history.initiator import initiator
 from schemas.history_export import HISTORY_EXPORT
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
-from tests.support.topics import SECOND, World, line
+from tests.support.topics import World, line
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -81,18 +81,24 @@ def test_every_format_says_who_removed_what_and_what_came_of_it(orders: Commands
     assert table["run"].to_pylist() == [row["run"] for row in rows]
 
 
+def modified_ns(folder: Path) -> int:
+    """The instant of a change that is made to a folder now."""
+    (folder / "changed").touch()
+    return (folder / "changed").stat().st_mtime_ns
+
+
 def test_losses_of_a_topic_are_told_by_partition_after_its_files_are_archived(
     tmp_path: Path,
 ) -> None:
     kept = {"archive": str(tmp_path / "archive"), "grace": "0s"}
     world = World(tmp_path / "w", "delta", {"message_expiry": "1h", "roll_after": "1h"} | kept)
-    world.clock.now_ns = time.time_ns() - 2 * HOUR
+    world.clock.now_ns = modified_ns(tmp_path) - 2 * HOUR
     world.topic.publish([line(data, partition=number) for data, number in (("a", 0), ("b", 1))])
     world.topic.publish([line("c", partition=1)])
     world.clock.now_ns += 2 * HOUR
     world.warehouse.apply()
     time.sleep(0.02)
-    world.clock.now_ns = time.time_ns()
+    world.clock.now_ns = modified_ns(tmp_path)
     world.warehouse.reclaim().apply()
     *losses, reclaim = world.warehouse.history_export().to_pylist()
     assert [(row["partition"], row["messages"], row["ranges"]) for row in losses] == [
