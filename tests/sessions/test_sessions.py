@@ -93,7 +93,7 @@ def laid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not first:
             subprocess.run([*command, "apply", "--yes"], check=True)
     subprocess.run([*command, "consumer", "add", "ORDERS", "all", "--ack", "explicit"], check=True)
-    ack = {"subject": "$JS.ACK.ORDERS.all.1.41.1.10.0", "data": "+ACK"}
+    ack = {"subject": f"$JS.ACK.ORDERS.all.1.41.1.{FIRST_NS}.0", "data": "+ACK"}
     (folder / "acks.jsonl").write_text(json.dumps(ack) + "\n", encoding="utf-8")
     (folder / "source").mkdir()
     row = {"body": "x", "time": "2026-01-01T00:00:00Z"}
