@@ -77,8 +77,8 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
     with as_storage_errors(place):
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        _share_as_directory(descriptor, place)
         with as_storage_errors(place):
+            _share_as_directory(descriptor, place)
             _lock(descriptor, place, wait_s)
             if owner is not None:
                 os.ftruncate(descriptor, 0)

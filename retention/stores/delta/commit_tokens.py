@@ -151,7 +151,7 @@ def _replaced(layout: Layout) -> Iterator[int]:
     """The versions whose entry is there and is not the one that the token was made of, ascending."""
     for version, inode in sorted(_tokens(layout).items()):
         place = delta_history.place_of(layout, version)
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), as_storage_errors(place, FileNotFoundError):
             if os.stat(place).st_ino != inode and not _is_equal(_place(layout, version), place):  # noqa: PTH116
                 yield version
 
