@@ -20,6 +20,7 @@ from retention.stores.layout import Layout
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.overwritten_log import SPARK, log_of, newest, overwrite
 from tests.support.sandboxes import Commands
+from tests.support.topics import NAME, World, line
 
 LINE = '{"subject": "a", "data": "x"}'
 
@@ -93,6 +94,27 @@ def test_a_lost_publish_is_named_and_committed_again(tmp_path: Path) -> None:
     assert warehouse.stream("ORDERS").publish([LINE]).appended.first_seq == 14
     assert given.run("doctor").exit_code == 0
     assert "nothing to repair" in given.run("repair", "lost-commit", "ORDERS").output
+
+
+def test_a_lost_publish_of_a_topic_is_committed_again(tmp_path: Path) -> None:
+    world = World(tmp_path, "delta")
+    world.topic.publish([line("a", partition=0)])
+    world.topic.publish([line("b", partition=0), line("c", partition=1)], writer="w", batch=7)
+    overwrite(world.warehouse, newest(world.warehouse, NAME), stream=NAME)
+    with pytest.raises(LostCommitError, match="`retention repair lost-commit clicks --yes`"):
+        world.topic.publish([line("d", partition=0)])
+    (repaired,) = world.topic.repair_lost_commits().apply().commits
+    assert repaired.reason is None
+    assert world.topic.publish(
+        [line("b", partition=0), line("c", partition=1)], writer="w", batch=7
+    ).appended.duplicate
+    world.topic.publish([line("d", partition=0)])
+    assert [(row["partition"], row["seq"], row["payload"]) for row in world.rows()] == [
+        (0, 0, b"a"),
+        (0, 1, b"b"),
+        (0, 2, b"d"),
+        (1, 0, b"c"),
+    ]
 
 
 def test_a_lost_pass_is_committed_again_and_can_be_undone(tmp_path: Path) -> None:

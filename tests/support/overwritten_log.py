@@ -11,15 +11,17 @@ from retention.api.warehouse import Warehouse
 SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
 
 
-def log_of(warehouse: Warehouse) -> Path:
-    return Path(warehouse.location, "streams/ORDERS/messages/_delta_log")
+def log_of(warehouse: Warehouse, stream: str = "ORDERS") -> Path:
+    return Path(warehouse.location, "streams", stream, "messages/_delta_log")
 
 
-def newest(warehouse: Warehouse) -> int:
-    return max(int(path.stem) for path in log_of(warehouse).glob("*.json"))
+def newest(warehouse: Warehouse, stream: str = "ORDERS") -> int:
+    return max(int(path.stem) for path in log_of(warehouse, stream).glob("*.json"))
 
 
-def overwrite(warehouse: Warehouse, version: int, *actions: dict[str, Any]) -> None:
+def overwrite(
+    warehouse: Warehouse, version: int, *actions: dict[str, Any], stream: str = "ORDERS"
+) -> None:
     """What `HDFSLogStore` does after its look: rename an entry of its own into place."""
     info = {
         "operation": "OPTIMIZE",
@@ -28,7 +30,7 @@ def overwrite(warehouse: Warehouse, version: int, *actions: dict[str, Any]) -> N
         "isBlindAppend": False,
         "engineInfo": SPARK,
     }
-    place = log_of(warehouse) / f"{version:020d}.json"
+    place = log_of(warehouse, stream) / f"{version:020d}.json"
     temporary = place.with_name(f".{place.name}.tmp")
     lines = [{"commitInfo": info}, *actions]
     temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
