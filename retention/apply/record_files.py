@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from retention.errors import DamagedError
 from retention.storage import files
+from retention.storage.errors import as_storage_errors
 
 AT_A_TIME = 1 << 16
 """Rows of a record that are worked on at a time."""
@@ -36,8 +37,10 @@ class RecordFile:
         Raises:
             FileNotFoundError: it is gone since it was verified.
             pyarrow.ArrowException: it is no table.
+            StorageError: the storage failed.
         """
         with (
+            as_storage_errors(self.location, FileNotFoundError),
             self._opened() as source,
             pa.ipc.open_file(source, footer_offset=self.end) as reader,
         ):

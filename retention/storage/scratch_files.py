@@ -75,7 +75,10 @@ def read_table(location: str) -> pa.Table:
         FileNotFoundError: it is gone.
         StorageError: the storage failed.
     """
-    with files.open_input(location) as source:
+    with (
+        as_storage_errors(location, FileNotFoundError),
+        files.open_input(location) as source,
+    ):
         return pa.ipc.open_file(source).read_all()
 
 
