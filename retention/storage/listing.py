@@ -39,7 +39,9 @@ def list_files(location: str) -> list[ListedFile]:
     """
     if files.is_remote(location):
         return _objects(location)
-    if not Path(location).is_dir():
+    with as_storage_errors(location):
+        is_there = Path(location).is_dir()
+    if not is_there:
         raise FileNotFoundError(location)
     with as_storage_errors(location):
         return list(_local(location, "", frozenset()))

@@ -26,10 +26,10 @@ QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that write in every way there is."""
 WITH_A_RIVAL = "race"
 """Here a rival's commit comes between the old state and the new."""
-IN_COMMITS = (WITH_A_RIVAL, "mirror", "purge", "publish-topic")
+IN_COMMITS = (WITH_A_RIVAL, "mirror", "ingest", "purge", "publish-topic")
 """These have more than one commit, and may end behind any of them."""
-UNKNOWABLE = ("iggy", Kind.STALE)
-"""What a listing of somebody else's directory leaves out, an import cannot know of."""
+UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
+"""What a listing of somebody else's directory leaves out, an import or an ingest cannot know of."""
 TRIES = 10
 FORMATS = ("delta", "parquet")
 TALLY: Counter[tuple[str, str, str]] = Counter()
@@ -82,7 +82,7 @@ class Trial:
         """Operations in every way that they can fail: of those of one sort the first, for `ALL` the last as well."""
         if ALL:
             ends = ((call, kind) for call in self._ends() for kind in kinds_of(call.operation))
-            yield from (end for end in ends if (end[0].place, end[1]) != UNKNOWABLE)
+            yield from (end for end in ends if (end[0].place, end[1]) not in UNKNOWABLE)
             return
         for call in self.calls:
             for kind in kinds_of(call.operation):
@@ -143,8 +143,8 @@ class Trial:
                 yield f"{key} is {found[key]} after a second try, not {wanted}"
 
     def _untold(self, held: Any, told: dict[str, Any]) -> Iterator[str]:
-        """A mirror that stops between two commits says so, unless nobody knows whether it does."""
-        is_between = self.name == "mirror" and held not in (self.old, self.new)
+        """A mirror or ingest that stops between two commits says so, unless nobody knows whether it does."""
+        is_between = self.name in ("mirror", "ingest") and held not in (self.old, self.new)
         is_told = "came before" in told["sentence"] or told["error"] == "CommitUnknownError"
         if is_between and not is_told:
             yield "does not say what came"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
+from retention.core.wording import counted
 from retention.datafile.segment_writer import Staged
-from retention.errors import BusyError, RefusedError
+from retention.errors import BusyError, RefusedError, RetentionError
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, NextBatch
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader
@@ -87,29 +89,42 @@ class Taking:
             RetentionError: as the reader's `append`; batches before that stay.
         """
         done: list[Appended] = []
-        last, counted = known.batch, known.counted
+        last, number_counted = known.batch, known.counted
         for position, append in self._steps(backlog):
             number: int | None = None
 
             def identify(
                 position: Position = position,
                 last: int | None = last,
-                counted: int | None = counted,
+                after: int | None = number_counted,
             ) -> BatchIdentity:
                 nonlocal number
                 number = self._records.write(position, last)
-                return NextBatch(self._writer, number, after=counted)
+                return NextBatch(self._writer, number, after=after)
 
-            appended = append(identify)
-            if appended.duplicate or number is None:
-                raise BusyError(
-                    f"{self._opened.name}: another run took rows of {self._location} meanwhile; what it took came "
-                    "once; run it again"
-                )
-            self._records.settle(number, self._opened.store.generation())
-            last = counted = number
+            with self._with_progress(done):
+                appended = append(identify)
+                if appended.duplicate or number is None:
+                    raise BusyError(
+                        f"{self._opened.name}: another run took rows of {self._location} meanwhile; what it took came "
+                        "once; run it again"
+                    )
+                self._records.settle(number, self._opened.store.generation())
+            last = number_counted = number
             done.append(appended)
         return done
+
+    @contextmanager
+    def _with_progress(self, done: Sequence[Appended]) -> Iterator[None]:
+        """Add to an error of a later batch that the batches before it have come."""
+        try:
+            yield
+        except RetentionError as error:
+            messages = sum(appended.messages for appended in done)
+            if messages:
+                came = f"{counted(messages, 'message')} of {self._location} came before this batch"
+                error.args = (f"{error} ({came}, and stay)",)
+            raise
 
     def _steps(
         self, backlog: Backlog

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,29 @@ def test_a_run_that_fails_leaves_the_record_as_it_was(world: World) -> None:
     with pytest.raises(RetentionError, match="the disk is full"):
         world.take()
     assert world.take() == 1
+
+
+def test_a_failure_of_a_later_batch_says_what_came_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST_FILES", 1)
+    world.write("a", "1", "2")
+    world.write("b", "3")
+
+    def refuse() -> None:
+        raise RetentionError("the disk is full; nothing was changed")
+
+    def wait_for_the_next() -> None:
+        store_of(world.opened).before_commit.append(refuse)
+
+    store_of(world.opened).before_commit.append(wait_for_the_next)
+    sentence = (
+        f"the disk is full; nothing was changed (2 messages of {world.source} came before this "
+        "batch, and stay)"
+    )
+    with pytest.raises(RetentionError, match=f"^{re.escape(sentence)}$"):
+        world.take()
+    assert world.rows() == ["1", "2"]
 
 
 def test_only_the_last_two_records_stay(world: World) -> None:
