@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from retention.apply.orphans import orphans
 from retention.core.outcomes import exit_code_of, sentence_of
-from retention.errors import LostCommitError, RetentionError
+from retention.errors import RefusedError, RetentionError
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage import parallel
 from tests.support import crashes
@@ -34,6 +34,11 @@ def _apply_saved(folder: Path) -> None:
         raise outcome.error
 
 
+def _repair_returned(folder: Path) -> None:
+    """Repair, and no more: what the scenario does afterwards is another program's."""
+    crashes.opened_at(folder).stream("ORDERS").repair_returned_messages().apply()
+
+
 def _look(folder: Path) -> list[Any]:
     """What the commands that look would answer."""
     stream = crashes.opened_at(folder).new_stream("ORDERS")
@@ -50,6 +55,7 @@ def _look(folder: Path) -> list[Any]:
 ACTS: dict[str, tuple[Scenario, Callable[[Path], Any]]] = {
     **{name: (scenario, scenario.act) for name, scenario in SCENARIOS.items()},
     "apply": (SCENARIOS["apply"], crashes.apply),
+    "repair-returned": (SCENARIOS["repair-returned"], _repair_returned),
     "plan-file": (SCENARIOS["apply"], _apply_saved),
     "look": (Scenario(crashes.applied, crashes.apply), _look),
 }
@@ -82,7 +88,7 @@ def _held(folder: Path, scenario: Scenario) -> Any:
     """What a stream holds; the kind of its refusal where no command reads it."""
     try:
         return crashes.digest(crashes.opened_at(folder).new_stream(scenario.stream))
-    except LostCommitError as error:
+    except RefusedError as error:
         return told(error)["error"]
 
 
