@@ -143,8 +143,12 @@ class Trial:
                 yield f"{key} is {found[key]} after a second try, not {wanted}"
 
     def _untold(self, held: Any, told: dict[str, Any]) -> Iterator[str]:
-        """A mirror or ingest that stops between two commits says so, unless nobody knows whether it does."""
-        is_between = self.name in ("mirror", "ingest") and held not in (self.old, self.new)
+        """A mirror that stops between two commits says so, unless nobody knows whether it does.
+
+        So does an ingest that says that nothing was changed.
+        """
+        has_to_tell = self.name == "mirror" or (self.name == "ingest" and claims(told["sentence"]))
+        is_between = has_to_tell and held not in (self.old, self.new)
         is_told = "came before" in told["sentence"] or told["error"] == "CommitUnknownError"
         if is_between and not is_told:
             yield "does not say what came"

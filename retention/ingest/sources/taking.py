@@ -109,21 +109,21 @@ class Taking:
                         f"{self._opened.name}: another run took rows of {self._location} meanwhile; what it took came "
                         "once; run it again"
                     )
+                done.append(appended)
                 self._records.settle(number, self._opened.store.generation())
             last = number_counted = number
-            done.append(appended)
         return done
 
     @contextmanager
     def _with_progress(self, done: Sequence[Appended]) -> Iterator[None]:
-        """Add to an error of a later batch that the batches before it have come."""
+        """Add to an error that batches before it have come."""
         try:
             yield
         except RetentionError as error:
             messages = sum(appended.messages for appended in done)
             if messages:
-                came = f"{counted(messages, 'message')} of {self._location} came before this batch"
-                error.args = (f"{error} ({came}, and stay)",)
+                came = f"{counted(messages, 'message')} of {self._location} came before, and stay"
+                error.args = (f"{error} ({came})",)
             raise
 
     def _steps(

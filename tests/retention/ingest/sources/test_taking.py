@@ -175,8 +175,8 @@ def test_a_failure_of_a_later_batch_says_what_came_before(
 
     store_of(world.opened).before_commit.append(wait_for_the_next)
     sentence = (
-        f"the disk is full; nothing was changed (2 messages of {world.source} came before this "
-        "batch, and stay)"
+        f"the disk is full; nothing was changed (2 messages of {world.source} came before, and "
+        "stay)"
     )
     with pytest.raises(RetentionError, match=f"^{re.escape(sentence)}$"):
         world.take()
