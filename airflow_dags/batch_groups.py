@@ -9,7 +9,7 @@ from airflow.sdk import AssetAlias, TaskGroup, task_group
 from airflow_dags.batch_tasks import BatchOperator, FailedOperator, OutcomesOperator
 from airflow_dags.batches import Batch
 from airflow_dags.groups import Work, steps_from_approval
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Step
+from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, Step
 from airflow_dags.tasks import Before
 
 _INDEX = "map_index_template"
@@ -19,15 +19,15 @@ _MOST_CHARACTERS = 200
 def batch_tasks(work: Work, batch: Batch) -> Any:
     """The tasks of a batch; the first.
 
-    Streams about which a person has to be asked go on by themselves, in a group of tasks that is mapped over their
-    plans; those that failed each have a task that fails for them.
+    A pass goes over all of them. Streams that it refuses to change are planned; those about which a person has to be
+    asked go on by themselves, in a group of tasks that is mapped over their plans. Streams that failed each have a task
+    that fails for them.
     """
     alias = AssetAlias(work.dag_id)
     callbacks = {"on_failure_callback": work.started["on_failure_callback"]}
     with TaskGroup(batch.id, group_display_name=batch.title):
-        plan = _step(work, PLAN, batch=batch)
-        apply = _step(work, APPLY, batch=batch, outlets=[alias])
-        compact = _step(work, COMPACT, batch=batch)
+        apply = _step(work, MAINTAIN, batch=batch, outlets=[alias])
+        plan = _step(work, PLAN, batch=batch, trigger_rule="none_failed")
         reclaim = _step(work, RECLAIM, batch=batch)
         outcomes = OutcomesOperator(
             task_id="outcomes",
@@ -35,8 +35,8 @@ def batch_tasks(work: Work, batch: Batch) -> Any:
             trigger_rule="all_done",
             **callbacks,
         )
-        plan >> apply >> compact >> reclaim >> outcomes
-        [plan, apply, compact] >> outcomes
+        apply >> [plan, reclaim] >> outcomes
+        apply >> outcomes
         FailedOperator.partial(
             task_id="failed", **callbacks, map_index_template=_name("failure")
         ).expand(failure=outcomes.output)
@@ -47,7 +47,7 @@ def batch_tasks(work: Work, batch: Batch) -> Any:
             steps_from_approval(work, alias, before=Before(plan=plan.task_id), **index)
 
         asked.expand(planned=plan.output)
-    return plan
+    return apply
 
 
 def _step(work: Work, step: Step, **options: Any) -> Any:

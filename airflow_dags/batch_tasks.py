@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
@@ -13,7 +14,15 @@ from airflow_dags.assets import update_assets
 from airflow_dags.batches import Batch
 from airflow_dags.ending import BUSY
 from airflow_dags.engine import Engine
-from airflow_dags.record import Failure, Record, first_failures, lines_of, read_record, totals
+from airflow_dags.record import (
+    Failure,
+    Record,
+    first_failures,
+    has_failed,
+    lines_of,
+    read_record,
+    totals,
+)
 from airflow_dags.running import (
     JobTask,
     ProcessOperator,
@@ -23,19 +32,19 @@ from airflow_dags.running import (
     say_last,
     skip_task,
 )
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Counts, Past, Step, is_nothing
+from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, Counts, Past, Step, is_nothing
 from airflow_dags.tasks import beside, counts_of
 
 log = logging.getLogger(__name__)
 
-STEPS = (PLAN, APPLY, COMPACT, RECLAIM)
-"""The steps of a batch, in their order."""
+STEPS = (MAINTAIN, PLAN, RECLAIM)
+"""The steps of a batch; a plan is made of the streams that a pass refused to change, and of all in a dry run."""
 COUNTS = "counts"
 """XCom key of these tasks: the numbers of a step."""
 
 
 class BatchTask(JobTask[list[Counts]]):
-    """A step of a batch: one job on the streams that the step before has left in it.
+    """A step of a batch: one job on many streams.
 
     A stream that fails leaves the batch, and so does one about which a person has to be asked. Streams that are busy
     are tried again, without the others.
@@ -46,36 +55,48 @@ class BatchTask(JobTask[list[Counts]]):
     def work(self, context: Context) -> list[Counts]:
         """Run the step's job; the plans about which a person has to be asked, each with its stream."""
         params = run_parameters(self.batch.id, context)
-        streams, plan = self._streams(params, context)
-        arguments = self.step.arguments(Past(params, plan))
+        streams = self._streams(params, context)
+        arguments = self.step.arguments(self._past(params, context))
         record = self._record(streams, arguments, context)
         ti = context["ti"]
         is_over = not record.busy or ti.try_number > ti.max_tries
         record.write(self._kept(self.step, context), is_over=is_over)
         return self._end(record, params, context, is_over=is_over)
 
-    def _streams(
-        self, params: Mapping[str, Any], context: Context
-    ) -> tuple[list[str], Counts | None]:
-        """The streams to work on, and the instant that was planned."""
-        if self.step is PLAN:
-            chosen = params.get("streams")
-            streams = [name for name in self.batch.streams if not chosen or name in chosen]
-            if not streams:
-                skip_task(context, f"{self.batch.id} has none of the streams of this run")
-            return streams, None
-        if params.get("dry_run"):
-            skip_task(context, "a dry run plans and does nothing else")
-        step = STEPS[STEPS.index(self.step) - 1]
-        before = read_record(self._kept(step, context))
-        if before is None:
-            raise AirflowFailException(
-                f"{self.batch.id}: nothing says what `{step.name}` has done; clear the task `plan` of this batch"
-            )
-        streams = before.remaining(step, params)
+    def _streams(self, params: Mapping[str, Any], context: Context) -> list[str]:
+        """The streams to work on; the task is skipped where there are none."""
+        chosen = params.get("streams")
+        streams = [name for name in self.batch.streams if not chosen or name in chosen]
         if not streams:
-            skip_task(context, f"{self.batch.id}: `{step.name}` has left no stream to work on")
-        return streams, {"as_of_ns": before.as_of_ns}
+            skip_task(context, f"{self.batch.id} has none of the streams of this run")
+        if params.get("dry_run"):
+            if self.step is not PLAN:
+                skip_task(context, "a dry run plans and does nothing else")
+            return streams
+        if self.step is MAINTAIN:
+            return streams
+        applied = self._applied(context)
+        if self.step is PLAN:
+            return applied.refused or skip_task(context, f"{self.batch.id}: nothing was refused")
+        left = applied.remaining(MAINTAIN, params)
+        return left or skip_task(context, f"{self.batch.id}: `apply` has left no stream to work on")
+
+    def _past(self, params: Mapping[str, Any], context: Context) -> Past:
+        """What the step goes by: a pass by the instant of the run, a plan by that of the pass."""
+        if self.step is MAINTAIN:
+            return Past(params, {"as_of_ns": run_instant(context), "needs_approval": None})
+        if self.step is PLAN and not params.get("dry_run"):
+            return Past({**params, "as_of": str(self._applied(context).as_of_ns)})
+        return Past(params)
+
+    def _applied(self, context: Context) -> Record:
+        """The record of the batch's pass."""
+        record = read_record(self._kept(MAINTAIN, context))
+        if record is None:
+            raise AirflowFailException(
+                f"{self.batch.id}: nothing says what `apply` has done; clear the task `apply` of this batch"
+            )
+        return record
 
     def _record(self, streams: list[str], arguments: list[str], context: Context) -> Record:
         """Run the job on streams, but for those that an earlier try has done; what became of all."""
@@ -87,10 +108,10 @@ class BatchTask(JobTask[list[Counts]]):
         left = [name for name in streams if name not in settled]
         ending, path = self.run_job(self.batch.id, left, arguments, context)
         report = ending.report or {}
-        entries = {entry["stream"]: entry for entry in report.get("streams", ())}
-        if "as_of_ns" not in report or (
-            ending.code and not any("error" in entry for entry in entries.values())
-        ):
+        entries = {entry["stream"]: dict(entry) for entry in report.get("streams", ())}
+        for compaction in report.get("compactions", ()):
+            entries[compaction["stream"]]["compaction"] = compaction
+        if "as_of_ns" not in report or (ending.code and not any(map(has_failed, entries.values()))):
             fail(ending)
         return Record(arguments, report["as_of_ns"], str(path), streams, {**settled, **entries})
 
@@ -114,12 +135,13 @@ class BatchTask(JobTask[list[Counts]]):
                 f"are tried again without the others (exit code {BUSY})"
             )
         for name, each in changed.items():
-            update_assets(self.outlets, name, each, context)
+            if each.get("messages") or each.get("markers"):
+                update_assets(self.outlets, name, each, context)
         return [counts[name] | {"stream": name} for name in record.asking(step, params)]
 
     def _forget(self, context: Context) -> None:
-        """Remove what this step and later ones have done before the task was cleared."""
-        for step in STEPS[STEPS.index(self.step) :]:
+        """Remove what this step, and those that rest on it, did before the task was cleared."""
+        for step in STEPS if self.step is MAINTAIN else (self.step,):
             self._kept(step, context).unlink(missing_ok=True)
 
     def _kept(self, step: Step, context: Context) -> Any:
@@ -151,21 +173,25 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
         paths = {step: record_path(self.engine, step, self.task_id, context) for step in STEPS}
         records = {step: record for step, path in paths.items() if (record := read_record(path))}
         if not records:
-            plan = beside(self.task_id, PLAN.name)
-            if context["ti"].xcom_pull(task_ids=plan, key=COUNTS) is not None:
+            done = [beside(self.task_id, step.name) for step in STEPS]
+            told = (context["ti"].xcom_pull(task_ids=task, key=COUNTS) for task in done)
+            if any(counts is not None for counts in told):
                 raise AirflowFailException(
                     f"{self.engine.reports}: has no records of this batch any more, so that nothing says which streams "
                     "failed; see the logs of its tasks"
                 )
             skip_task(context, "nothing was done with this batch")
-        failures: list[Failure] = []
+        params = context["params"]
+        asked = records[PLAN].asking(PLAN, params) if PLAN in records else []
+        failures: dict[str, Failure] = {}
         for step, record in records.items():
-            failed = record.failures(step, context["params"])
+            failed = [each for each in record.failures(step, params) if each["stream"] not in asked]
             log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
-            failures += failed
-        for failure in failures:
+            # A plan of what was refused says the same once more.
+            failures = {each["stream"]: each for each in failed} | failures
+        for failure in failures.values():
             log.info("%s", failure["sentence"])
-        return first_failures(failures)
+        return first_failures(list(failures.values()))
 
 
 class FailedOperator(BaseOperator):  # type: ignore[misc]
@@ -186,6 +212,14 @@ class FailedOperator(BaseOperator):  # type: ignore[misc]
         )
         say_last(error)
         raise error
+
+
+def run_instant(context: Context) -> int:
+    """The instant at which a run began, nanoseconds since the epoch: the same in each try of its tasks."""
+    now = datetime.now(UTC)  # noqa: TID251  (a task is an edge, as a job is)
+    # Airflow's clock may be ahead of this machine's.
+    began = min(context["dag_run"].start_date or now, now)
+    return (began - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) * 1000
 
 
 def record_path(engine: Engine, step: Step, task_id: str, context: Context) -> Any:

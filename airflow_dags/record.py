@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_dags.ending import BUSY
 from airflow_dags.steps import (
+    COMPACT,
     PLAN,
     Counts,
     Past,
@@ -26,7 +27,8 @@ MOST_FAILURES = 50
 """The most streams of a batch of which each fails in a task of its own."""
 MOST_COUNTS = 50
 """The most streams of which XCom has the counts."""
-_REFUSED = 4
+REFUSED = 4
+"""The exit code of a stream that a pass refuses to change."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Record:
     streams: Sequence[str]
     """All that the step is for."""
     entries: Mapping[str, Entry]
-    """The entries of reports, by stream; compaction leaves out streams that are not to be compacted."""
+    """The entries of reports, by stream; that of its compaction, if it was compacted, is its `compaction`."""
     is_over: bool = False
     """Whether no other try follows for streams that were busy."""
 
@@ -49,6 +51,11 @@ class Record:
     def busy(self) -> list[str]:
         """The streams at which another run was at work."""
         return [name for name, entry in self.entries.items() if _code(entry) == BUSY]
+
+    @property
+    def refused(self) -> list[str]:
+        """The streams of which the job refused something, as a guard or `approve` wants it."""
+        return [name for name, entry in self.entries.items() if _code(entry) == REFUSED]
 
     @property
     def settled(self) -> dict[str, Entry]:
@@ -72,10 +79,9 @@ class Record:
         ]
 
     def remaining(self, step: Step, params: Mapping[str, Any]) -> list[str]:
-        """The streams with which the batch goes on: those that failed, or leave it for a question, are left out."""
-        gone = {failure["stream"] for failure in self.failures(step, params)}
-        gone |= set(self.asking(step, params))
-        return [name for name in self.streams if name not in gone]
+        """The streams with which the batch goes on: those that failed or were refused are left out."""
+        failed = {failure["stream"] for failure in self.failures(step, params)}
+        return [name for name in self.streams if name not in failed]
 
     def write(self, path: Path, *, is_over: bool) -> None:
         """Keep it, whole or not at all."""
@@ -94,15 +100,17 @@ def read_record(path: Path) -> Record | None:
 
 def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -> Failure | None:
     """The failure that an entry stands for; None: for none."""
-    error = entry.get("error")
+    failed, error = step.name, entry.get("error")
+    if error is None and _error(entry):
+        failed, error = COMPACT.name, _error(entry)
     if error:
         sentence, code = str(error["message"]), int(error["exit_code"])
     else:
         refused = refusal(step, step.counts(entry), Past(params))
         if refused is None:
             return None
-        sentence, code = refused, _REFUSED
-    return {"stream": name, "step": step.name, "sentence": sentence, "exit_code": code}
+        sentence, code = refused, REFUSED
+    return {"stream": name, "step": failed, "sentence": sentence, "exit_code": code}
 
 
 def first_failures(failures: Sequence[Failure]) -> list[Failure]:
@@ -122,7 +130,8 @@ def lines_of(step: Step, record: Record, params: Mapping[str, Any]) -> Iterator[
     said: dict[str, str] = {}
     for name, entry in record.entries.items():
         if name in failed:
-            said[name] = f"failed: {failed[name]}"
+            is_refused = step is not PLAN and _code(entry) == REFUSED
+            said[name] = f"{'refused' if is_refused else 'failed'}: {failed[name]}"
         elif name in asking:
             said[name] = f"a person is asked: {entry['needs_approval']}"
         elif entry.get("left"):
@@ -143,11 +152,13 @@ def totals(
 ) -> Counts:
     """The numbers of a step over all streams, for XCom; of the first `MOST_COUNTS` that it changed also their own."""
     sums = {name: sum(counts.get(name, 0) for counts in changed.values()) for name in _AMOUNTS}
+    refused = 0 if step is PLAN else len(record.refused)
     return {
         "as_of_ns": record.as_of_ns,
         "report": record.report,
         "streams": len(record.streams),
-        "failed": len(record.failures(step, params)),
+        "failed": len(record.failures(step, params)) - refused,
+        "refused": refused,
         "asking": len(record.asking(step, params)),
         "changed": len(changed),
         **{name: amount for name, amount in sums.items() if amount},
@@ -160,11 +171,24 @@ _AMOUNTS = ("messages", "bytes", "markers", "merges", "files")
 
 def _said(step: Step, name: str, counts: Counts) -> str:
     if not is_nothing(step, counts):
-        return ", ".join(f"{counts[each]:,} {each}" for each in _AMOUNTS if counts.get(each))
+        amounts = ((counts.get(name, 0), name) for name in _AMOUNTS)
+        return ", ".join(
+            f"{amount:,} {name if amount > 1 else name[:-1]}" for amount, name in amounts if amount
+        )
     if counts.get("superseded_by"):
         return reason_of_nothing(name, counts).partition(": ")[2]
     return ""
 
 
 def _code(entry: Entry) -> int:
-    return int((entry.get("error") or {}).get("exit_code", 0))
+    return int((_error(entry) or {}).get("exit_code", 0))
+
+
+def has_failed(entry: Entry) -> bool:
+    """Whether a stream's pass or its compaction failed."""
+    return bool(_error(entry))
+
+
+def _error(entry: Entry) -> Any:
+    """The error of a stream's pass, or that of its compaction; None: neither failed."""
+    return entry.get("error") or (entry.get("compaction") or {}).get("error")

@@ -171,6 +171,14 @@ def _apply_arguments(past: Past) -> list[str]:
     return [basis, "--skip-superseded", *(LIFTS[name] for name in reasons), *said]
 
 
+def _maintenance_arguments(past: Past) -> list[str]:
+    """The arguments of a pass, with the instant that a person has written, if any."""
+    as_of = past.params.get("as_of")
+    _, *rest = _apply_arguments(past)
+    given = as_of if as_of not in (None, "") else (past.plan or {})["as_of_ns"]
+    return [f"--as-of={given}", *rest, "--compact"]
+
+
 def _plan_counts(entry: Mapping[str, Any]) -> Counts:
     guards = [finding["sentence"] for finding in entry.get("guards", ())]
     own = ("would_change", "needs_approval", "refused", "extent", "grace")
@@ -209,3 +217,11 @@ PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in
 APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))
 RECLAIM = Step("reclaim", "reclaim", lambda _: [], _reclaim_counts, ("files",))
+MAINTAIN = Step(
+    "apply",
+    "retain",
+    _maintenance_arguments,
+    lambda entry: _apply_counts(entry) | _compaction_counts(entry.get("compaction") or {}),
+    ("messages", "markers", "merges"),
+)
+"""A pass over many streams without a plan before it, and their compaction, by one job."""

@@ -14,7 +14,7 @@ from airflow_dags.record import (
     read_record,
     totals,
 )
-from airflow_dags.steps import APPLY, COMPACT, PLAN
+from airflow_dags.steps import APPLY, MAINTAIN, PLAN, Past
 from airflow_dags.streams import Listed
 
 LISTED = [
@@ -100,8 +100,7 @@ def test_batches_of_another_kind_are_refused(by: Any) -> None:
         batches(LISTED, by)
 
 
-def test_what_fails_or_asks_leaves_the_batch() -> None:
-    assert PLANS.remaining(PLAN, {}) == ["A", "B"]
+def test_what_was_refused_asks_or_fails() -> None:
     assert PLANS.asking(PLAN, {}) == ["C"]
     assert [(each["stream"], each["exit_code"]) for each in PLANS.failures(PLAN, {})] == [
         ("D", 6),
@@ -111,9 +110,44 @@ def test_what_fails_or_asks_leaves_the_batch() -> None:
     dry = {"dry_run": True}
     assert PLANS.asking(PLAN, dry) == []
     assert [each["stream"] for each in PLANS.failures(PLAN, dry)] == ["D"]
-    # Compaction leaves out streams that are not to be compacted: they stay in the batch.
-    compacted = record({"A": {"merges": 1, "files_before": 2, "files_after": 1}}, "B")
-    assert compacted.remaining(COMPACT, {}) == ["A", "B"]
+
+
+MERGED = {"merges": 1, "files_before": 2, "files_after": 1}
+REFUSED = {"exit_code": 4, "message": "C: asks always"}
+PASSES = record(
+    {
+        "A": GONE | {"compaction": MERGED},
+        "B": NOTHING | {"compaction": {"error": ERROR | {"message": "B: full"}}},
+        "C": NOTHING | {"error": REFUSED},
+        "D": NOTHING | {"compaction": {"error": BUSY}},
+    }
+)
+
+
+def test_a_pass_and_its_compaction_are_told_together() -> None:
+    assert PASSES.refused == ["C"]
+    assert PASSES.busy == ["D"]
+    assert PASSES.remaining(MAINTAIN, {}) == ["A"]
+    failed = [(each["stream"], each["step"]) for each in PASSES.failures(MAINTAIN, {})]
+    assert failed == [("B", "compact"), ("C", "apply"), ("D", "compact")]
+    assert list(lines_of(MAINTAIN, PASSES, {}))[:3] == [
+        "A  1,200 messages, 9 bytes, 1 merge",
+        "B  failed: B: full",
+        "C  refused: C: asks always",
+    ]
+    changed = {"A": MAINTAIN.counts(PASSES.entries["A"])}
+    sums = totals(MAINTAIN, PASSES, {}, changed)
+    assert (sums["failed"], sums["refused"], sums["merges"]) == (2, 1, 1)
+
+
+def test_a_pass_is_of_the_instant_of_its_run_or_of_what_a_person_wrote() -> None:
+    run = {"as_of_ns": 7, "needs_approval": None}
+    assert MAINTAIN.arguments(Past({}, run)) == ["--as-of=7", "--skip-superseded", "--compact"]
+    lifted = {"as_of": "now-1d", "allow_rewind": "a wrong clock"}
+    assert MAINTAIN.arguments(Past(lifted, run)) == [
+        *("--as-of=now-1d", "--skip-superseded", "--allow-rewind", "--reason=a wrong clock"),
+        "--compact",
+    ]
 
 
 def test_the_table_has_a_line_for_each_stream_of_which_there_is_something_to_say() -> None:
