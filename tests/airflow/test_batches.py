@@ -105,9 +105,10 @@ def test_a_dry_run_of_one_stream_starts_one_process(
 def test_a_batch_of_which_every_stream_fails_says_so_also_in_a_dry_run(
     home: Path, world: World
 ) -> None:
-    dag = load(world.fill("BROKEN").write_dag_file(home / "dags", batch=2))
+    file = world.fill("BROKEN").write_dag_file(home / "dags", batch=2)
     for conf in ({"dry_run": True}, {}):
-        run = dag.test(run_conf={"streams": ["BROKEN"], **conf})
+        # The parameters of a run stay with the DAG that has tested it.
+        run = load(file).test(run_conf={"streams": ["BROKEN"], **conf})
         assert (run.state, states(run)["batch-2.failed"]) == ("failed", {"BROKEN": "failed"})
     assert reports(world) == ["batch-2.apply.1.json", "batch-2.plan.1.json"]
 
