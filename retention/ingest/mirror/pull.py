@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,13 +18,13 @@ from retention.core import message_rows
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
-from retention.errors import RetentionError
 from retention.ingest.append import Appended, Attempt, appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.admission import Admission, Stalled
 from retention.ingest.mirror.origin import Origin, Tally, View
 from retention.ingest.mirror.resume import counters_of, first_of, next_seq_of, position_of
 from retention.ingest.mirror.rollup_scan import ReplacedMessages
+from retention.ingest.progress import naming_progress
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import remove_older
 from retention.ingest.stream_state import StreamState
@@ -95,7 +96,7 @@ class Pull:
             there = view.first_from(first) or view.last_seq + 1
             taken = replace(taken, missing=there - first)
         while taken.position < view.last_seq and taken.stalled is None:
-            with _with_progress(taken):
+            with naming_progress(partial(_progress, taken)):
                 taken = self._part(view, max(first, taken.position + 1), taken)
         return taken
 
@@ -178,16 +179,14 @@ class Pull:
         )
 
 
-@contextmanager
-def _with_progress(taken: PullResult) -> Iterator[None]:
-    """Add to an error of a later part that the parts before it have come."""
-    try:
-        yield
-    except RetentionError as error:
-        if taken.messages:
-            came = f"{counted(taken.messages, 'message')} up to sequence {taken.position:,} of {taken.origin}"
-            error.args = (f"{error} ({came} came before this part, and stay)",)
-        raise
+def _progress(taken: PullResult) -> str:
+    """The parts that have come before another one; empty: none has."""
+    if not taken.messages:
+        return ""
+    came = (
+        f"{counted(taken.messages, 'message')} up to sequence {taken.position:,} of {taken.origin}"
+    )
+    return f"{came} came before this part, and stay"
 
 
 def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:

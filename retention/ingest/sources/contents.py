@@ -17,7 +17,6 @@ from retention.ingest.sources.directory import (
     etag_content,
 )
 from retention.storage import files
-from retention.storage.errors import as_storage_errors
 
 LINES = ("json", "csv")
 """Formats in which a line is a row, so that a file that grew has its new rows at its end."""
@@ -84,7 +83,7 @@ def pieces_of(place: str, start: int, end: int) -> Iterator[bytes]:
         FileNotFoundError: it is gone.
         StorageError: the storage failed.
     """
-    with as_storage_errors(place, FileNotFoundError), files.open_input(place) as source:
+    with files.reading(place) as source:
         source.seek(start)
         left = end - start
         while left > 0 and (piece := source.read(min(left, _PIECE))):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from retention.context.context import OpenedStream
 from retention.core.wording import counted
 from retention.datafile.segment_writer import Staged
-from retention.errors import BusyError, RefusedError, RetentionError
+from retention.errors import BusyError, RefusedError
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, NextBatch
+from retention.ingest.progress import naming_progress
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader
 from retention.ingest.sources.positions import Position
 from retention.ingest.sources.records import Records
@@ -89,20 +90,20 @@ class Taking:
             RetentionError: as the reader's `append`; batches before that stay.
         """
         done: list[Appended] = []
-        last, number_counted = known.batch, known.counted
+        last, before = known.batch, known.counted
         for position, append in self._steps(backlog):
             number: int | None = None
 
             def identify(
                 position: Position = position,
                 last: int | None = last,
-                after: int | None = number_counted,
+                after: int | None = before,
             ) -> BatchIdentity:
                 nonlocal number
                 number = self._records.write(position, last)
                 return NextBatch(self._writer, number, after=after)
 
-            with self._with_progress(done):
+            with naming_progress(partial(self._progress, done)):
                 appended = append(identify)
                 if appended.duplicate or number is None:
                     raise BusyError(
@@ -111,20 +112,14 @@ class Taking:
                     )
                 done.append(appended)
                 self._records.settle(number, self._opened.store.generation())
-            last = number_counted = number
+            last = before = number
         return done
 
-    @contextmanager
-    def _with_progress(self, done: Sequence[Appended]) -> Iterator[None]:
-        """Add to an error that batches before it have come."""
-        try:
-            yield
-        except RetentionError as error:
-            messages = sum(appended.messages for appended in done)
-            if messages:
-                came = f"{counted(messages, 'message')} of {self._location} came before, and stay"
-                error.args = (f"{error} ({came})",)
-            raise
+    def _progress(self, done: Sequence[Appended]) -> str:
+        """The messages that have come already; empty: none has."""
+        messages = sum(appended.messages for appended in done)
+        came = f"{counted(messages, 'message')} of {self._location} came before, and stay"
+        return came if messages else ""
 
     def _steps(
         self, backlog: Backlog
