@@ -12,7 +12,6 @@ from retention.history.record import RunRecord
 from retention.rules.requests import Delete, Request
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import as_storage_errors
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 
@@ -67,7 +66,7 @@ def _data_files(directory: str) -> list[str]:
 def _holds(location: str, wanted: np.ndarray) -> bool:
     """Whether a file has one of the sequences; one that is only being written has none that was deleted."""
     try:
-        with as_storage_errors(location, FileNotFoundError), files.open_input(location) as source:
+        with files.reading(location) as source:
             seqs = pq.ParquetFile(source).read(["seq"])["seq"].to_numpy()
     except (FileNotFoundError, pa.ArrowInvalid):
         return False

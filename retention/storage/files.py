@@ -98,6 +98,13 @@ def open_input(location: str) -> pa.NativeFile:
         return pa.OSFile(location, "rb")
 
 
+@contextmanager
+def reading(location: str) -> Iterator[pa.NativeFile]:
+    """Open a file for random reads during the block, in which failures of the storage are told as everywhere here."""
+    with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
+        yield source
+
+
 def open_mapped(location: str) -> pa.NativeFile:
     """Open a file whose parts come into memory as they are looked at, and may leave it, where its storage has that."""
     if is_remote(location):
@@ -108,7 +115,7 @@ def open_mapped(location: str) -> pa.NativeFile:
 
 def chunks(location: str, size: int) -> Iterator[bytes]:
     """The content of a file, at most `size` bytes at a time."""
-    with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
+    with reading(location) as source:
         while piece := source.read(size):
             yield piece
 

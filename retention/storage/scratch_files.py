@@ -75,10 +75,7 @@ def read_table(location: str) -> pa.Table:
         FileNotFoundError: it is gone.
         StorageError: the storage failed.
     """
-    with (
-        as_storage_errors(location, FileNotFoundError),
-        files.open_input(location) as source,
-    ):
+    with files.reading(location) as source:
         return pa.ipc.open_file(source).read_all()
 
 

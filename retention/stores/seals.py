@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 from retention.storage import files
-from retention.storage.errors import as_storage_errors
 
 WHOLE_BYTES = 2**20
 """An entry up to this length is digested whole; of a longer one, its head and its tail."""
@@ -26,7 +25,7 @@ def seal_of(entry: bytes) -> str:
 def seal_at(location: str) -> str | None:
     """The seal of the entry at a location, None if there is none."""
     try:
-        with as_storage_errors(location, FileNotFoundError), files.open_input(location) as source:
+        with files.reading(location) as source:
             length = source.size()
             if length <= WHOLE_BYTES:
                 return seal_of(source.read())
