@@ -14,6 +14,7 @@ from retention import register_functions
 from retention.core.message_rows import complete_rows
 from retention.core.subject_tokens import subject_key, subject_token
 from retention.dialects.column_mapping import ColumnMapping
+from retention.engines.spark.fixed_settings import settings_of_block
 from retention.errors import UsageError
 from retention.ingest.append import append_rows
 from retention.ingest.dataframe import append_mapped
@@ -237,16 +238,10 @@ SETTINGS = {
 def test_a_whole_row_is_the_same_json_in_every_session(
     spark: SparkSession, tmp_path: Path, turn: int
 ) -> None:
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, values in SETTINGS.items():
-        spark.conf.set(name, values[turn])
-    try:
+    with settings_of_block(spark, {name: values[turn] for name, values in SETTINGS.items()}):
         log = opened_stream(tmp_path)
         mapping = ColumnMapping(whole_row=True)
         assert append_mapped(log, spark.sql(WHOLE), mapping).left_out == ()
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
     [payload] = store_of(log).rows()["payload"].to_pylist()
     assert payload.decode() == (
         '{"subject":"orders.a","at":"2025-03-30T02:30:00.500000Z","wall":"2025-03-30T02:30:00.000000",'

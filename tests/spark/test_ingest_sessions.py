@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from retention.dialects.column_mapping import ColumnMapping
+from retention.engines.spark.fixed_settings import settings_of_block
 from retention.errors import DamagedError, RefusedError
 from retention.ingest.table_source import Source, ingest
 from tests.support.plain_store import opened_stream, store_of
@@ -42,22 +41,6 @@ def mounted(spark: SparkSession, directory: Path, authority: str) -> str:
         f"fs.viewfs.mounttable.{authority}.link./in", f"file://{directory}"
     )
     return f"viewfs://{authority}/in"
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Let a session have some settings during the block."""
-    before = {name: spark.conf.get(name, None) for name in values}
-    try:
-        for name, value in values.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
 
 
 def test_a_directory_that_only_spark_reaches_comes_once(
@@ -113,7 +96,7 @@ def test_a_delta_table_that_only_spark_reaches_comes_once(
 def test_old_times_and_other_case_are_the_same_under_every_setting(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with settings(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+    with settings_of_block(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
         spark.sql(
             "SELECT timestamp'2026-01-02 03:04:05.678Z' AS at, timestamp'1450-01-02 03:04:05Z' AS old, "
             "date'1450-01-02' AS day, 'x' AS what"
@@ -125,7 +108,7 @@ def test_old_times_and_other_case_are_the_same_under_every_setting(
     }
     for own in ({}, _WAYWARD):
         opened = opened_stream(tmp_path / f"lake {len(own)}")
-        with settings(spark, own):
+        with settings_of_block(spark, own):
             ingest(opened, Source(str(tmp_path / "in"), "parquet", ColumnMapping(columns)), spark)
         rows = store_of(opened).rows()
         assert rows["payload"].to_pylist() == [b"x 1450-01-02 03:04:05 1450-01-02"]

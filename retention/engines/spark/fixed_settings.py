@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from retention.engines.spark.connect import setting_of
@@ -43,14 +43,19 @@ FIXED = {
 """Setting → value: Spark's defaults, but for the time zone, and nanoseconds of Parquet, which come as whole numbers."""
 
 
-@contextmanager
-def fixed_settings(session: SparkSession) -> Iterator[None]:
+def fixed_settings(session: SparkSession) -> AbstractContextManager[None]:
     """Let a session have `FIXED` settings during the block, and those that it had before afterwards."""
-    known = {name: setting_of(session, name) for name in FIXED}
-    before = {name: value for name, value in known.items() if not _is(value, FIXED[name])}
+    return settings_of_block(session, FIXED)
+
+
+@contextmanager
+def settings_of_block(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Let a session have some settings during the block, and those that it had before afterwards."""
+    known = {name: setting_of(session, name) for name in wanted}
+    before = {name: value for name, value in known.items() if not _is(value, wanted[name])}
     try:
         for name in before:
-            session.conf.set(name, FIXED[name])
+            session.conf.set(name, wanted[name])
         yield
     finally:
         for name, value in before.items():
