@@ -55,39 +55,39 @@ class BatchTask(JobTask[list[Counts]]):
     def work(self, context: Context) -> list[Counts]:
         """Run the step's job; the plans about which a person has to be asked, each with its stream."""
         params = run_parameters(self.batch.id, context)
-        streams = self._streams(params, context)
-        arguments = self.step.arguments(self._past(params, context))
+        chosen = self._chosen(params, context)
+        rests_on_pass = self.step is not MAINTAIN and not params.get("dry_run")
+        applied = self._applied(context) if rests_on_pass else None
+        streams = chosen if applied is None else self._left(applied, params, context)
+        arguments = self.step.arguments(self._past(params, applied, context))
         record = self._record(streams, arguments, context)
         ti = context["ti"]
         is_over = not record.busy or ti.try_number > ti.max_tries
         record.write(self._kept(self.step, context), is_over=is_over)
         return self._end(record, params, context, is_over=is_over)
 
-    def _streams(self, params: Mapping[str, Any], context: Context) -> list[str]:
-        """The streams to work on; the task is skipped where there are none."""
+    def _chosen(self, params: Mapping[str, Any], context: Context) -> list[str]:
+        """The streams of the run; the task is skipped where there are none, or nothing is done with them."""
         chosen = params.get("streams")
         streams = [name for name in self.batch.streams if not chosen or name in chosen]
         if not streams:
             skip_task(context, f"{self.batch.id} has none of the streams of this run")
-        if params.get("dry_run"):
-            if self.step is not PLAN:
-                skip_task(context, "a dry run plans and does nothing else")
-            return streams
-        if self.step is MAINTAIN:
-            return streams
-        applied = self._applied(context)
+        if params.get("dry_run") and self.step is not PLAN:
+            skip_task(context, "a dry run plans and does nothing else")
+        return streams
+
+    def _left(self, applied: Record, params: Mapping[str, Any], context: Context) -> list[str]:
+        """The streams that the pass leaves to a step; the task is skipped where there are none."""
         if self.step is PLAN:
             return applied.refused or skip_task(context, f"{self.batch.id}: nothing was refused")
         left = applied.remaining(MAINTAIN, params)
         return left or skip_task(context, f"{self.batch.id}: `apply` has left no stream to work on")
 
-    def _past(self, params: Mapping[str, Any], context: Context) -> Past:
-        """What the step goes by: a pass by the instant of the run, a plan by that of the pass."""
+    def _past(self, params: Mapping[str, Any], applied: Record | None, context: Context) -> Past:
+        """What the step goes by: a pass by the instant of the run, what follows by that of the pass."""
         if self.step is MAINTAIN:
-            return Past(params, {"as_of_ns": run_instant(context), "needs_approval": None})
-        if self.step is PLAN and not params.get("dry_run"):
-            return Past({**params, "as_of": str(self._applied(context).as_of_ns)})
-        return Past(params)
+            return Past(params, {"as_of_ns": run_instant(context)})
+        return Past(params if applied is None else {**params, "as_of": str(applied.as_of_ns)})
 
     def _applied(self, context: Context) -> Record:
         """The record of the batch's pass."""

@@ -27,7 +27,7 @@ MOST_FAILURES = 50
 """The most streams of a batch of which each fails in a task of its own."""
 MOST_COUNTS = 50
 """The most streams of which XCom has the counts."""
-REFUSED = 4
+_REFUSED = 4
 """The exit code of a stream that a pass refuses to change."""
 
 
@@ -55,7 +55,7 @@ class Record:
     @property
     def refused(self) -> list[str]:
         """The streams of which the job refused something, as a guard or `approve` wants it."""
-        return [name for name, entry in self.entries.items() if _code(entry) == REFUSED]
+        return [name for name, entry in self.entries.items() if _code(entry) == _REFUSED]
 
     @property
     def settled(self) -> dict[str, Entry]:
@@ -100,16 +100,15 @@ def read_record(path: Path) -> Record | None:
 
 def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -> Failure | None:
     """The failure that an entry stands for; None: for none."""
-    failed, error = step.name, entry.get("error")
-    if error is None and _error(entry):
-        failed, error = COMPACT.name, _error(entry)
+    failed, error = step.name, _error(entry)
     if error:
+        failed = step.name if entry.get("error") else COMPACT.name
         sentence, code = str(error["message"]), int(error["exit_code"])
     else:
         refused = refusal(step, step.counts(entry), Past(params))
         if refused is None:
             return None
-        sentence, code = refused, REFUSED
+        sentence, code = refused, _REFUSED
     return {"stream": name, "step": failed, "sentence": sentence, "exit_code": code}
 
 
@@ -130,7 +129,7 @@ def lines_of(step: Step, record: Record, params: Mapping[str, Any]) -> Iterator[
     said: dict[str, str] = {}
     for name, entry in record.entries.items():
         if name in failed:
-            is_refused = step is not PLAN and _code(entry) == REFUSED
+            is_refused = step is not PLAN and _code(entry) == _REFUSED
             said[name] = f"{'refused' if is_refused else 'failed'}: {failed[name]}"
         elif name in asking:
             said[name] = f"a person is asked: {entry['needs_approval']}"

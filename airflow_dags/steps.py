@@ -166,17 +166,21 @@ def _apply_arguments(past: Past) -> list[str]:
         if past.approved is None
         else f"--approved={past.approved}"
     )
+    return [basis, *_lifting(past)]
+
+
+def _lifting(past: Past) -> list[str]:
+    """The arguments of every pass: what a person lets through, and why."""
     reasons = {name: past.params[name] for name in LIFTS if past.params.get(name)}
     said = [f"--reason={'; '.join(reasons.values())}"] if reasons else []
-    return [basis, "--skip-superseded", *(LIFTS[name] for name in reasons), *said]
+    return ["--skip-superseded", *(LIFTS[name] for name in reasons), *said]
 
 
 def _maintenance_arguments(past: Past) -> list[str]:
     """The arguments of a pass, with the instant that a person has written, if any."""
     as_of = past.params.get("as_of")
-    _, *rest = _apply_arguments(past)
     given = as_of if as_of not in (None, "") else (past.plan or {})["as_of_ns"]
-    return [f"--as-of={given}", *rest, "--compact"]
+    return [f"--as-of={given}", *_lifting(past), "--compact"]
 
 
 def _plan_counts(entry: Mapping[str, Any]) -> Counts:
