@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+from tests.support.file_times import lines_of
 from tests.support.shares import left_out
 
 if TYPE_CHECKING:
@@ -107,6 +108,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = left_out(item.nodeid for item in in_turn if item.get_closest_marker("whole"))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Tell where the time of `make test` went."""
+    if config.getoption("by_turns"):
+        terminalreporter.section("seconds of files and workers")
+        reports = [report for each in terminalreporter.stats.values() for report in each]
+        for line in lines_of(reports):
+            terminalreporter.line(line)
 
 
 @pytest.hookimpl(optionalhook=True)

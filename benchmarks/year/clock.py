@@ -14,6 +14,8 @@ _SOURCE = Path(__file__).with_name("clock.c")
 def compiled(directory: Path) -> dict[str, str]:
     """Compile the clock into a directory; the environment of a process that is to believe it.
 
+    With `MANUAL_CLOCK`, a path, processes share their settings: each starts with those that others made before it.
+
     Raises:
         FileNotFoundError, subprocess.CalledProcessError: there is no C compiler, or it fails.
     """
@@ -30,7 +32,7 @@ def set_clock(instant_ns: int) -> None:
         instant_ns: the new time, nanoseconds since the epoch.
 
     Raises:
-        ValueError: it is earlier than the clock's.
+        ValueError: it is earlier than the clock's, or the file that shares it cannot be written.
         AttributeError: the process was not started to believe the clock.
     """
     setter = ctypes.CDLL(None).manual_clock_set

@@ -31,6 +31,17 @@ except ValueError as error:
 """
 
 
+_SET_FORWARD = """
+import sys, time
+from benchmarks.year.clock import set_clock
+set_clock(time.time_ns() + int(sys.argv[2]))
+"""
+_TELL_TIME_OF_FILE = """
+import os, sys, time
+print(time.time_ns(), os.stat(sys.argv[1]).st_mtime_ns)
+"""
+
+
 @needs_compiler
 def test_a_process_believes_the_clock_and_its_files_keep_their_times(tmp_path: Path) -> None:
     def now_ns() -> int:
@@ -51,6 +62,23 @@ def test_a_process_believes_the_clock_and_its_files_keep_their_times(tmp_path: P
     assert started <= before_ns <= ended
     assert started + 10 * DAY <= after_ns <= told_ns <= ended + 10 * DAY
     assert "it is only set forward" in refusal
+
+
+@needs_compiler
+def test_processes_share_a_clock_that_one_of_them_has_set(tmp_path: Path) -> None:
+    def told(text: str) -> str:
+        program = [sys.executable, "-c", text, str(tmp_path / "file"), str(10 * DAY)]
+        done = subprocess.run(program, env=shared, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path), "MANUAL_CLOCK": str(tmp_path / "clock")}
+    shared = compiled(tmp_path) | paths
+    (tmp_path / "file").touch()
+    before_ns = (tmp_path / "file").stat().st_mtime_ns
+    told(_SET_FORWARD)
+    now_ns, file_ns = map(int, told(_TELL_TIME_OF_FILE).split())
+    assert now_ns >= before_ns + 10 * DAY
+    assert file_ns == before_ns
 
 
 @needs_compiler
