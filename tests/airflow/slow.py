@@ -1,4 +1,4 @@
-"""Planning that takes ten minutes, for it to be ended meanwhile, and the processes that are at it."""
+"""Planning that takes ten minutes, for it to be ended meanwhile, and the processes of jobs that run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ def slow_planning(folder: Path) -> str:
     return json.dumps({"PYTHONPATH": f"{folder}:{ROOT}"})
 
 
-def engines(report: str) -> dict[int, list[int]]:
-    """The planning jobs that run, each with the processes that it shall end with.
+def engines(report: str, job: str = "plan") -> dict[int, list[int]]:
+    """The jobs that run, each with the processes that it shall end with.
 
     Args:
         report: a part of the path of their reports.
+        job: their name.
     """
     running = {}
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if "jobs.plan" in words and any(report in word for word in words):
+            if f"jobs.{job}" in words and any(report in word for word in words):
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 ends = [word for word in words if word.startswith("--end-with=")]
                 if state != "Z":

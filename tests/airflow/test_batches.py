@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.test_runs import answering, client, entry_of, load  # noqa: F401  (a fixture)
-from tests.airflow.world import ENGINE, HOLDING, ROOT, World
+from tests.airflow.test_runs import answering, approve, client, entry_of  # noqa: F401  (a fixture)
+from tests.airflow.world import ENGINE, HOLDING, ROOT, World, load
 
 
 def states(run: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_a_batch_does_what_each_stream_needs(
 ) -> None:
     caplog.set_level("INFO", "airflow_dags")
     dag = load(world.fill().write_dag_file(home / "dags", batch=4))
-    with answering(client, "Approve") as questions:
+    with answering(client, approve) as questions:
         run = dag.test()
     assert states(run) == {
         "configuration": "success",

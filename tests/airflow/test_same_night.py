@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.airflow.test_runs import load, states
-from tests.airflow.world import ENGINE, ROOT, World
+from tests.airflow.test_runs import states
+from tests.airflow.world import ENGINE, ROOT, World, load
 
 STREAMS = ("ORDERS", "QUIET")
 CRON = (ROOT / "docs" / "cron.md").read_text(encoding="utf-8")

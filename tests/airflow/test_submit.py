@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.test_runs import load, states
-from tests.airflow.world import ROOT, World
+from tests.airflow.test_runs import states
+from tests.airflow.world import ROOT, World, load
 
 CLUSTER = f'__import__("airflow_dags.engine").engine.Cluster({str(ROOT / "jobs")!r}, conn_id="one_machine")'
 CONNECTION = {"conn_type": "spark", "host": "local[1]"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -114,14 +115,21 @@ class World:
         return records
 
     def write_dag_file(
-        self, dags: Path, *, seconds: int = 7200, batch: object = None, **engine: str
+        self,
+        dags: Path,
+        *,
+        seconds: int = 7200,
+        batch: object = None,
+        release: Path = ROOT,
+        **engine: str,
     ) -> Path:
         """Write the DAG file of the guide, with the places of this world, and the package beside it.
 
         Args:
             dags: the folder of DAG files.
             seconds: the time that each task has.
-            batch: the batches of `retention_dag`.
+            batch: the batches of `retention_dag`; None: there are none.
+            release: the clone whose package and engine it is.
             engine: further arguments of `Engine`, as Python text.
         """
         text = BLOCKS[0]
@@ -133,24 +141,34 @@ class World:
         for place, own in places.items():
             assert place in text
             text = text.replace(place, own)
-        variables = json.dumps({"PYTHONPATH": str(ROOT)})
+        variables = json.dumps({"PYTHONPATH": str(release)})
         more = {"variables": variables, "engine": '"local"'} | engine
         extra = "".join(f"{name}={value}, " for name, value in more.items())
         text = re.sub(r"\bEngine\(", f"Engine({extra}", text)
         # Nobody waits for minutes here.
         tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
+        batches = "" if batch is None else f"batch={batch!r}, "
         text = text.replace(
             "schedule=",
-            f'batch={batch!r}, tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',
+            f'{batches}tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',
         )
         text = f"from datetime import timedelta\n{text}"
         leave = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(
-            ROOT / "airflow_dags", dags / "airflow_dags", dirs_exist_ok=True, ignore=leave
-        )
+        shutil.rmtree(dags / "airflow_dags", ignore_errors=True)
+        shutil.copytree(release / "airflow_dags", dags / "airflow_dags", ignore=leave)
         file = dags / "retention_dag.py"
         file.write_text(text, encoding="utf-8")
         return file
+
+
+def load(file: Path) -> Any:
+    """The DAG of a DAG file."""
+    spec = importlib.util.spec_from_file_location("dag_of_the_guide", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.dag
 
 
 def until(is_so: Callable[[], Any], seconds: float = 300) -> None:

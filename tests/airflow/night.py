@@ -1,0 +1,32 @@
+"""One night in a process of its own: a DAG runs by Airflow's `dag.test()`, and what became of its tasks is written.
+
+`python -m tests.airflow.night DAG_FILE RESULT`; the result is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.airflow.world import load
+
+
+def main() -> None:
+    """Run the DAG of the file once."""
+    file, result = map(Path, sys.argv[1:])
+    run = load(file).test()
+    tasks = [_told(ti) for ti in run.get_task_instances()]
+    ended = {"run": run.run_id, "state": run.state, "tasks": tasks}
+    result.write_text(json.dumps(ended), encoding="utf-8")
+
+
+def _told(ti: Any) -> dict[str, Any]:
+    """A task, the stream for which it is mapped, its state, and the number of its tries."""
+    stream = None if ti.map_index < 0 else ti.rendered_map_index
+    return {"task": ti.task_id, "stream": stream, "state": str(ti.state), "tries": ti.try_number}
+
+
+if __name__ == "__main__":
+    main()
