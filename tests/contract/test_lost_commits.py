@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,23 @@ def test_a_lost_publish_is_named_and_committed_again(tmp_path: Path) -> None:
     assert warehouse.stream("ORDERS").publish([LINE]).appended.first_seq == 14
     assert given.run("doctor").exit_code == 0
     assert "nothing to repair" in given.run("repair", "lost-commit", "ORDERS").output
+
+
+def test_a_table_that_spark_made_anew_has_lost_nothing(tmp_path: Path) -> None:
+    warehouse = laid(tmp_path)
+    log = log_of(warehouse)
+    made = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    [metadata] = [action for action in made if "metaData" in action]
+    [protocol] = [action for action in made if "protocol" in action]
+    shutil.rmtree(log.parent)
+    log.mkdir(parents=True)
+    overwrite(warehouse, 0, protocol, {"metaData": metadata["metaData"] | {"id": "another"}})
+    for version in range(1, 4):
+        overwrite(warehouse, version)
+    assert warehouse.stream("ORDERS").repair_lost_commits().plan.commits == ()
+    [outcome] = warehouse.apply()
+    assert outcome.error is None
+    assert stored(warehouse) == []
 
 
 def test_a_lost_publish_of_a_topic_is_committed_again(tmp_path: Path) -> None:

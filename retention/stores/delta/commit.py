@@ -35,7 +35,7 @@ from retention.stores.checks import swap as swaps
 from retention.stores.delta import commit_tokens
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.counters import app_id
-from retention.stores.delta.foreign_writers import TOKEN, refuse_other_writers
+from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_writers
 from retention.stores.delta.log import find_token, mark_of
 from retention.stores.delta.table import DeltaHandle, open_table
 from retention.stores.layout import Layout, StoreSettings
@@ -88,6 +88,7 @@ class Attempt:
             custom_metadata={
                 "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
                 TOKEN: token,
+                TABLE: self.handle.table_id,
             },
             max_commit_retries=0,
             app_transactions=self._transactions(at_ms),

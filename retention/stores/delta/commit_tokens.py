@@ -21,8 +21,9 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import log as delta_history
-from retention.stores.delta.foreign_writers import CONDITIONAL, TOKEN
+from retention.stores.delta.foreign_writers import CONDITIONAL, TABLE, TOKEN
 from retention.stores.delta.internals import commit_info
+from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 
 KEPT = 32
@@ -89,13 +90,21 @@ def lost_entries(layout: Layout) -> list[LostEntry]:
 
     Not lost is a commit whose entry was cleaned away, or whose log was put back from a copy: then an entry that cannot
     have overwritten it stands in its place (deltalake's and ours are created only where none is), or the log ends
-    before the newest token. Nor is one that was committed again, which a later entry says.
+    before the newest token. Nor is one that was committed again, which a later entry says, nor one of a table that is
+    there no more: another program deleted it, and made another in its place.
+
+    Raises:
+        RefusedError, DamagedError, StorageError: as `open_table`.
     """
     versions = list(_replaced(layout))
     if not versions or max(_tokens(layout)) > delta_history.versions(layout)[0][-1]:
         return []
     overwritten = (_lost(layout, version) for version in versions)
-    return [lost for lost in overwritten if lost is not None]
+    lost = [each for each in overwritten if each is not None]
+    if not lost:
+        return []
+    table = str(open_table(layout).metadata().id)
+    return [each for each in lost if _info(each.entry).get(TABLE, table) == table]
 
 
 def refuse_lost(layout: Layout) -> None:

@@ -12,6 +12,9 @@ from retention.stores.layout import Layout
 
 TOKEN = "retentionCommit"  # noqa: S105  (the name under which each of our commits says that it is ours)
 
+TABLE = "retentionTable"
+"""The name under which each of our commits says the id of its table."""
+
 WAYS = (
     "set exclusive: true if it never runs while this engine does, or let it write through deltalake from now on, and "
     "set exclusive: true until one commit of this engine has followed its last"
