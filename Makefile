@@ -29,7 +29,7 @@ static: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
 
-laws: setup  ## Try every law on 2,000 small worlds (minutes)
+laws: setup  ## Try every law on 2,000 small worlds (hours)
 	LAW_EXAMPLES=2000 $(BIN)/pytest -n 2 -m law
 
 histories: setup  ## Do 100,000 random things to small streams, and hold each against a model (an hour of one core)
@@ -44,7 +44,7 @@ thorough: setup  ## Try every test on every format, and some for longer, not on 
 cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts of it (minutes)
 	RETENTION_CLUSTER=all $(BIN)/pytest tests/cluster
 
-crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
+crash: setup  ## Kill every write path at every step, and its recovery at every step again (two hours)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
 
 installed: setup  ## Install a wheel and an sdist in empty environments, and use them without a clone (a minute)
@@ -91,7 +91,7 @@ foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, 
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
 		tests/contract/test_table_features.py tests/contract/test_protocols.py tests/safety/test_contradictions.py tests/safety/test_damage.py
 
-faults: setup  ## Fail every operation on a disk and every request to an object store (an hour)
+faults: setup  ## Fail every operation on a disk and every request to an object store (hours)
 	RETENTION_FAULTS=all $(BIN)/pytest tests/safety/test_failing_storage.py tests/safety/test_failing_object_store.py
 
 mutations: setup  ## Change 10,000 logs of each era of Iggy at random, and let in nothing that was not there (minutes)
