@@ -1,4 +1,4 @@
-"""Approval of a pass by a person: which plans need it, and which stay within what was approved."""
+"""Approval of a pass by a person: the plans that need it, and the check that a plan stays within it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Approved:
     messages: int
     bytes: int
     by_rule: Mapping[str, int]
-    """Messages by the rule that takes them."""
+    """Messages per removing rule."""
     digest: str
-    """SHA-256 of the report that was approved, by which it is spent once."""
+    """SHA-256 of the approved report; it identifies the approval, which can be spent once."""
 
 
 def approval_need(settings: KeepingSettings, plan: Plan) -> str | None:
-    """The reason why a person has to approve a plan before a job may apply it; None: nobody has to."""
+    """The reason why a person has to approve a plan before a job may apply it; None: no approval is needed."""
     bounds = settings.approve
     if bounds is None:
         return None
@@ -48,10 +48,10 @@ def spent_answer(
     approved: Mapping[str, Approved] | None,
     as_of_ns: int,
 ) -> RunReport | None:
-    """Answer for a pass whose approval was spent before: nothing is done twice; None: it was not.
+    """Answer for a pass whose approval was spent before; nothing is repeated. None: the approval is unspent.
 
     Raises:
-        RefusedError: the run that spent it was undone, or may have committed and may not.
+        RefusedError: the run that spent it was undone, or its outcome is unknown.
     """
     limit = (approved or {}).get(opened.name)
     spending = None if limit is None else history.spending(limit.digest)
@@ -92,7 +92,7 @@ def spend(
         approved: the approvals, by stream.
 
     Raises:
-        StalePlanError: another run spends the same one meanwhile.
+        StalePlanError: another run is spending the same approval.
     """
     limit = (approved or {}).get(opened.name)
     if limit is None or not plan.removed_messages:
@@ -110,12 +110,12 @@ def spend(
 def check_approval(
     settings: KeepingSettings, plan: Plan, approved: Mapping[str, Approved] | None
 ) -> None:
-    """Refuse a plan that needs an approval which it has not, or takes more than was approved.
+    """Refuse a plan that lacks a required approval, or removes more than was approved.
 
     Args:
         settings: those of the plan's stream.
         plan: the plan of a pass.
-        approved: what was approved, by stream; None: who applies the plan is a person.
+        approved: the approvals, by stream; None: a person applies the plan.
 
     Raises:
         RefusedError: with the numbers.

@@ -1,4 +1,4 @@
-"""Archiving: what a run is about to remove is copied elsewhere first, read back and compared, or nothing is removed."""
+"""Archiving: every file that a run is about to remove is copied elsewhere, read back and compared first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from retention.stores.archive_manifest import (
 )
 
 PIECE_BYTES = 8 << 20
-"""The bytes of a file that are held at a time."""
+"""Bytes of a file kept in memory at a time."""
 _KEPT = (
     "path",
     "partition",
@@ -56,19 +56,20 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class LeavingFiles:
-    """The files that a commit is about to take out of a table."""
+    """The files that a commit is about to remove from a table."""
 
     files: pa.Table
-    """Shape `FILE_STATS`, with `by_<rule>` where a plan says so; whole files, also those that lose only some rows."""
+    """Shape `FILE_STATS`, with `by_<rule>` where a plan gives it; a file that loses only some rows is archived whole.
+    """
     name: str
-    """The name of the plan, or of the run where there is no plan."""
+    """The plan's name, or the run's where there is no plan."""
     as_of_ns: int
     by_rule: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class CommitTerms:
-    """The requirements and updates that copies in an archive add to the commit which removes the files."""
+    """The requirements and updates that archived copies add to the commit that removes the files."""
 
     requirements: Sequence[TableRequirement] = ()
     updates: Sequence[TableUpdate] = ()
@@ -76,17 +77,17 @@ class CommitTerms:
 
 @dataclass(frozen=True)
 class Archived:
-    """The copies that were made for a run."""
+    """The archived copies of one run."""
 
     manifest: StoredManifest
     bytes: int
-    """The length of all the copies."""
+    """The total length of the copies."""
     read: ReadCount
     terms: CommitTerms
     """The place of the manifest in the table's history, part of the commit that removes the files."""
 
     def as_json(self) -> dict[str, Any]:
-        """The copies' manifest, number and length, and the manifest before, for reports and the run history."""
+        """The copies' manifest, number and length, and the previous manifest, for reports and the run history."""
         stored = self.manifest
         return {
             "manifest": stored.location,
@@ -98,14 +99,14 @@ class Archived:
 
 @dataclass(frozen=True)
 class ArchiveTask:
-    """A task: copy a data file to an archive, unless the very same copy is there."""
+    """A task: copy a data file to an archive, unless an identical copy exists."""
 
     source: DataFile
     target: str
 
     @property
     def copy(self) -> DataFile:
-        """The file as it is to be read from the archive."""
+        """The file as it is read from the archive."""
         return replace(self.source, location=self.target, later=None)
 
 
@@ -113,12 +114,12 @@ class ArchiveTask:
 def archive(
     opened: OpenedStream, leaving: LeavingFiles, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy what leaves to the stream's archive, with a manifest of it; None: the stream has none, or nothing leaves.
+    """Copy the leaving files to the stream's archive, with a manifest; None: there is no archive, or no file leaves.
 
     Raises:
-        RefusedError: the warehouse is a copy, and the archive is that of the other.
-        DamagedError: a file is not what was committed.
-        VerificationError: a copy read back is not the file.
+        RefusedError: the warehouse is a copy, and the archive belongs to the original.
+        DamagedError: a file differs from what was committed.
+        VerificationError: a copy, read back, differs from the file.
         StorageError: the archive cannot be written or read.
     """
     place = opened.config.archive
@@ -151,23 +152,23 @@ def archive(
 
 
 def terms_of(archived: Archived | None) -> CommitTerms:
-    """The terms of a commit that removes archived files; none where nothing was archived."""
+    """The terms of a commit that removes archived files; empty if nothing was archived."""
     return CommitTerms() if archived is None else archived.terms
 
 
 def copies_of(archived: Archived | None) -> ArchivedCopies | None:
-    """The run history's record of what was archived; None where nothing was."""
+    """The run history's record of the archived copies; None: nothing was archived."""
     return None if archived is None else ArchivedCopies(**archived.as_json())
 
 
 def _terms(before: int, stored: StoredManifest) -> CommitTerms:
-    """The commit names the manifest, and rests on the one that the manifest names."""
+    """The terms by which the commit names the new manifest and requires the one that it follows."""
     after = number_of(stored.link or "0")
     return CommitTerms([AssertArchiveHead(before)], [SetArchiveHead(after)])
 
 
 def archive_file(task: ArchiveTask) -> str:
-    """Carry out an `ArchiveTask`; return the SHA-256 of the file, as the copy was read back.
+    """Carry out an `ArchiveTask`; return the SHA-256 of the file, computed from the copy as read back.
 
     Raises:
         DamagedError, VerificationError, StorageError: as `archive`.
@@ -185,7 +186,7 @@ def archive_file(task: ArchiveTask) -> str:
 
 
 def digest_of(file: DataFile) -> str:
-    """The SHA-256 of a data file, read a piece at a time.
+    """The SHA-256 of a data file, read one piece at a time.
 
     Raises:
         DamagedError: it is missing.
@@ -198,7 +199,7 @@ def digest_of(file: DataFile) -> str:
 
 
 def _same(task: ArchiveTask) -> str | None:
-    """The digest of a file that an earlier run has copied already; None: it has not."""
+    """The digest of a file that an earlier run has already copied; None: no run has."""
     length = files.length(task.source.location)
     if length is None or files.length(task.target) != length:
         return None
@@ -207,7 +208,7 @@ def _same(task: ArchiveTask) -> str | None:
 
 
 def _copied(task: ArchiveTask) -> str:
-    """Copy a file; return the digest of what was read."""
+    """Copy a file; return the digest of the bytes read."""
     digest = hashlib.sha256()
     with files.create(task.target) as sink:
         for piece in _pieces(task.source):

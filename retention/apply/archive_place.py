@@ -1,4 +1,4 @@
-"""The check that a warehouse archives from its own place: a copy of it shall not write to its archive unnoticed."""
+"""The check that a warehouse archives from its own location, so that no copy writes to the original's archive."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from retention.stores.sidecar.warehouse_place import (
 
 
 def note_first_place(opened: OpenedStream) -> None:
-    """Note where a stream with an archive lies, unless that is noted: copies of it are known by that."""
+    """Record the location of a stream that has an archive, unless one is recorded; copies are recognized by it."""
     archive = opened.config.archive
     if archive is not None and noted_places(opened.root, archive) is None:
         note_place(opened.root, archive, place_of_stream(opened.root, opened.warehouse))
 
 
 def check_place(opened: OpenedStream) -> None:
-    """Refuse to archive from a copy of the warehouse to the archive of the warehouse itself.
+    """Refuse to archive from a copy of a warehouse to the archive of the original.
 
     Raises:
-        RefusedError: the stream's directory is at another place than noted, and is not the same directory.
+        RefusedError: the stream's directory is not at the recorded location, and is not the same directory.
     """
     other = other_place(opened)
     if other is not None:
@@ -41,7 +41,7 @@ def check_place(opened: OpenedStream) -> None:
 
 
 def other_place(opened: OpenedStream) -> tuple[NotedPlaces, Place] | None:
-    """The noted places of a stream's directory and where it is, if it is a copy; None: nothing says that it is."""
+    """The recorded locations of a stream's directory and its present one, if it is a copy; None: it is not."""
     archive = opened.config.archive
     noted = None if archive is None else noted_places(opened.root, archive)
     if noted is None:

@@ -1,4 +1,4 @@
-"""Bringing back what a run removed as files of their own, where others have rewritten its files since."""
+"""Restoring the messages that a run removed as new files, where other runs have rewritten its files since."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from retention.stores.checks import inventory
 
 @dataclass(frozen=True)
 class TakenOfFile:
-    """The messages that a run took of one file."""
+    """The messages that a run removed from one file."""
 
     path: str
     partition: int
     segment: int
-    """The file's, at the time."""
+    """The file's segment when the run removed them."""
     messages: int
     ranges: Array
-    """The sequences that come back, as ascending ranges, both ends inclusive; shape (n, 2)."""
+    """The sequences to restore, as ascending ranges, both ends inclusive; shape (n, 2)."""
 
     @property
     def others(self) -> Array:
@@ -50,53 +50,53 @@ class TakenOfFile:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that is to be known before removed messages are written anew."""
+    """The facts needed before removed messages are written anew."""
 
     live: pa.Table
     """The files of the table, shape `FILE_STATS`."""
     taken: Sequence[TakenOfFile]
     sources: Sequence[DataFile]
-    """The files that held the messages, each at the place where it is now."""
+    """The files that held the messages, each at its present location."""
     compared: pa.Array
-    """Paths of live files whose rows were compared with what comes back, because their ranges meet."""
+    """Paths of live files whose rows were compared with the rows to restore, because their ranges overlap."""
     marked: Sequence[TakenOfFile]
-    """The live files with delete markers of the run, and how many of their messages are others."""
+    """The live files with delete markers of the run, and the number of other messages in each."""
 
 
 @dataclass(frozen=True)
 class ComingBack:
-    """Files that bring removed messages back into a table, and what has to hold for them."""
+    """Files that restore removed messages to a table, and the conditions of their commit."""
 
     added: pa.Table
-    """The files that come, shape `FILE_STATS`."""
+    """The files to add, shape `FILE_STATS`."""
     removed: pa.Table
-    """The files that go, likewise."""
+    """The files to remove, shape `FILE_STATS`."""
     released: tuple[int, int]
-    """The numbers of the record of row tombstones, as it is and as it shall be."""
+    """The numbers of two records of row tombstones: the current one, and the one after the commit."""
     markers: pa.Table
-    """The delete markers that the run wrote and that go, shape `RUN_RANGES`: undoing takes them, by no rule."""
+    """The delete markers of the run that the undo removes, shape `RUN_RANGES`; no rule removes them."""
     requirements: Sequence[TableRequirement]
-    """Everything else that has to hold."""
+    """All other conditions of the commit."""
     is_rewritten: bool = False
-    """Whether messages come back in files of their own, or one by one; else the files that a run removed do."""
+    """Whether messages are restored one by one or in new files; False: the files that the run removed are restored."""
 
 
 def find_removed(undoing: UndoCheck, ranges: Iterable[pa.Table], there: RefusedError) -> Findings:
-    """Find the files that held what a run removed, and make sure that none of it is in the table; nothing is written.
+    """Find the files that held what a run removed, and verify that none of it is in the table; nothing is written.
 
     Args:
-        undoing: the run, and the table as it is.
-        ranges: the messages that it took, some rows at a time; shape `RUN_RANGES`.
-        there: the error to raise where one of them is in the table.
+        undoing: the run, and the current table.
+        ranges: the messages that it removed, some rows at a time; shape `RUN_RANGES`.
+        there: the error to raise if the table has one of them.
 
     Raises:
-        RefusedError: one is.
+        RefusedError: the table has one of them.
         VerificationError: a file that held one is gone.
     """
     live = undoing.opened.store.inventory(undoing.snapshot).files
     taken = list(taken_of_files(ranges))
     sources = _sources(undoing, taken)
-    # Ranges of commits are held against those of whole files, with what is hidden in them.
+    # Ranges of commits are compared with those of whole files, hidden rows included.
     compared = _compared(undoing, undoing.opened.store.stored(live), taken, sources)
     if compared is None:
         raise there
@@ -104,10 +104,10 @@ def find_removed(undoing: UndoCheck, ranges: Iterable[pa.Table], there: RefusedE
 
 
 def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> ComingBack:
-    """Stage exactly the messages that a run removed, each once, in the segments where they belong now.
+    """Stage exactly the messages that a run removed, each once, in their present segments.
 
     Raises:
-        VerificationError: a file that held some is not what it was; nothing was changed.
+        VerificationError: a source file has changed; nothing was committed.
     """
     opened, live = undoing.opened, findings.live
     here = set(live["path"].to_pylist())
@@ -145,7 +145,7 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
 
 @dataclass(frozen=True)
 class _Copy:
-    """A copy to be made, and the messages that it must have."""
+    """A copy to be made, and the messages that it must contain."""
 
     task: RewriteTask
     messages: int
@@ -155,7 +155,7 @@ class _Copy:
 def _staged(
     opened: OpenedStream, copies: Sequence[_Copy], stays: pa.Table, engines: Engines
 ) -> pa.Table:
-    """Make the copies, shape `FILE_STATS`; if anything is wrong with them, nothing of them stays."""
+    """Make the copies, shape `FILE_STATS`; on any failure all of them are deleted."""
     weights = [
         length or 0 for length in files.lengths([copy.task.source.location for copy in copies])
     ]
@@ -174,7 +174,7 @@ def _staged(
 
 
 def taken_of_files(ranges: Iterable[pa.Table]) -> Iterator[TakenOfFile]:
-    """The messages that a run took of each file, of `RUN_RANGES` rows that come some at a time."""
+    """The messages that a run removed from each file, from `RUN_RANGES` rows that arrive in batches."""
     stretches: dict[str, list[TakenOfFile]] = {}
     for table in ranges:
         for rows in _by_path(table):
@@ -189,13 +189,13 @@ def taken_of_files(ranges: Iterable[pa.Table]) -> Iterator[TakenOfFile]:
         yield replace(
             together[0],
             messages=sum(taken.messages for taken in together),
-            # What stands in rows of its own may lie between the ranges of another row.
+            # Ranges in rows of their own may fall between the ranges of another row.
             ranges=several[np.argsort(several[:, 0], kind="stable")],
         )
 
 
 def _by_path(rows: pa.Table) -> Iterator[pa.Table]:
-    """Stretches of neighbouring rows with one path."""
+    """Runs of adjacent rows with one path."""
     encoded = rows["path"].combine_chunks().dictionary_encode()
     starts = np.flatnonzero(np.diff(encoded.indices.to_numpy(), prepend=-1))
     for start, end in pairwise([*starts.tolist(), rows.num_rows]):
@@ -221,7 +221,7 @@ def _without_exceptions(row: dict[str, Any]) -> Array:
 def _placed(
     opened: OpenedStream, live: pa.Table, taken: Sequence[tuple[TakenOfFile, DataFile]]
 ) -> Iterator[tuple[TakenOfFile, DataFile, DataFile]]:
-    """The messages that come back of each file, by the segment where they belong now, with the file that takes them."""
+    """The messages to restore from each file, by their present segment, with the file that receives them."""
     placing = Placing.of(
         live,
         [(part.partition, part.segment, int(part.ranges[-1, 1])) for part, _ in taken],
@@ -235,7 +235,7 @@ def _placed(
 def _pieces(
     placing: Placing, part: TakenOfFile, source: DataFile, home: int
 ) -> Iterator[tuple[TakenOfFile, int]]:
-    """The messages of a file by the segment to which they belong; a segment without any has no piece."""
+    """The messages of a file by the segment to which they belong; segments without messages are omitted."""
     seqs = _seqs(source)
     comes = seqs[in_ranges(seqs, part.ranges)]
     for base, others, messages in placing.shares(part.partition, home, comes):
@@ -244,7 +244,7 @@ def _pieces(
 
 
 def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]:
-    """The files that held the messages, at the places where they are now.
+    """The files that held the messages, at their present locations.
 
     Raises:
         VerificationError: some are gone.
@@ -261,7 +261,7 @@ def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]
 def _compared(
     undoing: UndoCheck, live: pa.Table, taken: Sequence[TakenOfFile], sources: Sequence[DataFile]
 ) -> pa.Array | None:
-    """Paths of the files whose ranges meet that of what comes back; None: one has a message that would come back."""
+    """Paths of the files whose ranges overlap the rows to restore; None: a file already has one of the messages."""
     compared: set[str] = set()
     for of_file, source in zip(taken, sources, strict=True):
         first, last = int(of_file.ranges[0, 0]), int(of_file.ranges[-1, 1])
@@ -292,10 +292,10 @@ def _check_count(opened: OpenedStream, copy: _Copy, messages: int) -> None:
 
 
 def _marked(undoing: UndoCheck, live: pa.Table) -> Iterator[TakenOfFile]:
-    """The live files with delete markers of the run, and how many of their messages are others.
+    """The live files with delete markers of the run, and the number of other messages in each.
 
     Raises:
-        VerificationError: where a file with markers has been merged, and is gone, nothing tells which they were.
+        VerificationError: a file with markers was merged and is gone, so the markers are unknown.
     """
     for row in undoing.markers.to_pylist():
         here = live.filter(pc.equal(live["path"], row["path"]))
@@ -317,7 +317,7 @@ def _marked(undoing: UndoCheck, live: pa.Table) -> Iterator[TakenOfFile]:
 def _meeting_files(
     opened: OpenedStream, live: pa.Table, partition: int, seqs: Array
 ) -> Iterator[tuple[DataFile, dict[str, Any]]]:
-    """The live files whose ranges meet that of some ascending sequences, with their statistics."""
+    """The live files whose ranges overlap some ascending sequences, with their statistics."""
     there = _within(live, partition, int(seqs[0]), int(seqs[-1]))
     yield from zip(opened.store.data_files(there), there.to_pylist(), strict=True)
 

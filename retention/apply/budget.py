@@ -1,4 +1,4 @@
-"""The budget of a run over many streams: bounds of its time and of the bytes that it reads and writes."""
+"""The budget of a run over many streams: limits on its time and on the bytes that it reads and writes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds behind which no further stream begins; None: no bound. The stream that is at work is finished."""
+    """Limits after which no further stream begins; None: no limit. A stream in progress is finished."""
 
     max_time_ns: int | None = None
     max_bytes: int | None = None
 
     @classmethod
     def parsed(cls, max_time: str | None, max_bytes: str | None) -> Budget | None:
-        """The bounds that a duration such as `30m` and a size such as `10GiB` say; None: neither is given.
+        """Parse a duration such as `30m` and a size such as `10GiB`; None: neither is given.
 
         Raises:
-            UsageError: one of them says nothing, or is negative.
+            UsageError: one of them is not valid, or is negative.
         """
         if max_time is None and max_bytes is None:
             return None
@@ -40,7 +40,7 @@ class Budget:
         return budget
 
     def spent(self, time_ns: int, size: int) -> str | None:
-        """The bound that so much time and so many bytes have reached, as its option is called; None: neither."""
+        """The option of the limit that this time and number of bytes have reached; None: neither is reached."""
         if self.max_time_ns is not None and time_ns >= self.max_time_ns:
             return "--max-time"
         if self.max_bytes is not None and size >= self.max_bytes:
@@ -48,7 +48,7 @@ class Budget:
         return None
 
     def rest(self, time_ns: int, size: int) -> CompactionLimits:
-        """The bounds of a compaction that comes behind so much time and so many bytes."""
+        """The limits for a compaction after this time and number of bytes."""
         from retention.apply.compact import CompactionLimits
 
         return CompactionLimits(

@@ -1,4 +1,4 @@
-"""Guards at the commit: they hold against the messages that the table has then, not those that a plan counted."""
+"""Guards at the commit: they apply to the messages in the table at that moment, not to those that a plan counted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from retention.rules.removal_guards import Loss, guard_findings
 
 @dataclass(frozen=True)
 class GuardsHold:
-    """The guards let a pass go on, with the messages that the table has when it is committed.
+    """The requirement that guards permit a pass, given the messages in the table when it commits.
 
-    A file that came since the plan was made counts nothing: guards never let more go than with all files counted.
+    A file added since the plan was made counts as empty: guards never permit a larger removal than with all files
+    counted.
     """
 
     stream: str
@@ -30,17 +31,17 @@ class GuardsHold:
     loss: Loss
     """The loss, counted from the plan."""
     released: int
-    """Messages that consumers release in the pass, which no guard counts."""
+    """Messages that consumers release in the pass; no guard counts them."""
     counted: pa.Table
-    """The files of the table as the plan's commit found it: `path` and `messages`."""
+    """The files of the table as the plan's commit read it: `path` and `messages`."""
     leaving: pa.Array
-    """Paths of the files that leave."""
+    """Paths of the files to be removed."""
 
     def check(self, state: TableState) -> None:
-        """Refuse a pass that takes too much of what there is.
+        """Refuse a pass that removes too large a share of the table.
 
         Raises:
-            RefusedError: with the numbers of now.
+            RefusedError: with the current numbers.
         """
         loss = self.at(state.stays["path"].combine_chunks())
         refusing = [
@@ -50,7 +51,7 @@ class GuardsHold:
             raise large_error(self.stream, refusing)
 
     def at(self, stays: pa.Array) -> Loss:
-        """The loss in a table of which the files at some paths stay."""
+        """The loss in a table that keeps the files at some paths."""
         paths = self.counted["path"]
         there = pc.or_(pc.is_in(paths, value_set=stays), pc.is_in(paths, value_set=self.leaving))
         total = pc.sum(self.counted["messages"].filter(there), min_count=0).as_py()
@@ -60,17 +61,17 @@ class GuardsHold:
 def guards_at_commit(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, guards: Guards
 ) -> Iterable[TableRequirement]:
-    """The requirement that the guards of a pass hold at its commit; none where there are none, or they are lifted."""
+    """The requirement that guards permit a pass at its commit; none if no guard is set, or guards are lifted."""
     if guards.allow_large or not _is_guarded(opened, plan):
         return ()
     return (_hold(opened, plan, snapshot),)
 
 
 def guarded_now(opened: OpenedStream, plan: Plan, snapshot: Snapshot, guards: Guards) -> Plan:
-    """Hold a saved pass against the guards of its stream, as `guarded`, by the messages of the table now.
+    """Check a saved pass against the guards of its stream, as `guarded` does, by the current messages of the table.
 
     Raises:
-        RefusedError: it takes more than a guard lets go, and the caller does not lift that.
+        RefusedError: it removes more than a guard permits, and the caller does not lift that.
     """
     if not _is_guarded(opened, plan):
         return guarded(opened, plan, guards)

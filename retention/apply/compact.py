@@ -27,7 +27,7 @@ from retention.ports import Snapshot
 
 @dataclass(frozen=True)
 class CompactionLimits:
-    """The bounds of one compaction's work; None: no bound."""
+    """The limits of one compaction's work; None: no limit."""
 
     max_bytes: int | None = None
     """The most bytes to rewrite."""
@@ -36,10 +36,10 @@ class CompactionLimits:
 
     @classmethod
     def parsed(cls, max_bytes: str | None, max_time: str | None) -> CompactionLimits:
-        """The bounds that a size such as `10GiB` and a duration such as `30m` say.
+        """Parse a size such as `10GiB` and a duration such as `30m`.
 
         Raises:
-            UsageError: one of them says nothing.
+            UsageError: one of them is not valid.
         """
         return cls(
             None if max_bytes is None else parse_size(max_bytes),
@@ -47,7 +47,7 @@ class CompactionLimits:
         )
 
     def without(self, report: CompactionReport) -> CompactionLimits:
-        """The bounds of what is left to do behind some work."""
+        """The remaining limits after some work."""
         left_bytes, left_ns = self.max_bytes, self.max_time_ns
         if left_bytes is not None:
             left_bytes = max(left_bytes - report.bytes_read, 0)
@@ -57,7 +57,7 @@ class CompactionLimits:
 
 
 def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
-    """Plan the merges that pay in an opened table.
+    """Plan the merges worth their cost in an opened table.
 
     Raises:
         HiddenRowsError: deletion vectors of another writer hide rows, which only Spark can resolve.
@@ -77,7 +77,7 @@ def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
 
 
 def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> CompactionPlan:
-    """Plan a compaction to show it; a stream to which nothing was written has nothing to merge.
+    """Plan a compaction to show it; a stream that was never written to has nothing to merge.
 
     Raises:
         HiddenRowsError, ForeignRowsError, DamagedError: as `plan_compaction`.
@@ -91,15 +91,15 @@ def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> Compa
 def compact_now(
     opened: OpenedStream, engines: Engines, limits: CompactionLimits
 ) -> CompactionReport:
-    """Plan a compaction and carry it out, the best merges first; no message changes, comes or goes.
+    """Plan a compaction and carry it out, best merges first; no message is changed, added or removed.
 
-    The stream's maintenance lease is held for one batch at a time, so that passes can come between.
+    The stream's maintenance lease is held for one batch at a time, so that passes can run in between.
 
     Raises:
         BusyError: another run holds the lease.
         RefusedError: another configuration owns the stream.
         DamagedError: files of some merges are damaged; the other merges are done.
-        VerificationError: what was written is not what was read; nothing of that batch was committed.
+        VerificationError: the rows written differ from those read; nothing of that batch was committed.
     """
     started = opened.clock()
     if not opened.store.exists():
@@ -157,10 +157,10 @@ def _report(
 
 
 def _refuse_damaged(report: CompactionReport, done: Iterable[MergedBatch]) -> None:
-    """Say which files were left because they are damaged, when everything else is done.
+    """Report the files that were skipped because they are damaged, once all other work is done.
 
     Raises:
-        DamagedError: there are some.
+        DamagedError: at least one was.
     """
     damaged = [sentence for batch in done for sentence in batch.damaged]
     if damaged:

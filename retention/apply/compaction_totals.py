@@ -1,4 +1,4 @@
-"""Running totals of a stream's compactions: how often what came has been written."""
+"""Running totals of a stream's compactions: the write amplification of its messages."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from retention.stores.layout import Layout, merged_mask
 
 @dataclass(frozen=True)
 class CompactionTotals:
-    """The bytes that compactions of a stream have met and written, since the first one or since the note was lost."""
+    """The bytes that compactions of a stream have read and written since the first one, or since the note was lost."""
 
     came: int = 0
-    """Of files that were merged for the first time."""
+    """Bytes of files merged for the first time."""
     written: int = 0
-    """Of files that compactions wrote."""
+    """Bytes of files that compactions wrote."""
 
     @property
     def amplification(self) -> float | None:
-        """The writes of a byte: one when it came, and those of compactions; None: nothing was merged yet."""
+        """The number of writes per byte: the first one, and those of compactions; None: nothing was merged yet."""
         return 1 + self.written / self.came if self.came else None
 
     def with_merged(self, files: Iterable[pa.Table], written: int) -> CompactionTotals:
-        """The totals behind some merges.
+        """The totals after some merges.
 
         Args:
-            files: those that were merged; `path` and `file_bytes`.
-            written: the bytes of the files in their place.
+            files: the merged files; `path` and `file_bytes`.
+            written: the bytes of the files that replace them.
         """
         came = sum(
             pc.sum(table["file_bytes"].filter(pc.invert(merged_mask(table["path"])))).as_py() or 0
@@ -44,7 +44,7 @@ class CompactionTotals:
 
 
 def compaction_totals(opened: OpenedStream) -> Sidecar[CompactionTotals]:
-    """The note of a stream's totals; whoever writes it holds the maintenance lease."""
+    """The note of a stream's totals; a writer holds the maintenance lease."""
     codec = JsonCodec[CompactionTotals](vars, _totals)
     place = Layout(opened.root, opened.name).engine_path("compacted.json")
     return Sidecar(place, codec, Step.COMPACTION_COUNTED)

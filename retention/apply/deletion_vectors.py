@@ -1,4 +1,4 @@
-"""Purging deletion vectors: Spark rewrites the files of which another writer's vectors hide rows."""
+"""Purging deletion vectors: Spark rewrites the files in which another writer's vectors hide rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Planned = TypeVar("Planned")
 def resolving_vectors(
     opened: OpenedStream, plan: Callable[[], Planned], engines: Engines
 ) -> Planned:
-    """Plan; where deletion vectors stand against it, plan again without them.
+    """Plan; where deletion vectors prevent it, purge them and plan again.
 
-    The files that have some are rewritten with `REORG TABLE … APPLY (PURGE)`; no live row changes.
+    Files that have vectors are rewritten with `REORG TABLE … APPLY (PURGE)`; no live row changes.
 
     Raises:
         HiddenRowsError: the stream's engine is `local`, which cannot resolve vectors.
-        RefusedError: the table is on an object store and not declared `exclusive`: Spark's commits there are only
-            safe while nobody else writes.
+        RefusedError: the table is on an object store and not declared `exclusive`: Spark's commits there are only safe
+            while no other process writes.
         UsageError: the session cannot reach the object store.
     """
     try:

@@ -1,4 +1,4 @@
-"""Erasing deleted messages: every file of a plain Parquet stream that still holds one of them goes at once."""
+"""Erasing deleted messages: every file of a plain Parquet stream that still holds one of them is deleted at once."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from retention.stores.parquet.log import ParquetLog
 
 
 def erase(opened: OpenedStream, request: Request | None) -> None:
-    """Delete the removed files that hold what a committed request erases, under the maintenance lease.
+    """Delete the removed files that hold messages erased by a committed request, under the maintenance lease.
 
-    Whatever copies of the messages earlier runs have left goes, too: none of those runs can be undone any more, since
-    a later one has removed from the same segment.
+    Copies left by earlier runs are deleted as well: none of those runs can be undone any more, because a later run has
+    removed messages from the same segment.
 
     Args:
         opened: the stream, which is not a Delta table.
-        request: what was asked for; nothing happens unless it erases.
+        request: the removal request; nothing is deleted unless it erases.
 
     Raises:
-        BusyError: removed files are not where removed files belong yet.
+        BusyError: removed files have not been moved to their final location yet.
     """
     if not isinstance(request, Delete) or not request.erase:
         return
-    # Opening finishes the moves of all commits: then no file outside `messages/` is live.
+    # Opening finishes the moves of all commits: no file outside `messages/` is live afterwards.
     live = set(opened.store.snapshot().files["path"].to_pylist())
     layout = Layout(opened.root, opened.name)
     wanted = np.array(request.seqs, dtype=np.int64)
@@ -41,7 +41,7 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
             f"{opened.name}: the messages are deleted, but another process keeps files that hold them from being moved "
             f"out of {layout.messages}; try again: the next run of this stream erases them"
         )
-    # Where lists of a directory come late, the log knows the names all the same.
+    # Where directory listings lag, the log still has every name.
     named = ParquetLog(layout).names_ever()
     holding = [
         (place, path)
@@ -55,7 +55,7 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
 
 
 def erase_recorded(opened: OpenedStream, record: RunRecord) -> None:
-    """Finish what an interrupted run has committed, by its record in the run history."""
+    """Finish the erasure of an interrupted but committed run, by its record in the run history."""
     erase(opened, record.carried_request)
 
 
@@ -64,7 +64,7 @@ def _data_files(directory: str) -> list[str]:
 
 
 def _holds(location: str, wanted: np.ndarray) -> bool:
-    """Whether a file has one of the sequences; one that is only being written has none that was deleted."""
+    """Whether a file has one of the sequences; a file still being written has no deleted ones."""
     try:
         with files.reading(location) as source:
             seqs = pq.ParquetFile(source).read(["seq"])["seq"].to_numpy()

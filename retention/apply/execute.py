@@ -1,4 +1,4 @@
-"""Carrying one plan out: what it adds is staged and checked, one commit, two records of the run history, a report."""
+"""Execution of one plan: staged and verified additions, one commit, two records in the run history, one report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from schemas.files import FILE_STATS
 
 @dataclass(frozen=True)
 class Work:
-    """The work of carrying a plan out."""
+    """The work done to carry out a plan."""
 
     read: ReadCount = field(default_factory=ReadCount)
     bytes_written: int = 0
@@ -59,7 +59,7 @@ class Terms:
     engines: Engines
     """The engines that copy rows."""
     guards: Guards | None = None
-    """Refusals that hold at the commit, too; None: people asked for the removal, and no guard looks at it."""
+    """Guards checked at the commit as well; None: a person requested the removal, and no guard applies."""
 
 
 def carry_out(
@@ -74,17 +74,17 @@ def carry_out(
 
     Args:
         opened: the stream.
-        planned: the plan, and what it was made from.
-        terms: where rows are copied, and what has to hold at the commit.
+        planned: the plan, and the snapshot and statistics that it was made from.
+        terms: where rows are copied, and which guards the commit must pass.
         history: where the run is recorded.
         run: its name there.
         started: when the run began, nanoseconds since the epoch.
 
     Raises:
-        StalePlanError: a pinned file is gone or changed, or another run spends the same approval.
-        RefusedError: the table at the commit has so few messages that a guard does not let the plan go on.
-        ConflictError: messages came first, and the plan sets the next sequence.
-        VerificationError: a staged copy does not hold what the plan says; nothing was committed.
+        StalePlanError: a pinned file is gone or changed, or another run is spending the same approval.
+        RefusedError: at the commit the table has too few messages for a guard to permit the plan.
+        ConflictError: an append committed first, and the plan sets the next sequence.
+        VerificationError: a staged copy differs from the plan; nothing was committed.
     """
     plan, engines = planned.plan, terms.engines
     raise_watermark(opened, plan.request, plan.epoch)
@@ -115,7 +115,7 @@ def carry_out(
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Everything that has to be written before a plan is committed."""
+    """Everything written before a plan is committed."""
 
     additions: Additions
     tombstones: TombstoneUpdate
@@ -124,7 +124,7 @@ class _Prepared:
 
     @property
     def read(self) -> ReadCount:
-        """The cost of it."""
+        """The files and bytes read to prepare it."""
         archived = self.archived.read if self.archived else ReadCount()
         return self.additions.read + self.tombstones.read + self.ids_read + archived
 
@@ -132,7 +132,7 @@ class _Prepared:
 def _prepared(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines, run: RecordedRun
 ) -> _Prepared:
-    """Stage what a plan adds, archive what leaves, and keep what has to be known of it."""
+    """Stage the files that a plan adds, archive those that leave, and keep the message ids that still count."""
     additions = stage_additions(opened, plan, snapshot, engines)
     run.staged(stats_table(additions.stats))
     tombstones = next_record(opened, plan, snapshot, engines)
@@ -146,7 +146,7 @@ def _prepared(
 def _recorded_alone(
     opened: OpenedStream, planned: Planned, run: str, history: History, started: int
 ) -> RunReport:
-    """Record a run of which nothing is to be committed; no pass without a policy, which would be taken for the last."""
+    """Record a run with nothing to commit, but no pass without a policy: it would count as the last pass."""
     plan = planned.plan
     work = Work(version_before=plan.version, version_after=plan.version)
     report = report_of(opened, plan, run, work, started)
@@ -154,7 +154,7 @@ def _recorded_alone(
         intent = intent_of(planned, run, (plan.epoch, plan.epoch))
         history.finish(outcome_of(history, intent, report))
     if planned.snapshot is not None:
-        # What a killed run left undone behind its commit is done now.
+        # Finish what a killed run left undone after its commit.
         opened.store.finish()
     return report
 
@@ -162,7 +162,7 @@ def _recorded_alone(
 def _archived(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy what leaves to the stream's archive; None: it has none, or nothing leaves."""
+    """Copy the leaving files to the stream's archive; None: no archive is configured, or no file leaves."""
     if opened.config.archive is None:
         return None
     files = plan.actions.leaving_with_rules
@@ -171,7 +171,7 @@ def _archived(
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
-    """Open the table, in which every file must be as the plan has it.
+    """Open the table, and verify that every pinned file is as the plan has it.
 
     Raises:
         StalePlanError: one is gone or changed.
@@ -184,7 +184,7 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
 
 
 def _ranges(opened: OpenedStream, plan: Plan, tombstones: TombstoneUpdate) -> Iterator[pa.Table]:
-    """The messages that a plan takes of files, some at a time; shape `RUN_RANGES`."""
+    """The messages that a plan removes from files, in batches; shape `RUN_RANGES`."""
     yield from ranges_of_plan(plan, opened.store.released(tombstones.before))
 
 
@@ -215,9 +215,9 @@ def _change(
 
 
 def _stepped_over(plan: Plan) -> dict[int, int]:
-    """Partition → the highest sequence that a plan gives out and does not store.
+    """Partition → the highest sequence that a plan assigns without storing it.
 
-    What a purge steps over, and markers that are evicted in the pass that writes them, count as removed.
+    Sequences that a purge skips, and markers evicted in the pass that writes them, count as removed.
     """
     stored = set(plan.markers["seq"].to_pylist())
     first, after = plan.sequences or (0, 0)
@@ -226,10 +226,9 @@ def _stepped_over(plan: Plan) -> dict[int, int]:
 
 
 def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]:
-    """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again.
+    """The epochs before and after a plan's commit: a new one has the number of a version, which is never reused.
 
-    In a table that was put back from a copy a version may come again: then the new epoch is above all that the run
-    history knows.
+    In a table restored from a copy a version may be reused: the new epoch then exceeds every epoch in the run history.
     """
     if not plan.begins_epoch:
         return plan.epoch, plan.epoch
@@ -242,7 +241,7 @@ def _first_bases(opened: OpenedStream) -> dict[int, int]:
 
 
 def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:
-    """The report of what a run did, or would have done to a stream that holds nothing."""
+    """The report of a run, or of the run that an empty stream would have had."""
     read = plan.read + work.read
     segments: Mapping[str, int] = asdict(plan.segments)
     return RunReport(

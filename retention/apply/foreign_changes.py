@@ -1,4 +1,4 @@
-"""Changes by other hands to a table since a run: why it cannot be undone, what is true, and what can be done."""
+"""Changes to a table since a run: why the run cannot be undone, the evidence, and the remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_RANGES = 3
 
 @dataclass(frozen=True)
 class UndoCheck:
-    """A run that is to be undone, and the table as it is now."""
+    """A run to be undone, and the current table."""
 
     opened: OpenedStream
     snapshot: Snapshot
@@ -39,7 +39,7 @@ class UndoCheck:
     removed: pa.Table
     """The files that the run removed, shape `FILE_STATS`."""
     added: pa.Table
-    """The copies that the run left."""
+    """The copies that the run wrote."""
 
     @property
     def run(self) -> str:
@@ -48,17 +48,17 @@ class UndoCheck:
 
     @cached_property
     def lost(self) -> list[str]:
-        """Removed files that are nowhere any more, or are others by now."""
+        """Removed files that exist nowhere any more, or were replaced by other files."""
         return [path for path, place in self.places(self.removed).items() if place is None]
 
     @cached_property
     def rewritten(self) -> list[str]:
-        """Copies that the table has no more."""
+        """Copies that are no longer in the table."""
         return sorted(set(self.added["path"].to_pylist()) - self._live)
 
     @cached_property
     def back(self) -> list[str]:
-        """Removed files that the table has."""
+        """Removed files that the table has again."""
         return sorted(set(self.removed["path"].to_pylist()) & self._live)
 
     @cached_property
@@ -67,7 +67,7 @@ class UndoCheck:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no file but the copies that the run left can hold a message that it removed."""
+        """Whether only the run's own copies can contain a message that it removed."""
         live = self.opened.store.inventory(self.snapshot).files
         copies = pc.is_in(live["path"], value_set=self.added["path"].combine_chunks())
         others = live.filter(pc.invert(copies))
@@ -82,17 +82,17 @@ class UndoCheck:
 
     @property
     def layout(self) -> Layout:
-        """The stream's places."""
+        """The stream's layout."""
         return Layout(self.opened.root, self.opened.name)
 
     @property
     def markers(self) -> pa.Table:
-        """The files with delete markers that the run wrote: they lie behind everything that it removed."""
+        """The files with delete markers that the run wrote: their sequences follow everything that it removed."""
         last = pc.max(self.removed["max_seq"]).as_py()
         return self.added.filter(pc.greater(self.added["min_seq"], -1 if last is None else last))
 
     def places_of(self, paths: Sequence[str]) -> list[str | None]:
-        """The place where each file lies now, be it live or removed; None: nowhere."""
+        """The present location of each file, live or removed; None: it does not exist."""
         located: list[str | None] = [None] * len(paths)
         for directory in (self.layout.messages, self.layout.engine_path("trash")):
             places = [files.join(directory, path) for path in paths]
@@ -104,7 +104,7 @@ class UndoCheck:
         return located
 
     def places(self, table: pa.Table) -> dict[str, str | None]:
-        """Path → where that very file lies now; None: nowhere."""
+        """Path → the present location of that very file; None: it does not exist."""
         paths, wanted = table["path"].to_pylist(), table["file_bytes"].to_pylist()
         located: dict[str, str | None] = dict.fromkeys(paths)
         for directory in (self.layout.messages, self.layout.engine_path("trash")):
@@ -117,7 +117,7 @@ class UndoCheck:
         return located
 
     def messages(self) -> dict[int, Array] | None:
-        """Partition → the sequences that the run removed; None: not all of its files are there to tell."""
+        """Partition → the sequences that the run removed; None: some of its files are missing."""
         removed, left = self._sequences(self.removed), self._sequences(self.added)
         if removed is None or left is None:
             return None
@@ -135,7 +135,7 @@ class UndoCheck:
         return {partition: np.concatenate(parts) for partition, parts in seqs_of.items()}
 
     def there(self, partition: int, wanted: Array) -> Array:
-        """A mask of `wanted`, ascending sequences: those that the table has."""
+        """A mask of `wanted`, ascending sequences: True where the table has the message."""
         mask = np.zeros(len(wanted), dtype=bool)
         if not len(wanted):
             return mask
@@ -153,7 +153,7 @@ class UndoCheck:
         return mask
 
     def act(self) -> tuple[int, str] | None:
-        """The commit of another program that took copies out or put removed files in: version and what it was."""
+        """The commit of another program that removed copies or restored removed files: version and operation."""
         if self.opened.config.format != "delta":
             return None
         named = [path.rpartition("/")[2].encode() for path in (*self.rewritten, *self.back)]
@@ -162,10 +162,10 @@ class UndoCheck:
 
 
 def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> None:
-    """Refuse to undo a run that the table knows nothing of: it was put back from a copy of before.
+    """Refuse to undo a run unknown to the table: the table was restored from an earlier copy.
 
     Raises:
-        RefusedError: the table was put back.
+        RefusedError: the table was restored.
     """
     here, committed = snapshot.version, outcome.version_after
     if committed is not None and here < committed:
@@ -177,14 +177,14 @@ def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord
 
 
 def changed_since(undoing: UndoCheck) -> RefusedError | None:
-    """The error of a run whose copies were rewritten, or whose removed files were put back; None: neither was."""
+    """The error of a run whose copies were rewritten, or whose removed files were restored; None: neither was."""
     if undoing.rewritten or undoing.back:
         return RefusedError(_sentence(undoing))
     return None
 
 
 def refuse_lost(undoing: UndoCheck) -> None:
-    """Refuse to undo a run of which removed files are gone.
+    """Refuse to undo a run whose removed files are gone.
 
     Raises:
         VerificationError: they are.
@@ -194,7 +194,7 @@ def refuse_lost(undoing: UndoCheck) -> None:
 
 
 def files_lost(undoing: UndoCheck, lost: int, of: int) -> VerificationError:
-    """The error where files that held what would come back are gone."""
+    """The error where files that held the messages to restore are gone."""
     return VerificationError(
         f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of {counted(of, 'file')} that held what it "
         "removed are gone (VACUUM or reclaim deletes them once grace is over, or somebody emptied the trash); "
@@ -203,7 +203,7 @@ def files_lost(undoing: UndoCheck, lost: int, of: int) -> VerificationError:
 
 
 def back_under_other_names(undoing: UndoCheck) -> RefusedError:
-    """The error where files of other names hold messages that would come back."""
+    """The error where files of other names hold messages to restore."""
     return RefusedError(_sentence(undoing))
 
 

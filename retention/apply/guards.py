@@ -1,4 +1,4 @@
-"""Refusals between a decision and its execution: instants, changed policies and consumers, removals that are large."""
+"""Refusals between a decision and its execution: instants, changed policies and consumers, large removals."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from retention.stores.offset_table import OffsetTable
 
 @dataclass(frozen=True)
 class Guards:
-    """The refusals that the caller lifts, and what a person has approved."""
+    """The refusals that the caller lifts, and a person's approvals."""
 
     allow_future: bool = False
     allow_rewind: bool = False
     allow_large: bool = False
-    """Whether a pass may take more than the stream's `guards` let go at once."""
+    """Whether a pass may remove more than the stream's `guards` permit at once."""
     reason: str | None = None
-    """The reason why the caller lifts them, which the run has on record."""
+    """The caller's reason for lifting them, kept in the run's record."""
     approved: Mapping[str, Approved] | None = None
-    """Approved plans, by stream; None: a person applies, and needs nobody's word."""
+    """Approved plans, by stream; None: a person applies, and no approval is needed."""
     skip_superseded: bool = False
-    """Whether a stream to which a later instant was applied is left as it is, where that would be refused."""
+    """Whether a stream with a later applied instant is skipped instead of refused."""
 
 
 def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
-    """Refuse an instant later than the clock or earlier than the last applied one, unless the caller lifts that.
+    """Refuse an instant later than the clock or earlier than the last applied one, unless the caller permits it.
 
     Raises:
         RefusedError: naming both instants.
-        BusyError: the instant was the clock's, and another run has applied a later one meanwhile.
+        BusyError: the instant was the clock's, and another run has since applied a later one.
     """
     now = opened.clock()
     if as_of_ns > now and not guards.allow_future:
@@ -75,9 +75,9 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
 def superseded_answer(
     opened: OpenedStream, history: History, guards: Guards, as_of_ns: int
 ) -> RunReport | None:
-    """Answer for a pass that a later one has overtaken, where this is not to be refused; None: none has.
+    """Answer for a pass that a later one has superseded, where that is not an error; None: none has.
 
-    What was approved, and not yet applied when a later instant was, is of no use any more.
+    An approval still unspent when a later instant was applied is void.
     """
     is_skipped = guards.skip_superseded or opened.name in (guards.approved or {})
     if not is_skipped or guards.allow_rewind:
@@ -90,7 +90,7 @@ def superseded_answer(
 
 
 def check_update(opened: OpenedStream, history: History) -> None:
-    """Refuse a configuration that a server would not let the stream have any more (STREAM.UPDATE).
+    """Refuse a configuration change that a server would refuse for the stream (STREAM.UPDATE).
 
     Raises:
         RefusedError: with the server's error code.
@@ -111,7 +111,7 @@ def check_update(opened: OpenedStream, history: History) -> None:
 
 
 def _check_limits_of_consumers(opened: OpenedStream) -> None:
-    """Refuse `consumer_limits` below what a stored consumer has; those that are listed become what the list says."""
+    """Refuse `consumer_limits` below those of a stored consumer; listed consumers take the listed values."""
     limits = opened.config.consumer_limits
     bounds = {key: bound for key, bound in limits if bound > 0}
     if not bounds or not opened.store.exists():
@@ -141,10 +141,10 @@ def _ttl_switched_off(opened: OpenedStream) -> RefusedError:
 
 
 def check_policy(opened: OpenedStream, plan: Plan) -> None:
-    """Refuse a plan that was made under another policy than the stream has now.
+    """Refuse a plan made under another policy than the stream's current one.
 
     Raises:
-        StalePlanError: naming what changed.
+        StalePlanError: naming the change.
     """
     now, then = opened.config.policy().as_json(), plan.policy.as_json()
     changed = [
@@ -160,18 +160,18 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
 
 
 def guarded(opened: OpenedStream, plan: Plan, guards: Guards, loss: Loss | None = None) -> Plan:
-    """Hold a pass against the guards of its stream; the plan with what they say of it.
+    """Check a pass against the guards of its stream; the plan with their findings.
 
-    A removal that people ask for by name is not a pass, and no guard looks at it.
+    A removal that a person requests is not a pass, and no guard applies to it.
 
     Args:
         opened: the stream.
         plan: the pass.
         guards: what the caller lifts.
-        loss: the pass's loss in the table of now; None: the plan was made from that.
+        loss: the pass's loss in the current table; None: the plan was made from it.
 
     Raises:
-        RefusedError: the pass takes more than a guard lets go, and the caller does not lift that.
+        RefusedError: the pass removes more than a guard permits, and the caller does not lift that.
     """
     rule = opened.config.guards.rule()
     findings = findings_of(rule, plan) if loss is None else guard_findings(rule, loss)
@@ -184,7 +184,7 @@ def guarded(opened: OpenedStream, plan: Plan, guards: Guards, loss: Loss | None 
 
 
 def large_error(stream: str, sentences: Sequence[str]) -> RefusedError:
-    """The refusal of a pass that takes more than guards let go; the sentences say what exceeds what."""
+    """The refusal of a pass that removes more than guards permit; the sentences say which limit is exceeded."""
     return RefusedError(
         f"{stream}: the pass {', and '.join(sentences)} (guards); nothing was changed; look at "
         f"{command('plan', stream)}, then write another limit, or let it through once with --allow-large"
@@ -192,10 +192,10 @@ def large_error(stream: str, sentences: Sequence[str]) -> RefusedError:
 
 
 def check_archive(opened: OpenedStream, plan: Plan) -> None:
-    """Refuse a plan that was made when files were copied to another place, or to none.
+    """Refuse a plan made when files were archived to another location, or not at all.
 
     Raises:
-        StalePlanError: naming both places.
+        StalePlanError: naming both locations.
     """
     now, then = opened.config.archive, plan.policy.archive
     if now != then:
@@ -206,14 +206,14 @@ def check_archive(opened: OpenedStream, plan: Plan) -> None:
 
 
 def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
-    """Refuse a plan that rests on consumers which have been created, edited or deleted since.
+    """Refuse a plan based on consumers that have been created, edited or deleted since.
 
-    That a consumer has come further changes nothing: floors only rise, and what was released stays so.
+    A consumer's progress does not matter: floors only rise, and released messages stay released.
 
     Args:
         opened: the stream.
         plan: the plan.
-        snapshot: what the plan is to be committed on, opened before consumers are read.
+        snapshot: the version on which the plan commits, opened before consumers are read.
 
     Raises:
         StalePlanError: naming them.
@@ -238,7 +238,7 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
 
 
 def _pinnable(opened: OpenedStream, snapshot: Snapshot) -> dict[str, tuple[int, int]]:
-    """Revision and version of everything that a plan can rest on beside the table."""
+    """Revision and version of everything besides the table that a plan can depend on."""
     if opened.config.topic is not None:
         offsets = OffsetTable(opened.root).live(snapshot.counters)
         return {OFFSETS: (offsets.revision, offsets.version)}

@@ -1,4 +1,4 @@
-"""Keeping the ids of messages that a run removes: inside its `duplicate_window` an id counts without its message."""
+"""Keeping the ids of removed messages: within its `duplicate_window` an id counts without its message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.files import KEPT_IDS
 
 
 def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount:
-    """Keep the ids of the messages that a plan removes, as `keep_ids`; topics know none."""
+    """Keep the ids of the messages that a plan removes, as `keep_ids`; topics have none."""
     if plan.policy.topic is not None:
         return ReadCount()
     lost = {
@@ -42,20 +42,20 @@ def keep_ids(
     lost: Mapping[str, Array | SeqRanges],
     snapshot: Snapshot,
 ) -> ReadCount:
-    """Keep the ids of messages that are about to go, as long as they count; return what it cost to learn them.
+    """Keep the ids of messages to be removed, as long as they count; return the reads that it took.
 
-    An id counts until its message is a `duplicate_window` older than the clock and than the youngest message of the
-    stream, too: messages may be published with other times than the clock's. Files of older messages are not opened,
-    nor are those of which it is known that none of their messages has an id.
+    An id counts until its message is a `duplicate_window` older than both the clock and the youngest message of the
+    stream: messages may be published with other times than the clock's. Files of older messages are not opened, nor are
+    files known to have no message with an id.
 
     Args:
         opened: the stream, under its maintenance lease.
         removed: the files that lose messages, shape `FILE_STATS`.
-        lost: path → the ranges of sequences that go; of files that are not named, all.
-        snapshot: the stream as it is.
+        lost: path → the ranges of sequences to be removed; a file without an entry loses all of them.
+        snapshot: the current version of the table.
 
     Raises:
-        DamagedError: a file that has to be read cannot be.
+        DamagedError: a required file cannot be read.
     """
     since_ns = counts_since_ns(opened, snapshot.files["max_ts_ns"], removed["max_ts_ns"])
     digests = IdDigests(snapshot.table_id)
@@ -81,7 +81,7 @@ def keep_ids(
 
 
 def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
-    """The instant, nanoseconds since the epoch: ids of messages that are not younger count no more.
+    """The instant at or before which ids no longer count, nanoseconds since the epoch.
 
     Args:
         opened: the stream.
@@ -96,12 +96,12 @@ def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
 def keep_unstored_ids(
     opened: OpenedStream, unstored: pa.Table, position: Position
 ) -> dict[str, int]:
-    """Keep the ids of messages that are answered and never stored; return what their commit has to count.
+    """Keep the ids of messages that are acknowledged and never stored; return the counters that their commit sets.
 
     Args:
         opened: the stream, under its append lease.
-        unstored: the messages, those that have an id: `seq`, `ts_ns` and `msg_id`.
-        position: where the stream stands.
+        unstored: the messages that have an id: `seq`, `ts_ns` and `msg_id`.
+        position: the stream's end.
     """
     if not unstored.num_rows or not opened.config.duplicate_window_ns:
         return {}

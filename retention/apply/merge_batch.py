@@ -1,4 +1,4 @@
-"""One batch of a compaction: its merges staged and compared, one commit, two records of the run history."""
+"""One batch of a compaction: its merges staged and compared, one commit, two records in the run history."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class MergedBatch:
     added: Sequence[dict[str, Any]] = ()
     """The new files: rows of `FILE_STATS` as read back."""
     damaged: Sequence[str] = field(default_factory=list)
-    """A sentence for each merge that was left because a file of it is damaged."""
+    """A sentence for each merge that was skipped because one of its files is damaged."""
 
 
 def merge_batch(
     opened: OpenedStream, plan: CompactionPlan, batch: Sequence[Merge], engines: Engines
 ) -> MergedBatch:
-    """Carry some merges out, under the stream's maintenance lease; those whose files others changed are left.
+    """Carry out some merges under the stream's maintenance lease; merges whose files have changed are skipped.
 
     Args:
         opened: the stream.
-        plan: the plan that they are of.
+        plan: the plan that contains them.
         batch: the merges.
         engines: where rows are copied.
 
     Raises:
-        VerificationError: what was written is not what was read; nothing was committed.
+        VerificationError: the rows written differ from those read; nothing was committed.
     """
     snapshot = opened.store.snapshot()
     damaged: list[str] = []
@@ -68,13 +68,13 @@ def merge_batch(
                 _commit(opened, run, work, engines)
                 return work
     except StalePlanError:
-        # Others changed files of the batch meanwhile: the next compaction plans anew.
+        # Another writer changed files of the batch: the next compaction plans again.
         pass
     return MergedBatch(run.name, damaged=damaged)
 
 
 def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -> list[Merge]:
-    """The merges of which everything is as it was planned."""
+    """The merges whose files are unchanged since the plan."""
     counters = snapshot.counters
     state = (snapshot.table_id, counters.epoch, counters.released)
     if state != (plan.table_id, plan.epoch, plan.released):
@@ -85,7 +85,7 @@ def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -
 
 @labelled(step="merge files")
 def _written(opened: OpenedStream, merges: Sequence[Merge], engines: Engines) -> list[MergeResult]:
-    """Write and compare the new files of merges; if anything fails, nothing of them stays."""
+    """Write and compare the new files of merges; on any failure all of them are deleted."""
     tasks = [_task(opened, merge) for merge in merges]
     weights = [merge.bytes_rewritten for merge in merges]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
@@ -108,7 +108,7 @@ def _task(opened: OpenedStream, merge: Merge) -> MergeTask:
 
 
 def _targets(opened: OpenedStream, merge: Merge) -> tuple[DataFile, ...]:
-    """Places for the new files: a file that is one of several apart by deadline stays one of them."""
+    """Locations for the new files: a file that is part of a split by deadline remains one."""
     if merge.files.num_rows == 1:
         return (opened.store.stage_copy(opened.store.data_files(merge.files)[0]),)
     return opened.store.stage_merged(merge.partition, merge.segment, opened.config.most_files)
@@ -139,7 +139,7 @@ def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch, engines: 
 def _archive_dead(
     opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy the files whose deleted rows end with them to the stream's archive; None: it has none, or nothing ends."""
+    """Archive the files whose deleted rows end with them; None: no archive is configured, or no such file."""
     dead = [merge.files.select(FILE_STATS.names) for merge in work.merged if merge.dead_bytes]
     if not dead:
         return None

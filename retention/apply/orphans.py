@@ -18,27 +18,27 @@ from retention.stores.orphans import orphaned_files
 
 @dataclass(frozen=True)
 class Orphan:
-    """Something that a killed process left, or that a living one is at work on."""
+    """A file or run left by a killed process, or still in use by a live one."""
 
     location: str
     what: str
-    """One phrase: what it is, and why nothing needs it."""
+    """One phrase: the kind of leftover, and why nothing needs it."""
     since_ns: int
-    """The instant of its last write, nanoseconds since the epoch: what is young may belong to a run under way."""
+    """The instant of its last write, nanoseconds since the epoch; a recent one may belong to a run in progress."""
 
 
 def orphans(opened: OpenedStream) -> list[Orphan]:
-    """List what is on the disk and not accounted for; nothing is changed, and no data file is opened.
+    """List the files on disk that nothing accounts for; nothing is changed, and no data file is opened.
 
-    Accounted for is what a commit names (live, or removed and within its grace), what describes such files, and what
-    a run that has an outcome other than `abandoned` keeps for its undo. What the store finishes by itself at the
-    next opening (moves after a commit) is no orphan.
+    Three kinds are accounted for: files that a commit names (live, or removed and within the grace period), files that
+    describe these, and undo records of runs with an outcome other than `abandoned`. Moves after a commit, which the
+    store finishes at the next opening, leave no orphans.
 
     Raises:
-        DamagedError: the log cannot be read, or is gone.
+        DamagedError: the log cannot be read, or is missing.
     """
     layout = Layout(opened.root, opened.name)
-    # Where the log is gone, every data file would look like one that no commit names.
+    # Without the log, every data file would look as if no commit named it.
     opened.store.exists()
     unnamed = orphaned_files(layout, opened.config.format)
     leftovers = [
@@ -52,7 +52,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
 
 
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
-    """Temporary files beside their places: what was to be written appears there whole, or not at all."""
+    """Temporary files next to their targets: a target appears there complete, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
     beside = (
         files.join(opened.root, name) for name in (consumer_table.DIRECTORY, offset_table.DIRECTORY)
@@ -65,7 +65,7 @@ def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[s
 
 
 def _archive(opened: OpenedStream) -> list[str]:
-    """The directory of a stream's local archive, if it has one; on an object store nothing is left half-written."""
+    """The directory of a stream's local archive, if it has one; an object store leaves no partial files."""
     place = opened.config.archive
     if place is None or files.is_remote(place):
         return []
@@ -73,7 +73,7 @@ def _archive(opened: OpenedStream) -> list[str]:
 
 
 def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str, str]]:
-    """Subject counts whose data file is nowhere, or is itself an orphan."""
+    """Subject counts whose data file does not exist, or is itself an orphan."""
     places = [layout.messages, layout.engine_path("staging"), layout.engine_path("trash")]
     there = {
         path

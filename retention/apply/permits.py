@@ -1,4 +1,4 @@
-"""Permissions of a pass: guards and an approval that hold when it is committed, and are gone afterwards."""
+"""Permissions of a pass: guards and an approval that apply when it commits, and are spent by it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.ports import Snapshot
 
 @dataclass(frozen=True)
 class Permit:
-    """The permission of one plan to be carried out."""
+    """The permission to carry out one plan."""
 
     approval: SpentApproval | None = None
     """The approval that its commit spends."""
@@ -33,18 +33,18 @@ def permit_of(
     run: str,
     guards: Guards | None,
 ) -> Permit:
-    """The permission of a plan on the version of the table on which it is to be committed.
+    """The permission of a plan on the version of the table on which it will be committed.
 
     Args:
         opened: the stream.
         history: its runs.
         plan: the plan.
         snapshot: the version.
-        run: the run that carries the plan out.
-        guards: what the caller lifts, and what a person approved; None: people asked for the removal by name.
+        run: the run that carries out the plan.
+        guards: the refusals that the caller lifts, and a person's approvals; None: a person requested the removal.
 
     Raises:
-        StalePlanError: another run spends the same approval meanwhile.
+        StalePlanError: another run is spending the same approval.
     """
     if guards is None:
         return Permit()
@@ -52,7 +52,7 @@ def permit_of(
     approved = spend(opened, history, plan, guards.approved)
     if approved is None:
         return Permit(None, requirements)
-    # A rival that spends it meanwhile commits a run of its own: then the history has it on the next look.
+    # A concurrent run that spends it commits a run of its own: the next read of the history shows it.
     alone = AssertLastRun(snapshot.counters.last_run_ns)
     approval = SpentApproval(digest=approved.digest, stream=opened.name, run=run)
     return Permit(approval, (*requirements, alone))

@@ -13,7 +13,7 @@ from retention.rules.requests import Drop
 
 
 def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun:
-    """The record of a run that is about to carry a plan out."""
+    """The record of a run that is about to carry out a plan."""
     plan, (before, after) = planned.plan, epochs
     known, sequences = dict(planned.next_seq), sequences_after(plan)
     return _typed(plan, run).updated(
@@ -36,7 +36,7 @@ def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun
 
 
 def _typed(plan: Plan, run: str) -> PlannedRun:
-    """The record of a run of a plan's kind, with nothing else in it."""
+    """The record type for a run of a plan's kind, with no other fields set."""
     if plan.request is None:
         return Applied(run=run, as_of_ns=plan.as_of_ns)
     request = RecordedRequest.of(plan.request)
@@ -48,7 +48,7 @@ def _typed(plan: Plan, run: str) -> PlannedRun:
 
 
 def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> PlannedRun:
-    """The record of a run that has carried its plan out."""
+    """The record of a run that has carried out its plan."""
     archived = report.archived
     outcome = intent.ended(
         report.version_after,
@@ -68,5 +68,5 @@ def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> Plann
 
 
 def sequences_after(plan: Plan) -> dict[int, int]:
-    """Partition → the next sequence to assign, where the plan uses or steps over some."""
+    """Partition → the next sequence to assign, where the plan uses or skips some."""
     return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}

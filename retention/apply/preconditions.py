@@ -1,4 +1,4 @@
-"""Conditions of a swap's commit: pinned files are as they were, staged copies as the plan counted."""
+"""Preconditions of a swap's commit: pinned files are unchanged, staged copies match the plan's counts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PIN = LOGGED_FILES.names
 
 
 def check_pins(plan: Plan, snapshot: Snapshot) -> None:
-    """Compare the files that a plan pinned with the files that are live, and with what is hidden of them.
+    """Compare the files that a plan pinned with the live files and their hidden rows.
 
     Raises:
         StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or another run has
-            recorded since what is released, or the topic was purged.
+            since recorded released messages, or the topic was purged.
     """
     if plan.epoch != snapshot.counters.epoch:
         raise StalePlanError(
@@ -41,7 +41,7 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
 
 
 def check_copy(stream: str, planned: dict[str, Any], written: RewriteResult) -> None:
-    """Compare a staged copy, as read back, with what the plan says must be left.
+    """Compare a staged copy, as read back, with the remainder that the plan expects.
 
     Args:
         stream: the stream's name.

@@ -1,4 +1,4 @@
-"""Putting the files that a run removed back as they were: for the copies that it left, and with what it hid."""
+"""Restoring the files that a run removed, in place of its copies, and the rows that it hid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemas.files import TOMBSTONED_STATS
 
 
 def put_back(undoing: UndoCheck) -> ComingBack:
-    """The files that a run removed, for the copies that it left; what it hid is hidden no more."""
+    """The files that a run removed, in place of its copies; the rows that it hid are shown again."""
     compared = compare_rows(undoing)
     released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
     markers = ranges_of_files(undoing.markers, {}, [], no_row_tombstones())
@@ -31,7 +31,7 @@ def put_back(undoing: UndoCheck) -> ComingBack:
 
 
 def recorded_anew(opened: OpenedStream, outcome: RunRecord) -> pa.Table:
-    """The files of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_STATS`."""
+    """The files of both records of released ranges in which a run changed the hidden rows, shape `TOMBSTONED_STATS`."""
     if outcome.released is None:
         return TOMBSTONED_STATS.empty_table()
     before, after = (opened.store.released(number).files for number in outcome.released)
@@ -39,7 +39,7 @@ def recorded_anew(opened: OpenedStream, outcome: RunRecord) -> pa.Table:
 
 
 def _without(record: pa.Table, other: pa.Table) -> pa.Table:
-    """The rows of a record that the other does not have."""
+    """The rows of one record that the other lacks."""
     columns = ["path", "messages"]
     both = [pc.binary_join_element_wise(*_texts(table, columns), "/") for table in (record, other)]
     return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
@@ -50,7 +50,7 @@ def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
 
 
 def _record_before(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> tuple[int, int]:
-    """The numbers of the record of released ranges as it is, and of one that hides what it hid before the run."""
+    """The numbers of two records of released ranges: the current one, and one that hides what it hid before the run."""
     number = snapshot.counters.released
     touched = recorded_anew(opened, outcome)["path"].combine_chunks()
     if outcome.released is None or not len(touched):
@@ -62,13 +62,13 @@ def _record_before(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord)
 
 
 def compare_rows(undoing: UndoCheck) -> list[RowsCompared]:
-    """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
+    """Compare rows where ranges of restored files overlap those of kept files, as files of one shuffle do.
 
     Returns:
-        The files whose rows were compared with what comes back; nothing if there was nothing to compare.
+        The kept files whose rows were compared with the restored ones; empty if no ranges overlap.
 
     Raises:
-        RefusedError: a message that would come back is there again.
+        RefusedError: a message to restore is in the table again.
     """
     opened, snapshot, removed = undoing.opened, undoing.snapshot, undoing.removed
     added = undoing.added
@@ -85,7 +85,7 @@ def compare_rows(undoing: UndoCheck) -> list[RowsCompared]:
     try:
         duplicates.refuse_duplicates(layout, overlaps, opened.store.data_files)
     except ForeignRowsError as error:
-        # The table itself was held against the rules by its inventory: what stands twice is what would come back.
+        # The table's inventory was already checked against the rules: a duplicate here is a message to restore.
         raise back_under_other_names(undoing) from error
     return [RowsCompared(live["path"].combine_chunks())]
 

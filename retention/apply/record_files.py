@@ -1,4 +1,4 @@
-"""Records of a run as files: Arrow tables with their digest behind them, written and read some rows at a time."""
+"""Records of a run as files: Arrow tables followed by their digest, written and read some rows at a time."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from retention.storage import files
 from retention.storage.errors import as_storage_errors
 
 AT_A_TIME = 1 << 16
-"""Rows of a record that are worked on at a time."""
+"""Rows of a record processed at a time."""
 _DIGEST_BYTES = 32
-"""The SHA-256 at the end of a record: a flipped bit in it would become a wrong number in the table."""
+"""The SHA-256 at the end of a record; without it a flipped bit would become a wrong number in the table."""
 _MOST_OF_BATCH = 32 << 20
-"""Bytes of a batch, on average, that may be in memory at once."""
+"""Average bytes of a batch that may be in memory at once."""
 _CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A record that is as it was written."""
+    """A verified record."""
 
     location: str
     end: int
-    """The length of the table in it, without the digest."""
+    """The length of its table, without the digest."""
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows in order, at most `AT_A_TIME` at a time.
 
         Raises:
-            FileNotFoundError: it is gone since it was verified.
-            pyarrow.ArrowException: it is no table.
+            FileNotFoundError: it was deleted after it was verified.
+            pyarrow.ArrowException: it is not a table.
             StorageError: the storage failed.
         """
         with (
@@ -50,7 +50,7 @@ class RecordFile:
                     yield pa.Table.from_batches([batch.slice(start, AT_A_TIME)])
 
     def _opened(self) -> pa.NativeFile:
-        """The file; one of an earlier version, whose rows may be one batch, so that they come in as they are read."""
+        """The opened file; a file of an earlier version may be one batch, so its rows load as they are read."""
         with (
             files.open_input(self.location) as source,
             pa.ipc.open_file(source, footer_offset=self.end) as reader,
@@ -60,7 +60,7 @@ class RecordFile:
 
 
 def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """An Arrow file of tables, and its digest, in pieces as tables come."""
+    """The bytes of an Arrow file of tables and its digest, one piece per table."""
     digest, pieces = hashlib.sha256(), io.BytesIO()
 
     def written() -> bytes:
@@ -81,10 +81,10 @@ def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]
 
 
 def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> RecordFile | None:
-    """A record that is as it was written, and of which each piece passes a check; None: there is none.
+    """A record that is intact and whose pieces all pass a check; None: it does not exist.
 
     Raises:
-        DamagedError: it is not, or does not.
+        DamagedError: it is damaged, or fails the check.
         StorageError: the storage failed.
     """
     digest, length, tail = hashlib.sha256(), 0, b""
@@ -110,7 +110,7 @@ def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> Reco
 
 @contextmanager
 def judged(location: str, run: str) -> Iterator[None]:
-    """Refuse a record that the block cannot decode, or finds to be none.
+    """Refuse a record that the block cannot decode, or rejects.
 
     Raises:
         DamagedError: it does.

@@ -1,4 +1,4 @@
-"""A run as one transaction: on record before its commit and after it, and committed on all that it rests on."""
+"""A run as one transaction: recorded before and after its commit, and committed against all that it depends on."""
 
 from __future__ import annotations
 
@@ -39,41 +39,41 @@ class Change:
     """Everything that a run changes in a table."""
 
     remove: pa.Table = field(default_factory=FILE_STATS.empty_table)
-    """The files that leave, shape `FILE_STATS`."""
+    """The files to remove, shape `FILE_STATS`."""
     add: pa.Table = field(default_factory=FILE_STATS.empty_table)
-    """Staged files, shape `FILE_STATS`; undoing the run takes them out again."""
+    """Staged files, shape `FILE_STATS`; undoing the run removes them."""
     publish: pa.Table = field(default_factory=FILE_STATS.empty_table)
-    """Staged files of new messages, shape `FILE_STATS`; they stay when the run is undone."""
+    """Staged files of new messages, shape `FILE_STATS`; undoing the run keeps them."""
     ranges: Iterable[pa.Table] | None = None
-    """The messages that leave, some at a time; shape `RUN_RANGES`. None: the run has nothing that could be undone."""
+    """The messages to remove, in batches; shape `RUN_RANGES`. None: the run has nothing to undo."""
     stepped_over: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the highest sequence that counts as removed, beside those of `ranges`."""
+    """Partition → the highest sequence that counts as removed, in addition to those of `ranges`."""
     begins_epoch: bool = False
-    """Whether offsets begin again: nothing of the new epoch was removed."""
+    """Whether offsets restart: nothing of the new epoch was removed."""
     archived: Archived | None = None
-    """The copies of the files that leave, whose manifest the commit names; None: nothing was archived."""
+    """The copies of the removed files, whose manifest the commit names; None: nothing was archived."""
     asks_consumers: bool = False
-    """Whether the change rests on consumers, none of which may have been edited since the snapshot."""
+    """Whether the change depends on consumers: none may have been edited since the snapshot."""
     requirements: Sequence[TableRequirement] = ()
-    """Conditions of the commit beside those that every run has."""
+    """Conditions of the commit beyond those of every run."""
     updates: Sequence[TableUpdate] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the log entry beside the run's name."""
+    """Fields of the log entry besides the run's name."""
     data_change: bool = True
     again: LostCommit | None = None
-    """The lost commit that this one makes again."""
+    """The lost commit that this one repeats."""
 
     @property
     def is_undoable(self) -> bool:
-        """Whether records of the files and messages are kept, by which the run can be undone."""
+        """Whether the records that an undo needs, of files and messages, are kept."""
         return self.ranges is not None
 
 
 class RecordedRun:
-    """A run under way, under the stream's maintenance lease."""
+    """A run in progress, under the stream's maintenance lease."""
 
     def __init__(self, opened: OpenedStream, snapshot: Snapshot, name: str) -> None:
-        """Begin a run on a version of the table; nothing is on record yet."""
+        """Begin a run on a version of the table; nothing is recorded yet."""
         self.name = name
         self.snapshot = snapshot
         self.outcome: RunRecord | None = None
@@ -91,24 +91,24 @@ class RecordedRun:
         return files
 
     def commit(self, intent: Record, change: Change) -> Record:
-        """Record the intent, with all that undoing it needs, and commit the change; the outcome.
+        """Record the intent, with all that an undo needs, and commit the change; return the outcome.
 
         Args:
-            intent: the record, without what the table tells: its stream, the version it rests on, and, unless it says
-                otherwise, its epoch.
+            intent: the record, without the fields read from the table: its stream, the version it is based on, and,
+                unless given, its epoch.
             change: everything that is committed.
 
         Raises:
-            StalePlanError: the table is not any more what the change rests on.
-            ConflictError: a rival committed first, and the change assigns sequences.
-            BusyError: rivals kept committing first.
-            VerificationError: a staged file is not what was written.
+            StalePlanError: the table has changed since the change was made.
+            ConflictError: another commit came first, and the change assigns sequences.
+            BusyError: other commits kept coming first.
+            VerificationError: a staged file differs from what was written.
             CommitUnknownError: the storage did not say whether the commit happened.
         """
         return self.commit_begun(self.begin(intent, change), change)
 
     def begin(self, intent: Record, change: Change) -> Record:
-        """Record the intent of a run of which something has to be written before `commit_begun`; the whole intent."""
+        """Record the intent of a run that writes something before `commit_begun`; return the full intent."""
         counters = self.snapshot.counters
         intent = intent.updated(run=self.name, stream=self._opened.name, basis=basis(self.snapshot))
         if "epoch" not in intent.model_fields_set:
@@ -122,7 +122,7 @@ class RecordedRun:
         return intent
 
     def commit_begun(self, intent: Record, change: Change) -> Record:
-        """Commit a change whose intent `begin` has recorded; the outcome.
+        """Commit a change whose intent `begin` has recorded; return the outcome.
 
         Raises:
             RetentionError: as `commit`.
@@ -137,12 +137,12 @@ class RecordedRun:
         return outcome
 
     def finish(self) -> None:
-        """Record the outcome of a run that was committed; a run that committed nothing has none."""
+        """Record the outcome of a committed run; a run that committed nothing has none."""
         if self.outcome is None:
             return
         self._history.finish(self.outcome)
         if not self._makes_again:
-            # While commits are lost, no table can be finished; they are made again one by one.
+            # A table with lost commits cannot be finished; they are committed again one by one.
             self._opened.store.finish()
 
     def discard(self) -> None:
@@ -158,7 +158,7 @@ class RecordedRun:
         )
 
     def _swap(self, change: Change) -> Swap:
-        """The change as a swap, with every requirement that rests on the snapshot."""
+        """The change as a swap, with every requirement that the snapshot implies."""
         counters = self.snapshot.counters
         edits, archived = counters.consumers, terms_of(change.archived)
         removed = [] if change.begins_epoch else set_removed(change.stepped_over, self._highest)
@@ -184,7 +184,7 @@ class RecordedRun:
         )
 
     def _counted(self, ranges: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The same ranges; on the way the highest possible sequence of each partition is kept."""
+        """Pass the ranges on, and record the highest possible sequence of each partition."""
         for table in ranges:
             possible = table.filter(pc.less_equal(table["last_seq"], MAX_SEQ))
             for partition, seq in highest_removed(possible).items():
@@ -196,14 +196,14 @@ class RecordedRun:
 def recorded_run(
     opened: OpenedStream, snapshot: Snapshot, name: str | None = None
 ) -> Iterator[RecordedRun]:
-    """Carry a run out: what its block stages is committed by it at once, or deleted; its outcome is on record.
+    """Run a block as one transaction: its staged files are committed together or deleted, and its outcome is recorded.
 
-    Where the storage does not say whether the commit happened, everything stays as it is until the next run asks the
-    table. An error after the commit leaves the run without an outcome, which the next run settles.
+    If the storage does not say whether the commit happened, nothing is deleted until the next run reads the table. An
+    error after the commit leaves the run without an outcome, which the next run settles.
 
     Args:
         opened: the stream, whose maintenance lease is held.
-        snapshot: the version of the table on which everything rests.
+        snapshot: the version of the table on which the run is based.
         name: the run's name; None: a new one.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Settling what interrupted runs left: the table knows whether they committed, and the run history is told."""
+"""Settling interrupted runs: the table shows whether they committed, and the run history records it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retention.stores.parquet.adopt import aside
 
 
 def basis(snapshot: Snapshot) -> Basis:
-    """The table on which a run is about to commit, for the run history."""
+    """The state of the table on which a run is about to commit, for the run history."""
     return Basis(table_id=snapshot.table_id, version=snapshot.version)
 
 
@@ -24,7 +24,7 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome, under the maintenance lease; no live file of the table is touched.
 
     Raises:
-        RefusedError: a newer release made a run of a kind that this one does not know.
+        RefusedError: a newer release made a run of an unknown kind.
     """
     for intent in history.interrupted():
         begun = intent if intent.names_initiator else intent.updated(who=None)
@@ -38,7 +38,7 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
 
 
 def _settle_moves(opened: OpenedStream, history: History, begun: ForeignMoved) -> None:
-    """Record what a run moved aside, be it a part of what it meant to; the others are where they were."""
+    """Record the files that an interrupted run moved aside, even if only some; the others were not moved."""
     there = set(files.walk(aside(Layout(opened.root, opened.name), begun.run)))
     moved = [file for file in begun.files if file.path in there]
     status = DONE if moved else ABANDONED
@@ -59,12 +59,12 @@ def _outcome(opened: OpenedStream, begun: RunRecord) -> RunRecord:
 
 
 def _committed(opened: OpenedStream, begun: RunRecord) -> bool | None:
-    """Whether a run committed of which no entry of the log says so; None: nobody knows.
+    """Whether a run committed that no log entry names; None: unknown.
 
-    Where entries were cleaned away, the instant of the last run that committed tells, which the log keeps for good;
-    in a log from before it did, the files that the run took and added.
+    Where entries were cleaned up, the instant of the last committed run, which the log keeps for good, decides; in a
+    log from before it was kept, the files that the run removed and added decide.
     """
-    # Also of a table that is refused until it is repaired.
+    # Also for a table that is refused until it is repaired.
     snapshot, _ = opened.store.returned()
     if _was_replaced(begun, snapshot):
         return None
@@ -77,12 +77,12 @@ def _committed(opened: OpenedStream, begun: RunRecord) -> bool | None:
 
 
 def _basis_version(begun: RunRecord) -> int:
-    """The version of the table that a run began on; of a record from before it was kept, the one before the first."""
+    """The version of the table that a run was based on; -1 for a record from before it was kept."""
     return -1 if begun.basis is None else begun.basis.version
 
 
 def _was_replaced(begun: RunRecord, snapshot: Snapshot) -> bool:
-    """Whether the table is another one than the run began on, or an earlier state of it."""
+    """Whether the table is not the one that the run was based on, or is an earlier state of it."""
     if begun.basis is None:
         return False
     is_another = begun.basis.table_id != snapshot.table_id

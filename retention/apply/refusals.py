@@ -1,4 +1,4 @@
-"""Refusals foretold: the sentence with which carrying out a plan would be refused now."""
+"""Predicted refusals: the sentence with which a plan would be refused now."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from retention.plan.plan import Plan
 
 
 def refusal_of(opened: OpenedStream, plan: Plan, guards: Guards) -> str | None:
-    """The sentence with which a pass would be refused if it were applied now; None: it would not be.
+    """The sentence with which a pass would be refused if it were applied now; None: it would be accepted.
 
     Args:
         opened: the stream.
         plan: the pass, planned from its table.
-        guards: what the caller lifts.
+        guards: the refusals that the caller lifts.
 
     Raises:
         DamagedError: a record cannot be read.

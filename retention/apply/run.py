@@ -1,4 +1,4 @@
-"""Runs: carry plans out, one commit each; every decision lies below."""
+"""Runs: carry out plans, one commit each; all decisions are made in lower layers."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ APPENDS_WAIT_S = 60.0
 
 @on_stream
 def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> RunReport:
-    """Plan and apply in one go, under the stream's maintenance lease.
+    """Plan and apply in one step, under the stream's maintenance lease.
 
     Raises:
         BusyError: another run holds the lease, or the table keeps moving.
-        RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, the
-            configuration is one that a server would not let the stream have any more, or a person has to approve; or
-            another configuration owns the stream.
-        VerificationError: a staged copy does not hold what the plan says; nothing was committed.
+        RefusedError: `as_of_ns` is in the future or before the last applied instant, a guard of the table refuses, a
+            server would refuse the changed configuration, a person has to approve, or another configuration owns the
+            stream.
+        VerificationError: a staged copy differs from the plan; nothing was committed.
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
@@ -85,9 +85,9 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
 
 
 def _check_first(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
-    """Refuse a pass that takes too much before anything that comes first in it: consumers edited, segments sealed.
+    """Refuse a pass that removes too much before its first steps edit consumers or seal segments.
 
-    A stream that has neither is planned once.
+    A stream that needs neither is planned once.
     """
     config = opened.config
     edits = config.policy().asks_consumers or config.consumers or config.topic
@@ -105,7 +105,7 @@ def _plan_guarded(
     engines: Engines,
     guards: Guards,
 ) -> Planned:
-    """Plan a pass that has deleted some consumers; no guard refuses it, and who must has approved it."""
+    """Plan a pass after it has deleted expired consumers; refuse it where guards or a missing approval do."""
     planned = plan_pass(opened, as_of_ns, engines)
     check_approval(opened.config, planned.plan, guards.approved)
     if planned.plan.expired:
@@ -118,10 +118,10 @@ def _plan_guarded(
 
 @on_stream
 def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunReport:
-    """Plan and carry out a removal that was asked for, under the stream's maintenance lease.
+    """Plan and carry out a requested removal, under the stream's maintenance lease.
 
     Raises:
-        UsageError: a message to be deleted is not there.
+        UsageError: a message to be deleted is not in the stream.
         RefusedError: the stream's configuration denies it, or a guard of the table.
         BusyError, VerificationError: as `apply_now`.
     """
@@ -142,7 +142,7 @@ def _until_committed(
     history: History,
     started: int,
 ) -> RunReport:
-    """Plan and carry out; where appends come between a plan that uses sequences and its commit, with appends held."""
+    """Plan and carry out; if appends commit between a plan that uses sequences and its commit, block appends."""
     with ExitStack() as held:
         for _ in range(ATTEMPTS):
             run = history.name_run(started)
@@ -163,10 +163,10 @@ def _until_committed(
 
 @on_stream
 def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> RunReport:
-    """Apply a plan that was made earlier, unchanged.
+    """Apply a saved plan, unchanged.
 
     Raises:
-        StalePlanError: the files that it pinned moved, or the stream's policy has changed since.
+        StalePlanError: its pinned files or the stream's policy have changed since.
         BusyError, RefusedError, VerificationError: as `apply_now`.
     """
     started = opened.clock()
@@ -185,7 +185,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         if plan.request is None and existed and opened.config.consumers:
             edit_declared(opened)
             snapshot = pinned(opened, plan)
-        # Behind the pins: who came second is told to plan again, not that time runs backwards.
+        # After the pins: the slower of two runs is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
         if plan.expired:
             delete_pinned(opened, plan.expired)
@@ -203,7 +203,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
 
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:
-    """Refuse a plan that the stream's configuration or the instants of earlier passes forbid by now."""
+    """Refuse a plan that the stream's current configuration or the instants of earlier passes forbid."""
     if isinstance(plan.request, DeleteSegments):
         check_policy(opened, plan)
     check_archive(opened, plan)

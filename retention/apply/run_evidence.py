@@ -1,4 +1,4 @@
-"""The messages that a run took, from the records that it keeps for its undo: in the shape that evidence has."""
+"""The messages that a run removed, from its undo records, in the shape of evidence."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from schemas.evidence import EVIDENCE
 from schemas.runs import RUN_RANGES
 
 TAKEN = pa.schema([EVIDENCE.field(name) for name in RUN_RANGES.names])
-"""`RUN_RANGES`, or rows without rules, as `EVIDENCE` has them of runs of earlier versions."""
+"""`RUN_RANGES`, or rows without rules, as `EVIDENCE` has for runs of earlier versions."""
 
 
 @dataclass(frozen=True)
 class TakenByRun:
-    """Knowledge of the messages that a run took."""
+    """The known facts about the messages that a run removed."""
 
     is_exact: bool
-    """Whether it is known which messages; else only which files the run removed, and which it wrote."""
+    """Whether the exact messages are known; False: only the files that the run removed and wrote are."""
     tables: Callable[[], Iterator[pa.Table]]
     """Reads the rows, some at a time; shape `TAKEN`."""
 
 
 def recorded(opened: OpenedStream, run: str) -> TakenByRun | None:
-    """The messages that a run took by its records; None: they are gone.
+    """The messages that a run removed, by its records; None: the records are gone.
 
     Raises:
-        DamagedError: a record is not what was written.
+        DamagedError: a record differs from what was written.
     """
     ranges = find_ranges(opened, run)
     if ranges is not None:
@@ -46,7 +46,7 @@ def recorded(opened: OpenedStream, run: str) -> TakenByRun | None:
 
 
 def _of_files(opened: OpenedStream, run: str, removed: pa.Table) -> Iterator[pa.Table]:
-    """The files that a run of an earlier version removed, and those that it wrote, with negative numbers."""
+    """The files that a run of an earlier version removed, and, with negative numbers, those that it wrote."""
     files = [_signed(removed, 1)]
     with suppress(RefusedError):
         files.append(_signed(read_record(opened, run, "added"), -1))

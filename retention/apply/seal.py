@@ -1,4 +1,4 @@
-"""Sealing active segments that `roll_after` finds old enough, so that a topic in which little is written expires."""
+"""Sealing active segments of the age `roll_after`, so that a topic with few writes expires."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ATTEMPTS = 20
 
 
 def seal_aged(opened: OpenedStream, as_of_ns: int) -> bool:
-    """Seal the active segments of a topic whose first message is old enough; whether there were any.
+    """Seal the active segments of a topic whose first message is old enough; return whether there were any.
 
     Args:
         opened: the stream or topic, which exists.
-        as_of_ns: the pass's one instant.
+        as_of_ns: the instant of the pass.
 
     Raises:
-        BusyError: rivals kept committing first.
+        BusyError: other commits kept coming first.
     """
     topic = opened.config.policy().topic
     if topic is None or topic.roll_after_us is None:
@@ -47,16 +47,16 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> bool:
 
 
 def seal_ahead(opened: OpenedStream, now_ns: int) -> bool:
-    """Seal the active segments of a topic that have later times than the clock; whether there were any.
+    """Seal the active segments of a topic that have times ahead of the clock; return whether there were any.
 
-    What is appended afterwards begins a segment, with the time of the clock.
+    Messages appended afterwards begin a segment, with the time of the clock.
 
     Args:
         opened: the topic, which exists.
         now_ns: the clock, nanoseconds since the epoch.
 
     Raises:
-        BusyError: rivals kept committing first.
+        BusyError: other commits kept coming first.
     """
     topic = opened.config.policy().topic
     if topic is None:
@@ -74,7 +74,7 @@ def seal_ahead(opened: OpenedStream, now_ns: int) -> bool:
 def _seal(
     opened: OpenedStream, topic: TopicPolicy, chosen: Callable[[TopicSegments], Array]
 ) -> bool:
-    """Seal the active segments that are chosen and hold something; whether there were any."""
+    """Seal the chosen active segments that are not empty; return whether there were any."""
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()
         behind = _behind(opened.store.inventory(snapshot), topic, chosen)
@@ -99,9 +99,9 @@ def _seal(
 
 
 def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
-    """Refuse a plan that has only a part of a topic's segment, or one that is active: messages came since.
+    """Refuse a plan that covers only part of a topic's segment, or an active one: messages were appended since.
 
-    A purge takes everything, and may.
+    A purge removes everything, and is exempt.
 
     Raises:
         StalePlanError: naming one.
@@ -124,7 +124,7 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
 def _behind(
     inventory: Inventory, topic: TopicPolicy, chosen: Callable[[TopicSegments], Array]
 ) -> dict[int, int]:
-    """Partition → the next offset, of those whose active segment is to be sealed."""
+    """Partition → the next offset, for each partition whose active segment is to be sealed."""
     segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
     sealing = np.flatnonzero(~segments.sealed & chosen(segments))
     partitions: list[int] = segments.partition[sealing].tolist()

@@ -1,4 +1,4 @@
-"""Staging for a plan's commit: copies without what goes, markers, and the record of hidden rows; each checked."""
+"""Staging for a plan's commit: copies without removed rows, markers, and the record of hidden rows, each verified."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ class Additions:
     read: ReadCount
     """The cost of copying."""
     open_base: Mapping[int, int]
-    """Partition → the base of the segment that is open behind the markers."""
+    """Partition → the base of the segment that is open after the markers."""
 
     @property
     def bytes(self) -> int:
-        """Length of all the files."""
+        """The length of all the files."""
         return sum(row["file_bytes"] for row in self.stats)
 
 
 @dataclass(frozen=True)
 class TombstoneUpdate:
-    """The numbers of two records of released ranges: as it was, and as the commit names it."""
+    """The numbers of two records of released ranges: the previous one, and the one that the commit names."""
 
     before: int
     after: int
     read: ReadCount = field(default_factory=ReadCount)
-    """The cost of learning what is left of files."""
+    """The cost of reading what remains of files."""
 
     @property
     def numbers(self) -> list[int] | None:
-        """The two numbers for the run history; None if the record stays."""
+        """The two numbers for the run history; None: the record is unchanged."""
         return None if self.before == self.after else [self.before, self.after]
 
 
 def stage_additions(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> Additions:
-    """Stage everything that a plan's commit adds; if anything fails, nothing of it stays.
+    """Stage all files that a plan's commit adds; on any failure all of them are deleted.
 
     Args:
         opened: the stream.
-        plan: what was decided.
-        snapshot: what the commit will be checked against.
+        plan: the decisions.
+        snapshot: the version that the commit will be checked against.
         engines: where rows are copied.
 
     Raises:
-        StalePlanError: messages were appended since: a marker may announce no deletion that did not happen.
-        VerificationError: a copy does not hold what the plan says.
+        StalePlanError: messages were appended since: a marker must not announce a deletion that did not happen.
+        VerificationError: a copy differs from the plan.
     """
     rewrite = plan.actions.rewrite
     lengths = rewrite.files["file_bytes"].to_pylist()
@@ -109,7 +109,7 @@ def _copies(opened: OpenedStream, rewrite: Rewrite, engine: Engine) -> list[Rewr
 
 
 def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
-    """Places for a file's copies: one that is divided by deadline stays one, others are divided if the layout is so."""
+    """Locations for a file's copies: part of a split by deadline remains one file, others are split by the layout."""
     most_files = opened.config.most_files
     if most_files == 1 or opened.store.is_apart(source):
         return (opened.store.stage_copy(source),)
@@ -129,7 +129,7 @@ def _write(
 def _stage_markers(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, staging: Staging
 ) -> Staged | None:
-    """Stage a plan's markers; None if the next sequence stays."""
+    """Stage a plan's markers; None: the next sequence is unchanged."""
     mark = plan.actions.mark
     if mark is None:
         return None
@@ -149,13 +149,12 @@ def _stage_markers(
 def next_record(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> TombstoneUpdate:
-    """Write the record that holds once a plan is carried out.
+    """Write the record that takes effect once a plan is carried out.
 
-    Files that the plan does not touch keep what is hidden of them, also those that are not live: undoing a roll-up
-    brings them back.
+    Files that the plan does not touch keep their hidden rows, live or not: undoing a roll-up restores them.
 
     Raises:
-        VerificationError: what is left of a file is not what the plan says; nothing was committed.
+        VerificationError: the remainder of a file differs from the plan; nothing was committed.
     """
     number = snapshot.counters.released
     before = opened.store.released(number)
@@ -182,7 +181,7 @@ def next_record(
 
 
 def _hiding(opened: OpenedStream, tombstone: Tombstone, engine: Engine) -> Iterator[DataFile]:
-    """The files that stay, as they are to be read from now on; nothing is known of their rows yet."""
+    """The kept files as they will be read from now on; their rows are not known yet."""
     files = opened.store.data_files(tombstone.files)
     reached = within_reach(opened, engine, tombstone.removed, tombstone.numbers)
     for file, ranges in zip(files, reached.of_files(tombstone.numbers), strict=True):

@@ -1,4 +1,4 @@
-"""Undoing a run within its grace period: exactly the files it removed come back, and its copies go."""
+"""Undo of a run within its grace period: exactly the files it removed are restored, and its copies are removed."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS
 
 Later = Sequence[RunRecord]
-"""The outcomes of the runs after another one that have, or may have, changed the table, newest first."""
+"""The outcomes of later runs that have, or may have, changed the table, newest first."""
 
 
 @on_stream
 def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> Undone:
-    """Bring back what a run removed, as one commit; sequences and counters stay as they are.
+    """Restore what a run removed, in one commit; sequences and counters are unchanged.
 
-    The files that it removed are put back; where others have rewritten what it left, exactly its messages are written
-    anew, in the segments where they belong now.
+    The removed files are restored; where other runs have rewritten its copies, exactly its messages are written anew,
+    in their present segments.
 
     Args:
         opened: the stream.
@@ -79,7 +79,8 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
 
     Raises:
         UsageError: the stream has no such run, it changed nothing, or it was undone already.
-        RefusedError: some of the messages are there again; or a topic was purged since, or written to since it was.
+        RefusedError: some of the messages are in the table again; or a topic was purged since, or written to after that
+            purge.
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
@@ -104,11 +105,11 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
 
 
 def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
-    """Show what undoing a run would do; nothing is changed.
+    """Show the effect of undoing a run; nothing is changed.
 
     Returns:
-        `stream`, `undoes`, `restored_messages`, `restored_bytes`, the number of `files` that come back, and whether
-        they are `rewritten`: then messages are written anew, for others have rewritten what the run left.
+        `stream`, `undoes`, `restored_messages`, `restored_bytes`, the number of `files` to restore, and whether they
+            are `rewritten`: True if messages are written anew because other runs have rewritten the run's copies.
 
     Raises:
         UsageError, RefusedError, VerificationError: as `undo_run`.
@@ -133,10 +134,10 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
 
 
 def _check_undoing(opened: OpenedStream, history: History, run: str, later: Later) -> UndoCheck:
-    """Read what there is of a run that can be undone.
+    """Read the records of a run that can be undone.
 
     Raises:
-        UsageError, RefusedError, DamagedError: it cannot, whatever the table holds; or its records are gone.
+        UsageError, RefusedError, DamagedError: it cannot be, whatever the table contains; or its records are gone.
     """
     outcome = _undoable(opened, history, run)
     snapshot = opened.store.snapshot()
@@ -148,10 +149,10 @@ def _check_undoing(opened: OpenedStream, history: History, run: str, later: Late
 
 
 def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
-    """The messages to write anew; None where the files that the run removed can be put back as they were.
+    """The messages to write anew; None: the files that the run removed can be restored unchanged.
 
     Raises:
-        RefusedError: neither can be done.
+        RefusedError: neither is possible.
         VerificationError: files are gone.
     """
     touched = _touched_since(undoing, later)
@@ -234,7 +235,7 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
 
 
 def _may_be_in_force(opened: OpenedStream, outcome: RunRecord) -> bool:
-    """Whether a run committed, as far as anybody knows: where the history does not, the files that are live decide."""
+    """Whether a run committed, as far as is known: where the history does not say, the live files decide."""
     if outcome.status != UNKNOWN:
         return outcome.is_done
     return is_in_force(opened, outcome.run, opened.store.snapshot()) is not False
@@ -245,7 +246,7 @@ def _check_in_force(opened: OpenedStream, outcome: RunRecord, added: pa.Table) -
 
     Raises:
         UsageError: it is not.
-        RefusedError: nobody can tell, and what the run has put in place of its files cannot be taken away.
+        RefusedError: the outcome is unknown, and the run's copies cannot be removed.
     """
     if outcome.status != UNKNOWN:
         return
@@ -265,12 +266,12 @@ def _check_in_force(opened: OpenedStream, outcome: RunRecord, added: pa.Table) -
 
 
 def _later(opened: OpenedStream, history: History, run: str) -> Later:
-    """The runs after another one that have, or may have, changed the table, newest first."""
+    """The later runs that have, or may have, changed the table, newest first."""
     return [record for record in history.since(run) if _may_be_in_force(opened, record)]
 
 
 def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
-    """Refuse if a run was undone already, or the topic was purged after it.
+    """Refuse a run that was already undone, or that a purge of the topic follows.
 
     Raises:
         UsageError: it was undone.
@@ -288,7 +289,7 @@ def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
 
 
 def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
-    """The error of a run after this one that removed messages of the same segments, or brought some there; or None."""
+    """The error if a later run removed messages from the same segments, or restored some there; None: none did."""
     opened, run = undoing.opened, undoing.run
     undone = {record.undoes for record in later if isinstance(record, Undone)}
     segments = _segments(undoing.removed) | _segments(recorded_anew(opened, undoing.outcome))
@@ -320,18 +321,18 @@ def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
 
 
 def _wrote_anew(record: RunRecord) -> bool:
-    """Whether an undo wrote messages in files of their own."""
+    """Whether an undo wrote messages in new files."""
     return isinstance(record, Undone) and record.rewritten
 
 
 def _written_anew(opened: OpenedStream, record: RunRecord) -> set[tuple[int, int]]:
-    """The segments in which an undo wrote messages, or showed rows again."""
+    """The segments in which an undo wrote messages, or showed hidden rows again."""
     added = read_record(opened, record.run, "added")
     return _segments(added) | _segments(recorded_anew(opened, record))
 
 
 def _merged_since(undoing: UndoCheck) -> RefusedError | None:
-    """The error of a run whose files belong to other segments by now, or of which those with hidden rows are gone."""
+    """The error if segments were merged since, or files with hidden rows are gone; None: neither."""
     opened, live = undoing.opened, undoing.snapshot.files
     hidden = recorded_anew(opened, undoing.outcome)["path"]
     known = pa.chunked_array([*live["path"].chunks, *undoing.removed["path"].chunks], pa.string())
@@ -349,10 +350,10 @@ def _merged_since(undoing: UndoCheck) -> RefusedError | None:
 def _epochs(
     opened: OpenedStream, history: History, outcome: RunRecord, snapshot: Snapshot
 ) -> tuple[int, int]:
-    """The epochs before and behind the undoing of a run: what a purge has ended goes on while nothing is in its way.
+    """The epochs before and after the undo of a run: an epoch ended by a purge continues if nothing was written since.
 
     Raises:
-        RefusedError: messages came behind a purge.
+        RefusedError: messages were appended after a purge.
     """
     here = history.continuing(outcome.epoch)[-1]
     if outcome.ends_epoch is None:

@@ -1,4 +1,4 @@
-"""The records of what a run removes and adds: written before its commit, read to undo it and to answer for it."""
+"""The records of what a run removes and adds: written before its commit, read to undo it and as evidence."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from schemas.runs import RUN_RANGES
 def keep_for_undo(
     opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table, ranges: Iterable[pa.Table]
 ) -> None:
-    """Remember, before a run commits, what it removes and adds.
+    """Record, before a run commits, the files that it removes and adds.
 
     Args:
         opened: the stream.
         run: the run's name.
-        removed: the files that it removes, shape `FILE_STATS`; recorded with all that they hold.
+        removed: the files that it removes, shape `FILE_STATS`; recorded with all their columns.
         added: the files that it adds, likewise.
-        ranges: the messages that it takes of files, some at a time; shape `RUN_RANGES`.
+        ranges: the messages that it removes from files, in batches; shape `RUN_RANGES`.
     """
     store = opened.store
     records: dict[str, tuple[pa.Schema, Iterable[pa.Table]]] = {
@@ -52,7 +52,7 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
 
     Raises:
         RefusedError: the record is gone.
-        DamagedError: it is not what was written.
+        DamagedError: it differs from what was written.
     """
     location = undo_location(opened, run, name)
     record = verified(location, run, partial(check_columns, schema=FILE_STATS))
@@ -74,11 +74,11 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
 
 
 def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
-    """The messages that a run took of files, exactly; tables of the shape `RUN_RANGES`.
+    """The exact messages that a run removed from files; tables of the shape `RUN_RANGES`.
 
     Raises:
-        RefusedError: there is no such record; the sentence says whether there ever was.
-        DamagedError: it is not what was written.
+        RefusedError: there is no such record; the sentence says whether one ever existed.
+        DamagedError: it differs from what was written.
     """
     location = undo_location(opened, run, RANGES)
     record = verified(location, run, partial(check_ranges, schema=RUN_RANGES))
@@ -97,10 +97,10 @@ def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
 
 
 def find_ranges(opened: OpenedStream, run: str) -> RecordFile | None:
-    """The messages that a run took, as `read_ranges` has them; None: the run kept no record of them, or it is gone.
+    """The messages that a run removed, as `read_ranges`; None: the run kept no record of them, or it is gone.
 
     Raises:
-        DamagedError: the record is not what was written.
+        DamagedError: the record differs from what was written.
     """
     with suppress(RefusedError):
         return read_ranges(opened, run)
@@ -108,7 +108,7 @@ def find_ranges(opened: OpenedStream, run: str) -> RecordFile | None:
 
 
 def kept_runs(opened: OpenedStream) -> dict[str, list[str]]:
-    """Run → the names of its records of files that are there (`removed`, `added`); the oldest run first."""
+    """Run → the names of its existing records of files (`removed`, `added`); the oldest run first."""
     runs: dict[str, list[str]] = {}
     for file in files.names(directory_of(opened)):
         run, _, name = file.removesuffix(SUFFIX).rpartition(".")
@@ -118,11 +118,11 @@ def kept_runs(opened: OpenedStream) -> dict[str, list[str]]:
 
 
 def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> AssertClaims:
-    """Refuse to bring files back that are being deleted; the requirement that none is claimed until the commit.
+    """Refuse to restore files that are being deleted; return the requirement that none is claimed until the commit.
 
     Args:
         opened: the stream.
-        snapshot: the table on which the files are to be brought back; claims that it counts are read behind it.
+        snapshot: the table to which the files are restored; claims are read after it was opened.
         back: the files, with a column `path`.
 
     Raises:
@@ -139,15 +139,15 @@ def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> 
 
 
 def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | None:
-    """Whether a table is as a run would have left it; None: its files do not tell.
+    """Whether a table is as a run would have left it; None: its files do not show it.
 
-    No name of a file is ever used again: where one is live that only the run's commit can have added, it committed;
-    where one is that it would have removed, it did not, or was undone.
+    File names are never reused. A live file that only the run's commit can have added shows that it committed; a live
+    file that it would have removed shows that it did not, or was undone.
 
     Args:
         opened: the stream.
         run: its run.
-        snapshot: the table now.
+        snapshot: the current table.
     """
     live = set(snapshot.files["path"].to_pylist())
     if live & _paths(opened, run, "added"):
@@ -158,7 +158,7 @@ def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | No
 
 
 def _paths(opened: OpenedStream, run: str, name: str) -> set[str]:
-    """The files of one record of a run; none if it is gone or damaged."""
+    """The files in one record of a run; empty if it is gone or damaged."""
     with suppress(RefusedError, DamagedError):
         return set(read_record(opened, run, name)["path"].to_pylist())
     return set()

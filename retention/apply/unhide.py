@@ -1,4 +1,4 @@
-"""Showing rows again that a run has hidden in files which are still live."""
+"""Unhiding rows that a run has hidden in live files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 def record_without(
     opened: OpenedStream, number: int, live: pa.Table, shown: Mapping[str, Array]
 ) -> int:
-    """Write the record of row tombstones in which some rows are hidden no more; its number.
+    """Write a record of row tombstones without some rows; return its number.
 
     Args:
         opened: the stream.
-        number: that of the record in force.
-        live: its files, shape `FILE_STATS`, without what is hidden in them.
-        shown: path of a live file → the sequences to show again, as ascending ranges; shape (n, 2).
+        number: that of the current record.
+        live: its files, shape `FILE_STATS`, without their hidden rows.
+        shown: path of a live file → the sequences to unhide, as ascending ranges; shape (n, 2).
     """
     record, paths = opened.store.released(number), pa.array(list(shown), pa.string())
     stays = pc.invert(pc.is_in(record.files["path"], paths)).to_numpy()
@@ -47,7 +47,7 @@ def _located(opened: OpenedStream, there: pa.Table) -> Iterator[tuple[DataFile, 
 def _row(
     file: DataFile, stored: dict[str, Any], shown: Array
 ) -> tuple[dict[str, Any], Array] | None:
-    """The record's row of a file of which some hidden rows are shown; None: nothing is hidden in it any more."""
+    """The record's row for a file after some hidden rows are shown; None: no row is hidden in it any more."""
     hidden = difference_of_ranges(ranges_in(file.hidden), shown)
     if not len(hidden):
         return None
