@@ -1,1 +1,1 @@
-"""Ways in: messages are checked, get their sequences, and are committed once."""
+"""Ingestion: messages are checked, assigned sequences, and committed exactly once."""

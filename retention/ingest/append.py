@@ -1,4 +1,4 @@
-"""Appending to a log: under its lease find where it stands, stage messages behind that, and commit them once."""
+"""Appending to a log: under its lease, find the log's end, stage messages after it, and commit them once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from schemas.messages import FILE_COLUMNS
 
 
 def refuse_topic_of(config: StreamConfig) -> None:
-    """Refuse to put messages of a stream into a topic.
+    """Refuse to append messages of a stream to a topic.
 
     Raises:
         UsageError: the stream is a topic.
@@ -70,15 +70,15 @@ class Appended:
     bytes: int
     version: int
     duplicate: bool = False
-    """The writer's batch was there already, and nothing was written."""
+    """Whether the writer's batch was already committed, and nothing was written."""
     removed: int = 0
-    """Messages that were there before, and that a roll-up took."""
+    """Stored messages that a roll-up removed."""
     partitions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Of a topic: partition → first and last offset; `first_seq` and `last_seq` are the lowest and highest of them."""
     order_by: tuple[str, ...] = ()
-    """The columns of a frame by which its rows got their sequences; empty: by their times."""
+    """The columns of a frame that ordered its rows; empty: rows are ordered by time."""
     left_out: tuple[str, ...] = ()
-    """The columns of a frame that no message has anything of."""
+    """The columns of a frame that contribute nothing to any message."""
 
 
 def append_rows(
@@ -86,7 +86,7 @@ def append_rows(
     batches: Iterable[pa.Table],
     identity: BatchIdentity | None = None,
 ) -> Appended:
-    """Append rows in the order given, in bounded memory, for each segment one file or some apart by deadline.
+    """Append rows in the given order, in bounded memory; each segment gets one file, or several split by deadline.
 
     Args:
         opened: the stream; it is created if it does not exist.
@@ -95,8 +95,8 @@ def append_rows(
 
     Raises:
         UsageError: it is a topic.
-        BusyError: the append lease is held, or rivals kept committing first.
-        VerificationError: the staged files do not hold what was written; nothing was committed.
+        BusyError: the append lease is held, or other writers kept committing first.
+        VerificationError: the staged files differ from what was written; nothing was committed.
     """
     refuse_topic_of(opened.config)
     dialect = JetStream.of(opened.config)
@@ -104,7 +104,7 @@ def append_rows(
         for attempt in append.attempts():
             tail, staging = attempt.position.tail(PARTITION), attempt.staging
             staged = stage_rows(staging, with_sequences(batches, tail.next_seq), dialect.ends(tail))
-            # Read only after a lost race: what the caller gave may be an iterator, and is spent.
+            # Read back only after a lost race: the caller's batches may be an iterator, already exhausted.
             batches = _rows_of(staging.named({row["path"] for row in staged.stats}))
             append.commit(staged)
     return append.done
@@ -112,11 +112,11 @@ def append_rows(
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to append: from where the table stands."""
+    """One attempt to append, from the current end of the table."""
 
     position: Position
     staging: Staging
-    """The source of the files that the attempt writes."""
+    """The factory of the files that the attempt writes."""
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def appending(
     act: str = "append",
     turns: Turns = ONE_BY_ONE,
 ) -> Iterator[Append]:
-    """Append to a log during the block, whose attempts follow one another until one is committed.
+    """Append to a log during the block; attempts follow one another until one is committed.
 
-    What the block raises leaves nothing behind. Every append reads so:
+    If the block raises, nothing is kept. The usual form of an append:
 
         with appending(opened, identity) as append:
             for attempt in append.attempts():
@@ -137,16 +137,16 @@ def appending(
         return append.done
 
     Args:
-        opened: the stream or topic; its table is created if it does not exist. In the place of a dropped one another is
-            begun by what has something to commit, not by messages that are all refused.
+        opened: the stream or topic; its table is created if it does not exist. A dropped table is replaced by a new one
+            only if there is something to commit, not if all messages are refused.
         identity: makes the append exactly once.
-        act: what its run is called after in the log.
-        turns: how it comes to its turn among rivals.
+        act: the prefix of its run's name in the log.
+        turns: how writers of the same log take turns.
 
     Raises:
-        BusyError: the append lease is held, or rivals kept committing first.
-        RefusedError: the messages would get sequences that no message can have.
-        CommitUnknownError: the storage failed while committing; the staged files stay.
+        BusyError: the append lease is held, or other writers kept committing first.
+        RefusedError: the messages would get sequences beyond the valid range.
+        CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
         if opened.store.dropped_ns() is None:
@@ -186,26 +186,26 @@ class Append:
         """The name of the append in the log."""
         self._done: Appended | None = None
         self.under_way: Attempt | None = None
-        """The attempt that has not come to its commit."""
+        """The attempt that has not committed yet."""
 
     @property
     def done(self) -> Appended:
-        """The outcome, once an attempt was committed, or the batch was there already."""
+        """The outcome, once an attempt was committed or the batch proved to be a repeat."""
         if self._done is None:
             raise AssertionError("no attempt was committed")
         return self._done
 
     def attempts(self) -> Iterator[Attempt]:
-        """Attempts to append, each from where the table stands by then; none if the batch is there already.
+        """Attempts to append, each from the table's current end; none if the batch was already committed.
 
         Raises:
-            RefusedError: the batch is a streaming query's, and nobody can tell whether it is there.
-            BusyError: rivals kept committing first.
+            RefusedError: the batch is a streaming query's, and it is unknown whether it was committed.
+            BusyError: other writers kept committing first.
         """
         opened, number = self.opened, 0
         for number in self._turns.attempts():
             if number:
-                # The stream is dropped, or was dropped meanwhile, if that is what came first.
+                # The stream is dropped, or was dropped by the commit that came first.
                 opened.store.create()
             position = locate(opened)
             if is_repeat(opened.name, position.snapshot, self._identity):
@@ -222,11 +222,11 @@ class Append:
         )
 
     def commit(self, staged: Staged) -> None:
-        """Commit what the attempt under way has staged; after a lost race another attempt follows.
+        """Commit the staged files of the current attempt; after a lost race another attempt follows.
 
         Raises:
             BusyError, VerificationError: as `Store.commit`; the staged files are deleted.
-            CommitUnknownError: the storage failed while committing; the staged files stay.
+            CommitUnknownError: the storage failed while committing; the staged files are kept.
         """
         attempt, self.under_way = self.under_way, None
         if attempt is None:
@@ -242,7 +242,7 @@ class Append:
                 return
             version = self._swap(attempt.position, staged)
         except (ConflictError, StalePlanError):
-            # Kept until the next attempt has read its rows from them.
+            # Kept until the next attempt has reread its rows from them.
             self._lost.callback(attempt.staging.discard)
             return
         except CommitUnknownError:
@@ -255,7 +255,7 @@ class Append:
         self._done = replace(done, version=version, removed=removed)
 
     def _swap(self, position: Position, staged: Staged) -> int:
-        """Commit staged files on what they rest on; return the new version."""
+        """Commit staged files against the position that they were written for; return the new version."""
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
@@ -277,7 +277,7 @@ class Append:
 def appended_of(
     opened: OpenedStream, position: Position, stats: Sequence[Mapping[str, int]]
 ) -> Appended:
-    """The answer for messages in files of these statistics (`FILE_STATS`); the version is that before them."""
+    """The outcome for messages in files with these statistics (`FILE_STATS`); the version is the one before them."""
     reach: dict[int, tuple[int, int]] = {}
     for row in stats:
         low, high = reach.get(row["partition"], (row["min_seq"], row["max_seq"]))
@@ -296,12 +296,12 @@ def appended_of(
 
 
 def _uses_sequences(position: Position, staged: Staged) -> bool:
-    """Whether sequences are used, also where nothing is stored."""
+    """Whether sequences are used, even if nothing is stored."""
     return any(seq != position.tail(number).next_seq for number, seq in staged.next_seq.items())
 
 
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
-    """The rows of staged files again, without sequences, in order and a part at a time."""
+    """The rows of staged files, without sequences, in order and in batches."""
     for _, inside in groupby(files, key=lambda file: file.segment):
         for rows in merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
             yield rows.drop_columns(["seq"])

@@ -1,4 +1,4 @@
-"""Headers of a server's atomic batches and sources, which a publish cannot have: refused with the server's codes."""
+"""Headers of a server's atomic batches and sources, which a publish must not have: refused with the server's codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM_SOURCE = "Nats-Stream-Source"
 
 
 def refuse_batch_ids(screen: Validation, blocks: pa.ChunkedArray, config: StreamConfig) -> None:
-    """Refuse messages of an atomic batch of clients: all that is published together is one commit here."""
+    """Refuse messages of a client's atomic batch: every publish is one commit here."""
     named = having(blocks, BATCH_ID)
     if config.allow_atomic:
         reason = (
@@ -28,7 +28,7 @@ def refuse_batch_ids(screen: Validation, blocks: pa.ChunkedArray, config: Stream
 
 
 def refuse_sources(screen: Validation, blocks: pa.ChunkedArray) -> None:
-    """Refuse messages that say that they come from another stream, which sources alone say."""
+    """Refuse messages that claim to come from another stream; only sources may say that."""
     screen.refuse(having(blocks, STREAM_SOURCE), f"only sources store a {STREAM_SOURCE}", 10227)
 
 

@@ -1,4 +1,4 @@
-"""Counters (`Nats-Incr`, ADR-49): what a stream with `allow_msg_counter` takes, and the totals that it stores."""
+"""Counters (`Nats-Incr`, ADR-49): what a stream with `allow_msg_counter` accepts, and the totals that it stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retention.ingest.validation import Validation
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"
 MAX_DIGITS = 4_000
-"""A server bounds totals by the size of a message alone; Python reads and writes numbers of 4,300 digits."""
+"""A server limits totals only by message size; Python converts numbers of up to 4,300 digits."""
 EXCLUDED = (
     headers.ROLLUP,
     "Nats-Expected-Stream",
@@ -35,7 +35,7 @@ _LEADING_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class UncountableError(Exception):
-    """Carries why an increment cannot be added, and the server's code if it answers with one."""
+    """Carries why an increment cannot be added, and the server's error code if there is one."""
 
     def __init__(self, reason: str, code: int | None = None) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class UncountableError(Exception):
 
 
 def refuse_increments(screen: Validation, given: pa.Table, config: StreamConfig) -> None:
-    """Refuse increments that are no numbers, that no counter takes, or that come with anything else."""
+    """Refuse increments that are not numbers, that no counter accepts, or that conflict with other headers."""
     blocks = given["headers"]
     rows, values = headers.first_values(blocks, INCREMENT)
     if not len(rows):
@@ -65,20 +65,20 @@ def refuse_increments(screen: Validation, given: pa.Table, config: StreamConfig)
 
 
 def refuse_uncounted(screen: Validation, blocks: pa.ChunkedArray, config: StreamConfig) -> None:
-    """Refuse messages without an increment for a stream of counters."""
+    """Refuse messages without an increment for a counter stream."""
     if config.allow_msg_counter:
         screen.refuse(~having(blocks, INCREMENT), f"a counter takes a {INCREMENT} only", 10169)
 
 
 class Counter:
-    """The counter of one subject: its total, and what it has taken from other streams.
+    """The counter of one subject: its total, and the totals from other streams.
 
     Args:
         block: the header block of the subject's last message; None without one.
         payload: its payload; None without a message.
 
     Raises:
-        UncountableError: they hold no total.
+        UncountableError: they contain no total.
     """
 
     def __init__(self, block: bytes | None, payload: bytes | None) -> None:
@@ -94,7 +94,7 @@ class Counter:
         self.total += _increment_of(block)
 
     def with_increment(self, block: bytes) -> tuple[bytes, bytes]:
-        """The header block and the payload that are stored of a message, if its increment is added.
+        """The header block and the payload to store for a message once its increment is added.
 
         Raises:
             UncountableError: the total has too many digits.
@@ -112,10 +112,10 @@ def _increment_of(block: bytes) -> int:
 
 
 def _total_of(payload: bytes) -> int:
-    """The total that a message holds, as Go reads it: `val` in any case, a text that begins with a number, else 0.
+    """The total in a message, as Go reads it: `val` in any letter case, a string that begins with a number, or 0.
 
     Raises:
-        ValueError: it is no JSON object, or `val` is no text.
+        ValueError: it is not a JSON object, or `val` is not a string.
     """
     # An object becomes a tuple of its pairs, an array a list.
     text = payload.decode(errors="surrogateescape")
@@ -134,7 +134,7 @@ def _sources_of(value: bytes | None) -> dict[str, dict[str, str] | None]:
     """The totals taken from other streams: stream → subject → total.
 
     Raises:
-        ValueError: it is no JSON object of such.
+        ValueError: it is not a JSON object of this form.
     """
     if not value:
         return {}
@@ -153,7 +153,7 @@ def _is_totals(totals: Any) -> bool:
 
 
 def _go_json(sources: Mapping[str, Any]) -> bytes:
-    """The sources as Go writes them: sorted, without spaces, and without what HTML would read."""
+    """The sources as Go writes them: sorted, without spaces, and with HTML characters escaped."""
     text = json.dumps(sources, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

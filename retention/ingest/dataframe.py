@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_spark_frame(given: object) -> TypeGuard[DataFrame]:
-    """Whether a value is a DataFrame of Spark, classic or by Spark Connect; it can be told without loading Spark."""
+    """Whether a value is a Spark DataFrame, classic or Spark Connect, tested without loading Spark."""
     return hasattr(given, "sparkSession")
 
 
@@ -40,26 +40,25 @@ def append_frame(
 
     In a stream sequences follow the order of the columns that `source_columns.mapped` adds for it, then that of
     `ts_ns`, subject, headers and payload, whatever the frame's partitions; the broker's rules of publishing (limits,
-    duplicates, the stream's subjects) are not asked: that is `publish`. Of a topic, batches, times, ids, sizes and
+    duplicates, the stream's subjects) do not apply; `publish` applies them. Of a topic, batches, times, ids, sizes and
     refusals are those of publishing (docs/semantics/topics.md).
 
     Args:
         opened: the stream or topic; it is created if it does not exist.
         frame: for a stream `subject` and `payload` (binary or string), and if it has them `headers` (a header block as
-            binary, a map, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp), by default now. For a
-            topic `payload`, and if it has them `partition` (a whole number) or `key` (binary or string), `id`
-            (string), `headers` (as they are stored, binary) and `origin_ts_ns` (bigint). Its session is used, and left
-            as it is.
-        identity: makes the append exactly once; a function is asked for it when all rows were read, before anything is
-            committed, and what it raises ends the append.
+            binary, a map, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp), by default now. For a topic
+            `payload`, and if it has them `partition` (a whole number) or `key` (binary or string), `id` (string),
+            `headers` (as they are stored, binary) and `origin_ts_ns` (bigint). Its session is used and not changed.
+        identity: makes the append exactly once; a function is called for it after all rows are read and before the
+            commit, and an exception from it ends the append.
         times: the instants that a row may give.
 
     Raises:
         UsageError: a column is missing or of another type, a row cannot be a message, its time is refused, or the
             frame's session was stopped.
         RefusedError: a topic's server would refuse a row.
-        BusyError: the append lease is held, or rivals kept committing first.
-        VerificationError: the staged files do not hold what was to be written; nothing was committed.
+        BusyError: the append lease is held, or other writers kept committing first.
+        VerificationError: the staged files differ from what was to be written; nothing was committed.
     """
     from retention.dialects.arriving_rows import ArrivingRows
     from retention.engines.spark.append import SortedFrame
@@ -90,7 +89,7 @@ def append_mapped(
     """Append the rows of a DataFrame, as `append_frame`, by a mapping of its columns.
 
     Raises:
-        UsageError: as `append_frame`; or an expression means nothing in the frame.
+        UsageError: as `append_frame`; or an expression is not valid in the frame.
         RefusedError, BusyError, VerificationError: as `append_frame`.
     """
     from retention.engines.spark.session import refuse_stopped
@@ -110,13 +109,13 @@ def streaming_sink(
 ) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` of a Structured Streaming query: each micro-batch is appended exactly once.
 
-    The first batch logs a warning of columns that are left out of the messages.
+    The first batch logs a warning about columns that no message contains.
 
     Args:
         opened: the stream or topic.
-        writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count: a
-            batch that is not the query's next or last one fails the query.
-        mapping: the way from the query's rows to messages.
+        writer: the query's name in the stream; one name per checkpoint, because batches are identified by the query's
+            numbers: any batch but the query's next or last one fails the query.
+        mapping: how the query's rows map to messages.
         times: the instants that a row may give.
     """
     known: set[str] = set()
@@ -137,7 +136,7 @@ def streaming_sink(
 
 
 def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
-    """The identity that makes a micro-batch exactly once, asked for while the streaming query hands it over.
+    """The identity that makes a micro-batch exactly once; call it while the streaming query delivers the batch.
 
     Raises:
         UsageError: the frame's session was stopped.

@@ -1,4 +1,4 @@
-"""Writing once: a writer's batches have numbers that rise, and one that is there already is not written again."""
+"""Exactly-once writing: a writer's batches have rising numbers, and a committed batch is not written again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from retention.ports import Snapshot
 from retention.stores.kept_ids import UNSTORED_IDS
 
 _QUERY = "retention/query/"
-"""Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
+"""Prefix of a query's id and a writer's name, under which the log keeps the query's last batch as that writer."""
 _TAKEN = (TURN, UNSTORED_IDS)
 _NOT_OF_PEOPLE = (*_TAKEN, _QUERY, "nats-backup/", "iggy-log/")
-"""The beginnings of the names under which the engine itself counts, imports among them."""
+"""Prefixes of the names that the engine itself uses, imports among them."""
 _WRITER = "append"
 """The writer of an append that names none."""
 
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """Identity of a write made exactly once: a batch with a number not above the writer's last is not written again."""
+    """Identity of a write made exactly once: a batch numbered no higher than the writer's last is not written again."""
 
     writer: str
     batch: int
@@ -30,7 +30,7 @@ class BatchIdentity:
     """A second name under which the commit keeps the same number."""
 
     def __post_init__(self) -> None:
-        """Refuse the names under which the engine itself counts, and numbers that a log cannot keep.
+        """Refuse names that the engine itself uses, and numbers that a log cannot keep.
 
         Raises:
             UsageError: the writer has such a name, or the batch such a number.
@@ -50,17 +50,17 @@ class BatchIdentity:
         return {name: self.batch for name in (self.writer, self.also) if name is not None}
 
     def repeats(self, stream: str, counters: Counters) -> bool:
-        """Whether the writer has written this batch, or a later one, already."""
+        """Whether the writer has already written this batch or a later one."""
         last = counters.batches.get(self.writer)
         return last is not None and self.batch <= last
 
 
 @dataclass(frozen=True)
 class NextBatch(BatchIdentity):
-    """A batch that follows a certain one of its writer, and no other: what it holds was found out after that one."""
+    """A batch that follows one certain batch of its writer: its content was derived from the state after that one."""
 
     after: int | None = None
-    """The number of that batch; None: the writer has written none."""
+    """The number of the preceding batch; None: the writer has written none."""
 
     def repeats(self, stream: str, counters: Counters) -> bool:
         """Whether another batch came first."""
@@ -69,17 +69,17 @@ class NextBatch(BatchIdentity):
 
 @dataclass(frozen=True)
 class MicroBatch(BatchIdentity):
-    """A batch of a streaming query, whose numbers mean something in one checkpoint only.
+    """A batch of a streaming query, whose numbers are meaningful in one checkpoint only.
 
-    A query repeats its last batch and no other; its id is that of its checkpoint.
+    A query repeats only its last batch; its id is that of its checkpoint.
     """
 
     query: str | None = None
-    """The query's id; None where nobody can tell."""
+    """The query's id; None: unknown."""
 
     @property
     def batches(self) -> dict[str, int]:
-        """Names and numbers that the commit keeps, and which query has written that number."""
+        """Names and numbers that the commit keeps, and the query that wrote the number."""
         of_query = {} if self.query is None else {self._of_query(self.query): self.batch}
         return super().batches | of_query
 
@@ -104,7 +104,7 @@ class MicroBatch(BatchIdentity):
         return self.batch == last
 
     def _others(self, counters: Counters, last: int) -> bool:
-        """Whether another query than this one has written the writer's last batch."""
+        """Whether a query other than this one has written the writer's last batch."""
         wrote = set()
         for name, batch in counters.batches.items():
             if name.startswith(_QUERY) and batch == last:
@@ -133,7 +133,7 @@ def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | Non
 
 
 def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """The identity that makes an append exactly once; its writer has a name of its own, if none is given.
+    """The identity that makes an append exactly once; without a given writer, the default one.
 
     Raises:
         UsageError: a writer is given without a batch.
@@ -142,15 +142,15 @@ def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | No
 
 
 def last_batches(counters: Counters) -> dict[str, int]:
-    """Writer → the number of its last batch, by name; without what the engine counts for itself."""
+    """Writer → the number of its last batch, by name; without the engine's own names."""
     named = sorted(counters.batches.items())
     return {writer: batch for writer, batch in named if not writer.startswith(_NOT_OF_PEOPLE)}
 
 
 def is_repeat(stream: str, snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
-    """Whether a batch is there already, and is answered instead of written.
+    """Whether a batch was already committed, so that it is acknowledged instead of written.
 
     Raises:
-        RefusedError: it is a streaming query's, and nobody can tell.
+        RefusedError: it is a streaming query's, and this is unknown.
     """
     return identity is not None and identity.repeats(stream, snapshot.counters)

@@ -1,4 +1,4 @@
-"""Importing a NATS backup into an empty stream: every message as it was, all of them or none, once."""
+"""Importing a NATS backup into an empty stream: every message unchanged, all or none, exactly once."""
 
 from __future__ import annotations
 
@@ -50,30 +50,30 @@ class Imported:
     first_seq: int
     last_seq: int
     already: bool
-    """The same file was imported before, and nothing was written."""
+    """Whether the same file was imported before, and nothing was written."""
     differences: tuple[Difference, ...] = ()
-    """Numbers of which the server's account says otherwise, because messages went while it wrote the archive."""
+    """Numbers that differ from the server's account because messages were removed while it wrote the archive."""
 
 
 def import_nats_backup(opened: OpenedStream, path: str | Path, *, strict: bool = False) -> Imported:
     """Import a v2 backup: sequences, times, headers and payloads unchanged, whatever the stream's limits.
 
-    Messages may go while a server writes the archive, whose account was written before: as RESTORE does, what the
-    archive holds is taken in, and the answer says what differs.
+    A server writes its account before the archive, and messages may be removed meanwhile. As RESTORE does, the import
+    takes the archive's content; the result lists the differences.
 
-    What makes a second import of the same file a no-op is its SHA-256, kept as a writer's batch in the very commit
-    that adds the messages. The last sequence is the backup's, also where the messages before it are gone.
+    The file's SHA-256, kept as a writer's batch in the commit that adds the messages, makes a second import of the same
+    file a no-op. The last sequence is the backup's, even if the messages before it were removed.
 
     Args:
-        opened: the stream; nothing may ever have been written to it. It is created if it does not exist.
+        opened: the stream; it must never have been written to. It is created if it does not exist.
         path: the archive, or the directory that `nats stream backup` made.
         strict: refuse an archive that differs from the account.
 
     Raises:
-        DamagedError: it is no archive, is cut off, or RESTORE refuses it; its bytes are those of another storage; or it
-            differs from its account, if that matters. Nothing was imported.
-        RefusedError: the stream holds, or held, something else.
-        BusyError: the append lease is held, or rivals kept committing first.
+        DamagedError: it is not an archive, is truncated, or RESTORE refuses it; its bytes are those of another storage;
+            or, if `strict`, it differs from its account. Nothing was imported.
+        RefusedError: the stream contains, or contained, other messages.
+        BusyError: the append lease is held, or other writers kept committing first.
     """
     refuse_topic_of(opened.config)
     with as_storage_errors(str(path)):
@@ -96,7 +96,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path, *, strict: bool =
 
 
 class _Reading:
-    """A backup as its messages are read and counted, and then compared with the server's account of them."""
+    """A backup whose messages are read and counted, then compared with the server's account."""
 
     def __init__(self, backup: Backup, storage: Storage, strict: bool) -> None:  # noqa: FBT001
         self._backup, self._storage, self._strict = backup, storage, strict
@@ -105,11 +105,11 @@ class _Reading:
 
     @property
     def last_seq(self) -> int:
-        """The last sequence that the stream has given out, once all is read: the account's, or a later message's."""
+        """The stream's last assigned sequence, once all is read: the account's, or a later message's."""
         return max(self._backup.state["last_seq"], self._totals.last_seq)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Read the messages from their beginning, shape `RAW_ROWS`.
+        """Read the messages from the beginning, shape `RAW_ROWS`.
 
         Raises:
             DamagedError: see `import_nats_backup`.
@@ -147,8 +147,8 @@ def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> No
 
 
 def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
-    """Keep consumers before the commit: without it they belong to nothing, and with it no release can overlook one."""
-    # Not before another table is begun where one is dropped, whose consumers `undo` would miss.
+    """Keep consumers before the commit: without it they have no effect, and after it no release can miss one."""
+    # Not before a new table replaces a dropped one, whose consumers `undo` would miss.
     opened.store.create()
     table = ConsumerTable(opened.root, opened.store.generation())
     for record in consumers:
@@ -181,7 +181,7 @@ def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]
 
 
 def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:
-    """A consumer's name as RESTORE gives it: that of a durable one, else its entry's, else its own, else one made up.
+    """A consumer's name as RESTORE assigns it: a durable's name, otherwise its entry's, its own, or a generated one.
 
     The server draws eight characters at random; here they are the archive's, so that its import is repeatable.
 

@@ -1,4 +1,4 @@
-"""Errors of work in several commits, which say what had come when they happened."""
+"""Errors of work in several commits, with the progress made before them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from retention.errors import RetentionError
 
 @contextmanager
 def naming_progress(progress: Callable[[], str]) -> Iterator[None]:
-    """Add to an error of the block what had come before.
+    """Add the progress so far to an error of the block.
 
     Args:
-        progress: tells it, when an error is there; empty if nothing had come.
+        progress: called on an error; returns the progress, empty if there was none.
     """
     try:
         yield

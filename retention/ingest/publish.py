@@ -1,4 +1,4 @@
-"""Publishing a batch of JSON lines as the broker would take it: all of it, or none with the first reason."""
+"""Publishing a batch of JSON lines as the broker would accept it: all of it, or none with the first reason."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ from retention.stores.consumer_table import ConsumerTable
 from schemas.messages import FILE_COLUMNS
 
 Decide: TypeAlias = Callable[[Position, int], pa.Table]
-"""The messages to publish where a stream stands, at an instant."""
+"""A function that gives the messages to publish, from the stream's end and an instant."""
 
 
 @dataclass(frozen=True)
 class Ack:
-    """The broker's answer to one message."""
+    """The broker's acknowledgement of one message."""
 
     stream: str
     seq: int
     duplicate: bool
-    """Its `Nats-Msg-Id` was there already: nothing was stored, and `seq` is the original's."""
+    """Whether its `Nats-Msg-Id` was known: nothing was stored, and `seq` is the original's."""
     val: str | None = field(default=None, kw_only=True)
-    """Of a message that counts: its counter's total behind it."""
+    """For a counter message: the counter's total after it."""
 
     def as_json(self) -> dict[str, Any]:
-        """The answer as a server writes it: `val` only where something counts."""
+        """The acknowledgement as a server writes it, with `val` only for counters."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -68,12 +68,12 @@ class Published:
     stream: str
     answers: Answers
     appended: Appended
-    """`duplicate`: the writer's batch was there already, and there are no answers."""
+    """`duplicate`: the writer's batch was already committed, and there are no acknowledgements."""
     unwanted: int = 0
-    """Messages that were answered and not stored, because no consumer wants them."""
+    """Messages that were acknowledged and not stored, because no consumer wants them."""
 
     def acks(self) -> Iterator[Ack]:
-        """An ack for each message that was taken, in the order of the lines."""
+        """An ack for each accepted message, in the order of the lines."""
         seqs, duplicates = self.answers.seqs.tolist(), self.answers.duplicates.tolist()
         totals, refused = self.answers.totals, {refusal.row for refusal in self.answers.refusals}
         for row, (seq, duplicate) in enumerate(zip(seqs, duplicates, strict=True)):
@@ -106,27 +106,28 @@ def publish(
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses.
 
-    With `retention: interest` and `unmatched: remove` a message that no consumer wants is answered as a server answers
-    it: it uses a sequence, rolls up what it says, and is not stored.
+    With `retention: interest` and `unmatched: remove` a message that no consumer wants is acknowledged as a server
+    does: it uses a sequence, performs its roll-up, and is not stored.
 
-    Nothing is removed but what a `Nats-Rollup` takes, in the same commit; that is on record as a run.
+    Only a `Nats-Rollup` removes messages, in the same commit, recorded as a run.
 
-    Message ids are remembered for `duplicate_window` by the times of the messages, also those of messages that were
-    removed since or never stored, as by a server that is not restarted. Under `discard: new` everything that is stored
-    counts, but for what the limit of messages per subject would remove: here the next `apply` removes that.
+    Message ids are remembered for `duplicate_window` by the times of the messages, including ids of messages removed
+    since or never stored, as on a server that is not restarted. Under `discard: new` everything stored counts, except
+    messages beyond the limit per subject, which the next `apply` removes.
 
     Args:
         opened: the stream; it is created if it does not exist.
         lines: see `formats.jsonl`; read to their end before the stream is touched.
         identity: makes the batch exactly once.
-        leave_out: told of the messages that are refused, before the others are committed; without it the first one
-            refuses the batch.
+        leave_out: receives the refused messages before the others are committed; without it the first one refuses the
+            batch.
         times: the instants that a line may give.
 
     Raises:
-        UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
-        RefusedError: the broker's rules refuse a message; it is named by its number and the server's error code.
-        BusyError: the append lease is held, or rivals kept committing first; for a roll-up, another run is at work.
+        UsageError: a line is not a message, or its subject cannot be published to; the error gives its number.
+        RefusedError: the broker's rules refuse a message; the error gives its number and the server's error code.
+        BusyError: the append lease is held, or other writers kept committing first; for a roll-up, another run is in
+            progress.
     """
     refuse_topic_of(opened.config)
     now = opened.clock()
@@ -149,18 +150,18 @@ def publish(
 def publish_decided(
     opened: OpenedStream, decide: Decide, turns: Turns, *, rolls_up: bool = False
 ) -> Published:
-    """Publish messages that rest on what the stream holds: they are decided anew at every attempt to commit them.
+    """Publish messages that depend on the stream's state: they are computed again for every attempt to commit them.
 
     Args:
         opened: the stream; it is created if it does not exist.
         decide: gives the messages, shape `PUBLISHED`, for a position of the stream and an instant, nanoseconds since
-            the epoch; what it raises ends the publish, and nothing is written.
-        turns: how it comes to its turn among rivals.
+            the epoch; an exception from it ends the publish, and nothing is written.
+        turns: how writers of the same log take turns.
         rolls_up: whether one of them may have a `Nats-Rollup`.
 
     Raises:
         UsageError, RefusedError: the broker's rules refuse a message.
-        BusyError: rivals kept committing first; for a roll-up, another run is at work.
+        BusyError: other writers kept committing first; for a roll-up, another run is in progress.
     """
     refuse_topic_of(opened.config)
     rolling_up = _rolling_up(opened, opened.clock(), asks=rolls_up)
@@ -172,12 +173,12 @@ def publish_decided(
             if answers.refusals:
                 raise _refused(opened.name, batch.given, answers.refusals[0])
             append.commit(_staged(opened, batch, answers, attempt, run))
-    # There is nothing that a message without identity can repeat, so that an attempt was made.
+    # A batch without an identity is never a repeat, so an attempt was made.
     return Published(opened.name, answers, append.done)
 
 
 def refuse_at_once(opened: OpenedStream, given: pa.Table) -> None:
-    """Refuse messages, shape `PUBLISHED`, for what the server asks before it looks at what the stream holds.
+    """Refuse messages, shape `PUBLISHED`, by the checks that a server makes before it reads the stream's state.
 
     Raises:
         UsageError, RefusedError: the broker's rules refuse one of them.
@@ -188,7 +189,7 @@ def refuse_at_once(opened: OpenedStream, given: pa.Table) -> None:
 
 
 def _batch(given: pa.Table, config: StreamConfig) -> Batch:
-    """Messages as they were given, and as they would be stored, with what is to be refused of them in any case."""
+    """Messages as given and as they would be stored, with the refusals that do not depend on the stream's state."""
     early = validate_early(given, config)
     subjects = publishable_subjects(early, given["subject"], config)
     features = validate_features(given, subjects, config)
@@ -206,7 +207,7 @@ def _with_columns(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:
 
 
 def _counted(rows: pa.Table, answers: Answers, config: StreamConfig) -> pa.Table:
-    """Rows of a stream of counters, with the totals that are stored."""
+    """Rows of a counter stream, with the totals to store."""
     if not answers.counted:
         return rows
     stored = rows.select(["headers", "payload"]).to_pylist()
@@ -224,7 +225,7 @@ def _counted(rows: pa.Table, answers: Answers, config: StreamConfig) -> pa.Table
 def _rolling_up(
     opened: OpenedStream, now_ns: int, *, asks: bool
 ) -> Iterator[tuple[str, int] | None]:
-    """Keep other runs off the stream, if messages ask to roll it up: the name and the instant of that run."""
+    """Exclude other runs from the stream if messages request a roll-up; the name and the instant of that run."""
     if not (opened.config.allow_rollup_hdrs and asks):
         yield None
         return
@@ -233,7 +234,7 @@ def _rolling_up(
 
 
 def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
-    """The batch with what consumers want of it, where that rests on them."""
+    """The batch with a mask of the messages that consumers want, where consumers decide."""
     if not _asks_consumers(opened):
         return batch
     wanted = _needed_mask(opened, position.snapshot, batch.rows["subject"])
@@ -241,19 +242,20 @@ def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
 
 
 def _asks_consumers(opened: OpenedStream) -> bool:
-    """Whether a stream's consumers decide what is stored of what is published to it."""
+    """Whether a stream's consumers decide which published messages are stored."""
     config = opened.config
     return config.retention == "interest" and config.unmatched == "remove"
 
 
 def _needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray) -> np.ndarray:
-    """A mask of the messages that some consumer wants, be it stored or listed in the configuration.
+    """A mask of the messages that some consumer wants, whether stored or listed in the configuration.
 
     As for a pass, a stream without any consumer keeps everything.
 
     Args:
         opened: the stream.
-        snapshot: what the batch's commit rests on, opened before: an edit that is counted later refuses that commit.
+        snapshot: the version that the batch commits on, opened before consumers are read: a later edit makes that
+            commit fail.
         subjects: each message's subject, as it would be stored.
 
     Raises:
@@ -272,7 +274,7 @@ def _needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedA
 
 
 def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
-    """Whether a consumer wants everything, or what it wants cannot be told."""
+    """Whether a consumer wants everything, or its wishes are unknown."""
     return set(filters) in (set(), set(opened.config.subjects)) or any(
         map(has_wildcard_look_alike, filters)
     )
@@ -281,7 +283,7 @@ def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
 def _answered(
     opened: OpenedStream, batch: Batch, position: Position, now_ns: int
 ) -> tuple[Batch, Answers]:
-    """The batch with what consumers want of it, and the sequence of each message behind where the stream stands."""
+    """The batch with its wanted messages, and the sequence of each message after the stream's end."""
     batch = _wanted(opened, batch, position)
     stored = StreamState.at(opened, position, now_ns)
     return batch, answer(batch, opened.config, stored, position.next_seq)
@@ -299,7 +301,7 @@ def _staged(
     attempt: Attempt,
     run: tuple[str, int] | None,
 ) -> Staged:
-    """Write what is stored of a batch, the ids of what is not, and copies without what its roll-ups take."""
+    """Write the stored messages of a batch, the ids of the others, and copies without replaced messages."""
     position, staging = attempt.position, attempt.staging
     rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
     new = answers.new
@@ -308,7 +310,7 @@ def _staged(
     rows = _counted(batch.rows, answers, opened.config)
     staged = stage_rows(staging, _numbered(rows, answers.seqs, kept), ends)
     if new.any():
-        # Messages that are not stored use a sequence, too.
+        # Messages that are not stored use a sequence as well.
         staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})
     if (new & ~kept).any():
         staged = replace(staged, unstored={PARTITION: int(answers.seqs[new & ~kept][-1])})
@@ -322,7 +324,7 @@ def _staged(
 
 
 def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa.Table]:
-    """The rows that are kept with their sequences, shape `FILE_COLUMNS`, some at a time: of these there are copies."""
+    """The kept rows with their sequences, shape `FILE_COLUMNS`, in batches: each batch is copied."""
     numbered = rows.add_column(0, "seq", pa.array(seqs)).select(FILE_COLUMNS.names)
     start = 0
     for part in slices_of(numbered):
@@ -333,7 +335,7 @@ def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
-    """The error for a batch of lines of which one is refused."""
+    """The error for a batch of lines, one of which is refused."""
     line = given["line"][refusal.row].as_py()
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
@@ -343,7 +345,7 @@ def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | Refus
 
 
 def _refused(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
-    """The error for messages that no line holds, of which one is refused."""
+    """The error for messages without lines, one of which is refused."""
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
         f"{_refuses(stream, given, refusal)}; nothing was written; change the message, or the stream's configuration"

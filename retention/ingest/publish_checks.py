@@ -1,4 +1,4 @@
-"""The broker's checks of a publish: messages one after another, each answered from what the stream holds by then."""
+"""The broker's checks of a publish: messages in order, each checked against the state after the previous one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROLLUPS = {b"sub": rollups.SUBJECT, b"all": rollups.EVERYTHING}
 _ASKING = (
     rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|{counters.INCREMENT}|Nats-Expected-[A-Za-z-]+):"
 )
-"""Headers with which the answer depends on what the stream holds."""
+"""Headers for which the acknowledgement depends on the stream's state."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Batch:
     features: Validation
     late: Validation
     wanted: np.ndarray
-    """bool: those that are stored. The others are answered all the same: they use a sequence, and roll up."""
+    """bool: the messages to store. The others are still acknowledged: they use a sequence, and roll up."""
 
 
 @dataclass(frozen=True)
@@ -53,31 +53,31 @@ class Answers:
     """The answers to a batch."""
 
     seqs: np.ndarray
-    """int64: the sequence of each message; a duplicate has that of its original, one that is refused has 0."""
+    """int64: the sequence of each message; a duplicate has that of its original, a refused one has 0."""
     duplicates: np.ndarray
     """bool: nothing is stored for these."""
     rollups: np.ndarray
-    """The roll-up of each message that is stored: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
+    """The roll-up of each stored message: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
     counted: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    """Row of a message that counts → the header block and the payload that are stored."""
+    """Row of a counter message → the header block and the payload to store."""
     refusals: Sequence[Refusal] = ()
-    """The refusals, in order of messages; the others are answered as if the refused ones had not been sent."""
+    """The refusals, in message order; the others are answered as if the refused ones had not been sent."""
 
     @property
     def new(self) -> np.ndarray:
-        """A mask of the messages that get a sequence of their own."""
+        """A mask of the messages that get a new sequence."""
         new = ~self.duplicates
         new[[refusal.row for refusal in self.refusals]] = False
         return new
 
     @property
     def totals(self) -> dict[int, str]:
-        """Row of a message that counts → its counter's total behind it."""
+        """Row of a counter message → the counter's total after it."""
         return {row: json.loads(payload)["val"] for row, (_, payload) in self.counted.items()}
 
     @classmethod
     def plain(cls, first_seq: int, count: int) -> Answers:
-        """Answers for messages that are all stored, one after the other, and roll nothing up."""
+        """Answers for messages that are all stored in order, without roll-ups."""
         seqs = np.arange(first_seq, first_seq + count, dtype=np.int64)
         return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
 
@@ -91,9 +91,9 @@ class _RefusedMessage(Exception):  # noqa: N818  (never leaves this module)
 
 
 def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int) -> Answers:
-    """Answer each message of a batch, in their order, as the server does (jetstream R1).
+    """Answer each message of a batch, in order, as the server does (jetstream R1).
 
-    Messages without a header that asks for more are answered together, unless every one is counted.
+    Messages whose headers need no further checks are answered together, unless every message is counted.
     """
     asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
     if _is_counted(config) or config.allow_msg_counter or pc.any(asking).as_py():
@@ -102,13 +102,13 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
 
 
 def _is_counted(config: StreamConfig) -> bool:
-    """Whether a message may find the stream, or its subject, full."""
+    """Whether a message may be refused because the stream, or its subject, is full."""
     per_subject = config.max_msgs_per_subject if config.discard_new_per_subject else 0
     return config.discard == "new" and max(config.max_msgs, config.max_bytes, per_subject) > 0
 
 
 def _numbered(batch: Batch, next_seq: int) -> Answers:
-    """Answers of messages that need nothing but themselves: those that are not refused get the next sequences."""
+    """Answers of messages that depend on no others: those not refused get the next sequences."""
     count = batch.given.num_rows
     stages = ((batch.early, True), (batch.features, True), (batch.late, batch.wanted))
     refused = np.logical_or.reduce([stage.refused() & among for stage, among in stages])
@@ -124,7 +124,7 @@ def _numbered(batch: Batch, next_seq: int) -> Answers:
 
 
 class _Checks:
-    """The state that the server keeps while messages come in, as far as a batch asks for it."""
+    """The state that the server keeps while messages arrive, as far as a batch needs it."""
 
     def __init__(
         self, batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int
@@ -174,7 +174,7 @@ class _Checks:
         return replace(answers, counted=self._counted, refusals=refusals)
 
     def _original(self, block: bytes | None) -> int | None:
-        """The sequence of the message that this one repeats, None if it is new and let in."""
+        """The sequence of the message that this one repeats; None: it is new and accepted."""
         self._raise(self._batch.early.refusal(self._row))
         if block:
             self._check_sequences(block)
@@ -206,12 +206,12 @@ class _Checks:
             self._expect(expected, self._next_seq - 1)
 
     def _expect(self, expected: bytes, actual: int) -> None:
-        # As text: no number has more digits than Python turns into one.
+        # Compared as text: a number may have more digits than Python converts.
         if not expected.isdigit() or (expected.lstrip(b"0") or b"0") != str(actual).encode():
             self._refuse(f"wrong last sequence: {actual}", 10071)
 
     def _last_of(self, subject_filter: str) -> int:
-        """The last sequence on the message's subject or on those that a filter names; 0 if nothing is stored."""
+        """The last sequence on the message's subject or on subjects that match a filter; 0 if nothing is stored."""
         if not subject_filter:
             return self._last_seqs.get(self._subjects[self._row], 0)
         hits = (seq for name, seq in self._last_seqs.items() if matches(subject_filter, name))
@@ -314,7 +314,7 @@ class _Checks:
 
 
 def _expected_on(batch: Batch) -> set[str]:
-    """The subjects and filters whose last sequences a batch expects to be something."""
+    """The subjects and filters for which a batch expects certain last sequences."""
     blocks = batch.given["headers"]
     asking = pc.fill_null(pc.match_substring(blocks, f"\r\n{EXPECTED_SUBJECT_SEQ}:"), False)  # noqa: FBT003
     named = set(filter(None, _values(blocks, EXPECTED_SUBJECT)))
@@ -326,6 +326,6 @@ def _holds(blocks: pa.ChunkedArray, name: str) -> bool:
 
 
 def _values(blocks: pa.ChunkedArray, name: str) -> list[str]:
-    """The values of a header in the header blocks that hold it."""
+    """The values of a header in the header blocks that contain it."""
     holding = blocks.filter(pc.match_substring(blocks, f"\r\n{name}:")).to_pylist()
     return [(headers.lookup(block, name) or b"").decode(errors="replace") for block in holding]

@@ -1,4 +1,4 @@
-"""Commits that add messages and take others away: on record before and after, so that they are undone as a run is."""
+"""Commits that add and remove messages: recorded before and after, so that they can be undone as a run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MAINTENANCE_WAIT_S = 60.0
 
 @contextmanager
 def recorded_removal(opened: OpenedStream) -> Iterator[str]:
-    """Keep other runs off the stream during the block; a name for the run that it may come to.
+    """Exclude other runs from the stream during the block; a name for the run that may result.
 
     Raises:
-        BusyError: another run is at work, and does not end.
-        RefusedError: the configuration is one that a server would not let the stream have any more.
+        BusyError: another run is in progress, and does not end.
+        RefusedError: a server would refuse the changed configuration for the stream.
     """
     history = history_of(opened.warehouse, opened.name)
     with maintaining(opened, at_least_s=MAINTENANCE_WAIT_S):
@@ -45,17 +45,17 @@ def commit_removal(
     unstored: Mapping[int, int],
     snapshot: Snapshot,
 ) -> int:
-    """Commit a swap that adds messages together with a removal; the new version.
+    """Commit a swap that adds messages together with a removal; return the new version.
 
     Args:
-        opened: the stream, held by `recorded_removal`.
-        swap: what is added.
-        removal: what goes.
-        unstored: partition → the highest sequence that is given out and not stored, where there is one.
-        snapshot: what both rest on.
+        opened: the stream, under `recorded_removal`.
+        swap: the added files.
+        removal: the removed messages.
+        unstored: partition → the highest sequence that is assigned and not stored, where there is one.
+        snapshot: the version that both are based on.
 
     Raises:
-        StalePlanError, ConflictError: something else was committed first.
+        StalePlanError, ConflictError: another commit came first.
     """
     copies = stats_table(removal.copies)
     leaving = LeavingFiles(

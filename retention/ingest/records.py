@@ -1,4 +1,4 @@
-"""Appending records to a stream or topic in this process: what Spark's tasks append of the same rows, without Spark."""
+"""Appending records to a stream or topic in this process: the same result as Spark's tasks, without Spark."""
 
 from __future__ import annotations
 
@@ -43,16 +43,17 @@ def append_records(
 
     Args:
         opened: the stream or topic; it is created if it does not exist.
-        records: see `formats.jsonl`, of a topic `formats.iggy.lines`; read to their end before it is touched.
+        records: see `formats.jsonl`, for a topic `formats.iggy.lines`; read to their end before the log is touched.
         identity: makes the append exactly once.
         times: the instants that a record may give.
-        order_by: keys of the records by which messages get their sequences, before their times.
+        order_by: keys of the records that order messages, before their times.
 
     Raises:
-        UsageError: a record is no message, lacks a key of `order_by`, or has a null payload; it is named by its number.
+        UsageError: a record is not a message, lacks a key of `order_by`, or has a null payload; the error gives its
+            number.
         RefusedError: a topic's server would refuse a message.
-        BusyError: the append lease is held, or rivals kept committing first.
-        VerificationError: the staged files do not hold what was to be written; nothing was committed.
+        BusyError: the append lease is held, or other writers kept committing first.
+        VerificationError: the staged files differ from what was to be written; nothing was committed.
     """
     given = _Records(records, tuple(order_by or ()), opened.dialect)
     if opened.config.topic is not None:
@@ -70,7 +71,7 @@ def append_records(
 
 
 class _Records:
-    """Records without the keys that only decide their order, which it remembers while it is gone through.
+    """Records without their ordering keys, whose values are remembered during iteration.
 
     Args:
         records: as `append_records` takes them.
@@ -114,7 +115,7 @@ class _Records:
         return {name: value for name, value in record.items() if name not in apart}
 
     def with_keys(self, rows: pa.Table) -> pa.Table:
-        """Rows that were made of the records, with the values that decide their order.
+        """Rows made from the records, with the values of their ordering keys.
 
         Raises:
             UsageError: the values of a key are of several types.
@@ -133,7 +134,7 @@ class _Records:
 
 
 def _sent_in_order(sent: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Messages of shape `SENT` in order of keys, then of time, id (none first, then as texts), headers and payload."""
+    """Messages of shape `SENT` ordered by keys, then time, id (none first, then as text), headers and payload."""
     halves = np.stack([sent[name].to_numpy() for name in ("id_low", "id_high")], axis=1)
     given = pa.array((halves != 0).any(axis=1))
     ids = pc.if_else(given, decimals(halves), pa.scalar(None, pa.string()))

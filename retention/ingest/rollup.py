@@ -1,4 +1,4 @@
-"""Roll-ups (`Nats-Rollup`): what those of one batch take together, of the batch itself and of what is stored."""
+"""Roll-ups (`Nats-Rollup`): the messages of the batch and of the stream that a batch's roll-ups replace."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ from retention.ports import Store
 from retention.rules import ROLLUP
 
 NONE, SUBJECT, EVERYTHING = range(3)
-"""The roll-up that a message asks for: none, to replace all older ones of its subject, or of the stream."""
+"""The roll-up that a message requests: none, or one that replaces all older messages of its subject or of the stream.
+"""
 _COLUMNS = ("seq", "subject")
 _LOST = pa.schema([pa.field("file", pa.int64()), pa.field("messages", pa.int64())])
 
 
 @dataclass(frozen=True)
 class RolledUp:
-    """All that the roll-ups of a batch take together; only this is carried out."""
+    """Everything that the roll-ups of a batch replace together; only this is carried out."""
 
     superseded: np.ndarray
-    """bool: messages of the batch that a later one in it takes, which are never written."""
+    """bool: messages of the batch that a later one in it replaces; they are never written."""
     subjects: pa.Array
-    """string: the subjects of which everything that is stored goes."""
+    """string: the subjects whose stored messages are all removed."""
     everything: bool
-    """Whether all that is stored goes."""
+    """Whether all stored messages are removed."""
 
     @classmethod
     def of(cls, subjects: pa.ChunkedArray, kinds: np.ndarray) -> RolledUp:
-        """Add up the roll-ups of messages in order.
+        """Combine the roll-ups of messages in order.
 
-        Subjects a, b, a with the kinds `NONE`, `NONE`, `SUBJECT`: the third takes the first, and of what is stored all
-        messages on a.
+        Subjects a, b, a with the kinds `NONE`, `NONE`, `SUBJECT`: the third replaces the first, and all stored messages
+        on a.
 
         Args:
             subjects: each message's subject, as it is stored.
-            kinds: what each asks for; `NONE` also for what is not stored.
+            kinds: the roll-up that each requests; `NONE` also for a message that is not stored.
         """
         encoded = subjects.combine_chunks().dictionary_encode()
         codes, rows = encoded.indices.to_numpy(), np.arange(len(kinds))
@@ -61,25 +62,25 @@ class RolledUp:
 
 
 def asks_to_roll_up(blocks: pa.ChunkedArray) -> bool:
-    """Whether one of some header blocks names a roll-up."""
+    """Whether one of some header blocks requests a roll-up."""
     return bool(pc.any(pc.match_substring(blocks, f"\r\n{headers.ROLLUP}:")).as_py())
 
 
 def remove_older(
     store: Store, files: pa.Table, rolled_up: RolledUp, staging: Staging, run: tuple[str, int]
 ) -> Removal | None:
-    """Stage copies of a stream's files without what goes; None if nothing does.
+    """Stage copies of a stream's files without the replaced messages; None: nothing is replaced.
 
     Args:
         store: the stream's table.
         files: its files, shape `FILE_STATS`.
-        rolled_up: what goes.
-        staging: where copies come from.
-        run: the name and the instant under which the removal is on record.
+        rolled_up: the replaced messages.
+        staging: where copies are written.
+        run: the name and the instant under which the removal is recorded.
 
     Raises:
-        DamagedError: a file that loses a part cannot be read.
-        VerificationError: a copy does not hold what is left; nothing was committed.
+        DamagedError: a file that loses some of its messages cannot be read.
+        VerificationError: a copy differs from the expected remainder; nothing was committed.
     """
     if not rolled_up.everything and not len(rolled_up.subjects):
         return None
@@ -95,7 +96,7 @@ def remove_older(
 
 
 def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table, pa.ChunkedArray]:
-    """The files that hold messages of some subjects, and how many each holds."""
+    """The files that hold messages on some subjects, and their number in each."""
     tables = [_LOST.empty_table()]
     for first, end in runs_within(files["messages"].to_pylist(), MESSAGES_AT_ONCE):
         counts = store.subject_counts(files.slice(first, end - first))
@@ -109,7 +110,7 @@ def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table
 def _copied(
     source: DataFile, messages: int, subjects: pa.Array, staging: Staging
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Copy a file without the messages of some subjects; what the copy holds (`FILE_STATS`), and the ranges that go."""
+    """Copy a file without the messages on some subjects; the copy's row of `FILE_STATS`, and the removed ranges."""
     rows, _ = read_columns(source, (*_COLUMNS, "size"))
     goes = pc.is_in(rows["subject"], value_set=subjects)
     ranges = np.array(list(_ranges(rows.filter(goes)["seq"].to_numpy())))

@@ -1,4 +1,4 @@
-"""Scheduled messages (`Nats-Schedule`, ADR-51): refused and stored as a server does; nothing here carries them out."""
+"""Scheduled messages (`Nats-Schedule`, ADR-51): refused and stored as a server does; schedules never run here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OFF: _Reason = ("it asks for a schedule, and allow_msg_schedules is off", 10188
 def refuse_schedules(
     screen: Validation, blocks: pa.ChunkedArray, subjects: pa.ChunkedArray, config: StreamConfig
 ) -> None:
-    """Refuse schedules that the server refuses, and the purge of a schedule, which is a server's own.
+    """Refuse schedules that the server refuses, and purges of a schedule, which only a server may send.
 
     Args:
         screen: the refusals of a batch.
@@ -56,7 +56,7 @@ def refuse_schedules(
 
 
 def with_schedules_rolled_up(blocks: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
-    """Header blocks with the roll-up of its subject for each schedule that has none: one is kept of a subject."""
+    """Header blocks with a subject roll-up added to each schedule that has none: a subject keeps one schedule."""
     if not config.allow_msg_schedules:
         return blocks
     plain = having(blocks, SCHEDULE) & ~having(blocks, headers.ROLLUP)
@@ -124,7 +124,7 @@ def _purges(block: bytes, subject: str, config: StreamConfig) -> Iterator[_Reaso
 
 
 def _is_zone(name: bytes) -> bool:
-    """Whether a name is in the time zone database of this machine, or the server's own zone."""
+    """Whether a name is in this machine's time zone database, or is the server's own zone."""
     if name == b"Local":
         return True
     try:

@@ -1,4 +1,4 @@
-"""A stream's knowledge of its messages that a broker would hold in memory: ids, last sequences, room under limits."""
+"""The state of a stream that a broker would keep in memory: ids, last sequences, room under limits."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from retention.stores.layout import Layout
 from schemas.messages import FILE_COLUMNS
 
 UNCAPPED = 2**62
-"""The limit of a subject that has none and whose messages have to be told from others': more than it can hold."""
+"""The limit for a subject without one whose messages must be tracked separately: more than it can have."""
 
 
 @dataclass
 class Room:
-    """The fill of a stream, under the counts that `discard: new` goes by.
+    """The fill level of a stream, by the counts that `discard: new` uses.
 
-    What the limit of messages per subject would remove does not count: the broker removes it when a message is
-    stored, here a later `apply` does. Everything else that is in the table counts until `apply` removes it.
+    Messages beyond the limit per subject do not count: the broker removes them when a message is stored, here a later
+    `apply` does. Everything else in the table counts until `apply` removes it.
     """
 
     count: int
     bytes: int
     cap: int | None = None
-    """The limit of messages of one subject; None: subjects are not told apart."""
+    """The limit of messages per subject; None: subjects are not tracked."""
     kept: dict[str, deque[int]] = field(default_factory=dict)
     """Subject → sizes of the messages that its own limit keeps, oldest first."""
 
     def take(self, subject: str, size: int) -> None:
-        """Count one more message, and no longer the oldest of its subject if that is at its limit."""
+        """Count one more message, and drop the oldest of its subject from the count if that is at its limit."""
         self.count += 1
         self.bytes += size
         if self.cap is not None:
@@ -54,7 +54,7 @@ class Room:
             self._trim(kept, self.cap)
 
     def roll_up(self, subject: str, kind: int) -> None:
-        """Count no longer what a message of a subject replaces, before it is counted itself."""
+        """Drop from the count the messages that a new message's roll-up replaces, before it is counted itself."""
         if kind == SUBJECT:
             self._trim(self.kept.get(subject, deque()), 0)
         elif kind == EVERYTHING:
@@ -68,21 +68,21 @@ class Room:
 
 @dataclass(frozen=True)
 class StreamState:
-    """One version of a stream, read no further than is asked for."""
+    """One version of a stream, read lazily."""
 
     store: Store
     files: pa.Table
     """Shape `FILE_STATS`."""
     kept: KeptIds
-    """The ids of messages that are not stored, or not any more."""
+    """The ids of messages that were removed or never stored."""
     view: KeyView | None = None
-    """The messages that are there for expectations, of a bucket; None: all that are stored."""
+    """For a bucket: the messages visible to expectations; None: all stored messages."""
 
     @classmethod
     def at(cls, opened: OpenedStream, position: Position, now_ns: int) -> StreamState:
-        """The state of a stream where it stands, at an instant, nanoseconds since the epoch.
+        """The state of a stream at its end, at an instant, nanoseconds since the epoch.
 
-        Of a bucket an expired value is not there, whether a pass has taken it or not.
+        In a bucket an expired value is not visible, even before a pass removes it.
         """
         snapshot = position.snapshot
         layout = Layout(opened.root, opened.name)
@@ -103,7 +103,7 @@ class StreamState:
         return dict(zip(messages["msg_id"].to_pylist(), numbers, strict=True))
 
     def last_id(self, last_seq: int, expected: Sequence[str]) -> str:
-        """The id of the last message; empty if it has none, or is gone and had none of those that are expected."""
+        """The id of the last message; empty if it has none, or was removed and had none of the expected ids."""
         last = self.files.filter(pc.equal(self.files["max_seq"], last_seq))
         for rows in self._columns(last, ("seq", "msg_id")):
             return rows["msg_id"][-1].as_py() or ""
@@ -113,15 +113,15 @@ class StreamState:
         return ""
 
     def last_seqs(self, wanted: Collection[str]) -> dict[str, int]:
-        """Subject → its last sequence, of the subjects that match one of some filters, from the subject digests."""
+        """Subject → its last sequence, for subjects that match one of some filters, from the subject digests."""
         return {} if not wanted else shown_last_seqs(self.store, self.files, self.view, wanted)
 
     def subjects(self) -> pa.Array:
-        """All subjects of which something is stored."""
+        """All subjects with stored messages."""
         return pc.unique(self._digests()["subject"])
 
     def last_messages(self, subjects: pa.Array) -> dict[str, tuple[bytes | None, bytes]]:
-        """Subject → header block and payload of its last message, of those subjects that have one."""
+        """Subject → header block and payload of its last message, for subjects that have one."""
         digests = self._digests()
         known = digests.filter(pc.is_in(digests["subject"], value_set=subjects))
         last = known.group_by("subject").aggregate([("last_seq", "max")])
@@ -134,12 +134,12 @@ class StreamState:
         }
 
     def room(self, cap: int | None, arriving: pa.Array, *, sizes: bool) -> Room:
-        """Count how full the stream is.
+        """Compute the stream's fill level.
 
         Args:
             cap: the limit of messages of one subject.
             arriving: the subjects of the messages to come.
-            sizes: whether bytes are wanted; without them no data file is opened.
+            sizes: whether to count bytes; if not, no data file is opened.
         """
         count = pc.sum(self.files["messages"], min_count=0).as_py()
         total = pc.sum(self.files["bytes"], min_count=0).as_py()
@@ -166,7 +166,7 @@ class StreamState:
         return room
 
     def _sizes(self, digests: pa.Table) -> pa.Table:
-        """Subject and size of the messages that digests speak of, ascending by sequence."""
+        """Subject and size of the messages in digests, ascending by sequence."""
         columns = ("seq", "subject", "size")
         files = self.files.take(pc.unique(digests["file"]))
         empty = pa.schema([FILE_COLUMNS.field(name) for name in columns]).empty_table()

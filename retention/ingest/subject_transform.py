@@ -1,4 +1,4 @@
-"""Renaming subjects on their way in, as a stream's `subject_transform` or the transforms of an origin say."""
+"""Renaming the subjects of incoming messages, by a stream's `subject_transform` or an origin's transforms."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CUT = "which is not UTF-8 (it counts bytes), and a table cannot hold that"
 
 
 def transform_subjects(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
-    """The subjects under which messages are stored; those that the transform's source does not match stay.
+    """The subjects under which messages are stored; those that the transform's source does not match are unchanged.
 
     Raises:
-        RefusedError: a subject would be stored that is not UTF-8.
+        RefusedError: a subject to be stored is not UTF-8.
     """
     transform = config.subject_transform
     return subjects if transform is None else mapped(config.name, subjects, [transform])
@@ -33,7 +33,7 @@ def transform_subjects(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.Ch
 def publishable_subjects(
     screen: Validation, subjects: pa.ChunkedArray, config: StreamConfig
 ) -> pa.ChunkedArray:
-    """The subjects as `transform_subjects` makes them; where one would not be UTF-8, its message alone is refused."""
+    """The subjects as `transform_subjects` makes them; if one would not be UTF-8, only its message is refused."""
     if config.subject_transform is None:
         return subjects
     renamed = _renamed(subjects, [config.subject_transform])
@@ -47,10 +47,10 @@ def publishable_subjects(
 def mapped(
     stream: str, subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]
 ) -> pa.ChunkedArray:
-    """Subjects as the first transform that matches renames them; without a destination it only selects.
+    """Subjects renamed by the first matching transform; a transform without a destination only selects.
 
     Raises:
-        RefusedError: a subject would be stored that is not UTF-8.
+        RefusedError: a subject to be stored is not UTF-8.
     """
     renamed = _renamed(subjects, transforms)
     for wrong in _not_utf8(renamed):
@@ -63,10 +63,10 @@ def mapped(
 
 
 def _renamed(subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]) -> pa.ChunkedArray:
-    """Subjects as the first transform that matches renames them, in bytes, of which some may not be UTF-8."""
+    """Subjects renamed by the first matching transform, in bytes, some of which may not be UTF-8."""
     mappings = [_Mapping.of(transform) for transform in transforms if transform.dest]
     rename = _renaming(mappings)
-    if any(mapping.draws for mapping in mappings):  # anew for each message
+    if any(mapping.draws for mapping in mappings):  # a new draw for each message
         return pa.chunked_array([pa.array(map(rename, subjects.to_pylist()), pa.binary())])
     encoded = subjects.combine_chunks().dictionary_encode()
     names = [rename(name) for name in encoded.dictionary.to_pylist()]
@@ -84,16 +84,16 @@ def _not_utf8(names: pa.ChunkedArray) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A transform, ready to be carried out."""
+    """A compiled transform."""
 
     pattern: re.Pattern[str]
     """The pattern of the subjects that it renames."""
     makers: Sequence[TokenMaker]
     """The makers of the destination's tokens, without its last `>`."""
     rest: int | None
-    """The place from which on a subject's tokens are kept, if the destination ends in `>`."""
+    """The index from which a subject's tokens are kept, if the destination ends in `>`."""
     draws: bool
-    """Whether a token is drawn at random."""
+    """Whether a token is random."""
 
     @classmethod
     def of(cls, transform: SubjectTransform) -> _Mapping:

@@ -1,4 +1,4 @@
-"""Taking rows without sequences out of a source, each of them once, however often that is asked for."""
+"""Taking rows without sequences from a source, each exactly once, however often it is requested."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLU
 
 @dataclass(frozen=True)
 class Source:
-    """A table or directory whose rows are taken, each once."""
+    """A table or directory whose rows are each taken once."""
 
     location: str
     format: str = DELTA
@@ -39,19 +39,19 @@ class Source:
     times: AcceptedTimes = ALL_TIMES
     """The instants that its rows may give."""
     take: frozenset[str] = frozenset()
-    """Files or versions, of which it cannot be told what is new in them: all of their rows are."""
+    """Ambiguous files or versions whose rows all count as new."""
     skip: frozenset[str] = frozenset()
-    """Such of which none is."""
+    """Ambiguous files or versions whose rows all count as taken."""
 
     @property
     def wishes(self) -> Wishes:
-        """The decisions of a person."""
+        """The user's decisions."""
         return Wishes(self.take, self.skip)
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """The numbers of what was new in the source."""
+    """The result of taking a source's new rows."""
 
     stream: str
     source: str
@@ -59,31 +59,31 @@ class Ingested:
     messages: int
     bytes: int
     notes: tuple[str, ...] = ()
-    """A sentence for each thing that a person should know."""
+    """A sentence for each notice to the user."""
     order_by: tuple[str, ...] = ()
-    """The source's columns by which messages got their sequences; empty: by their times, or there was no row."""
+    """The source's columns that order messages; empty: by time, or there was no row."""
     left_out: tuple[str, ...] = ()
-    """The source's columns that no message has anything of."""
+    """The source's columns that contribute nothing to any message."""
     choices: tuple[str, ...] = ()
-    """A sentence for each thing that was decided about the columns because nobody said it."""
+    """A sentence for each default choice about the columns."""
 
 
 def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = None) -> Ingested:
-    """Append the rows of a source that were not taken before, in one commit or a few.
+    """Append the rows of a source that were not taken before, in one or several commits.
 
-    How far the source was taken is a record beside the stream, which the commit that adds the rows names, so that a
-    run that was stopped half-way repeats nothing. Where nothing is new, Spark is not asked.
+    The position in the source is a record beside the stream, named by the commit that adds the rows, so an interrupted
+    run repeats nothing. If there are no new rows, Spark is not started.
 
     Args:
         opened: the stream or topic.
-        source: what is taken.
-        spark: the session that reads it; None: the active one, or one that is started where rows have to be read.
+        source: the source.
+        spark: the session that reads it; None: the active one, or a new one if rows must be read.
 
     Raises:
         UsageError: the source cannot be opened, a column is missing or of another type, or a row cannot be a message.
-        RefusedError: it cannot be told which rows are new; nothing was read.
+        RefusedError: the new rows cannot be determined; nothing was read.
         DamagedError: a file, the source's log or a record cannot be read.
-        BusyError: the append lease is held, rivals kept committing first, or a file changed while it was read.
+        BusyError: the append lease is held, other writers kept committing first, or a file changed while it was read.
     """
     source.mapping.check(opened.dialect)
     if source.format not in FORMATS:
@@ -115,9 +115,9 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
 def _reading(
     opened: OpenedStream, source: Source, spark: SparkSession | None, mapped: list[MappedRows]
 ) -> Iterator[Callable[[], SourceReader]]:
-    """A function that gives a reader during the block, and starts Spark the first time that it is called.
+    """A function that returns a reader during the block, and starts Spark on its first call.
 
-    What becomes of the columns of each batch is added to `mapped`.
+    The mapping of each batch's columns is added to `mapped`.
     """
     with ExitStack() as stack:
 
@@ -137,7 +137,7 @@ def _reading(
 def _messages(
     source: Source, dialect: Dialect, known: list[MappedRows], rows: DataFrame
 ) -> DataFrame:
-    """Rows of a source as the stream takes them."""
+    """Rows of a source as the stream stores them."""
     from retention.engines.spark.source_columns import mapped, refuse_unfit, refuse_untimed
 
     if not source.times.may_be_missing:

@@ -1,6 +1,6 @@
-"""Functions of subject transforms (ADR-30): how each makes a token of the destination from the tokens of a subject.
+"""Functions of subject transforms (ADR-30), each of which makes a destination token from the tokens of a subject.
 
-Positions and lengths count bytes, as on the server (2.15.1): a character may be cut.
+Positions and lengths count bytes, as on the server (2.15.1): a multi-byte character may be split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from retention.config.subject_mapping import function_of
 
 TokenMaker = Callable[[Sequence[bytes]], bytes]
-"""A maker of a token of the destination, or of some, from the tokens of a subject."""
+"""A function that makes one or more tokens of the destination from the tokens of a subject."""
 
 RANDOM = "random"
 _NUMBERED = re.compile(r"\$([-+]?[0-9]+)")
@@ -24,7 +24,7 @@ def token_maker(token: str, source: Sequence[str]) -> TokenMaker:
     """The maker of one token of a destination.
 
     Args:
-        token: text, `$1`, or a function that the configuration lets in.
+        token: text, `$1`, or a function that the configuration permits.
         source: the tokens of the source, which the subjects match.
     """
     numbered = _NUMBERED.fullmatch(token)
@@ -49,7 +49,7 @@ def token_maker(token: str, source: Sequence[str]) -> TokenMaker:
 
 
 def _place(number: int, stars: Sequence[int]) -> int:
-    """The place of a source's wildcard among its tokens; a number below 1 means the first token."""
+    """The index of a source's wildcard among its tokens; a number below 1 means the first token."""
     return stars[number - 1] if number >= 1 else 0
 
 
@@ -68,7 +68,7 @@ def _partition(buckets: int, places: Sequence[int]) -> TokenMaker:
 
 
 def _cutting(place: int, length: int, cut: Callable[[bytes, int], list[bytes]]) -> TokenMaker:
-    """A token cut in pieces; one that is not longer than `length` stays whole."""
+    """A token cut into pieces; one of at most `length` bytes is unchanged."""
 
     def pieces(tokens: Sequence[bytes]) -> bytes:
         token = tokens[place]
@@ -78,9 +78,9 @@ def _cutting(place: int, length: int, cut: Callable[[bytes, int], list[bytes]]) 
 
 
 def _split(token: bytes, separator: str) -> bytes:
-    """A token cut at each separator, or without one behind each character.
+    """A token split at each separator, or after each character if there is none.
 
-    Empty pieces vanish, but for one before the third piece: -a-b becomes a.b, and --a becomes .a.
+    Empty pieces are dropped, except one before the third piece: -a-b becomes a.b, and --a becomes .a.
     """
     characters = [character.encode() for character in token.decode()]
     parts = token.split(separator.encode()) if separator else characters
@@ -91,7 +91,7 @@ def _split(token: bytes, separator: str) -> bytes:
 
 
 def _slices(token: bytes, length: int, first: int) -> list[bytes]:
-    """Slices of `length` bytes behind the first ones, if there are such."""
+    """The slices of `length` bytes after the first ones, if any."""
     cuts = range(first, len(token), length)
     return ([token[:first]] if first else []) + [token[at : at + length] for at in cuts]
 

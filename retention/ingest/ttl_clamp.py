@@ -1,4 +1,4 @@
-"""Lifetimes shorter than a delete marker's, raised to it when a message is stored (ADR-43)."""
+"""Clamping of TTLs: one shorter than a delete marker's is raised to it when a message is stored (ADR-43)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from retention.core.units import SECOND
 
 
 def clamp_ttls(blocks: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
-    """Header blocks as the server stores them: a positive TTL below the marker's whole seconds is rewritten to those.
+    """Header blocks as the server stores them: a positive TTL below the marker's is raised to its whole seconds.
 
-    Where a subject holds one message only, its marker replaces it in any case, and its TTL stays as it is.
+    Where a subject keeps one message only, its marker replaces it in any case, and its TTL is unchanged.
 
     Args:
         blocks: valid header blocks, binary; null for none.
-        config: the stream's that stores them.
+        config: of the stream that stores them.
     """
     least = (config.subject_delete_marker_ttl_ns or 0) // SECOND
     if not least or config.max_msgs_per_subject == 1:

@@ -1,4 +1,4 @@
-"""Turns of writers that want to append to the same log: one after another under a lease, or all at once."""
+"""Turns of concurrent appenders to one log: one at a time under a lease, or all at once."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ _LONGEST_PAUSE_S = 0.5
 
 
 class Turns(Protocol):
-    """The way in which a writer comes to its turn; the commit alone decides who was first."""
+    """The way in which concurrent writers take turns; the commit alone decides which came first."""
 
     def held(self, opened: OpenedStream) -> AbstractContextManager[None]:
-        """Hold off rivals during a block, as far as this way does."""
+        """Exclude other writers during a block, as far as this policy does."""
 
     def attempts(self) -> Iterator[int]:
-        """The numbers of attempts, from 0 on, as long as another one makes sense."""
+        """The numbers of attempts, from 0 on, while another one makes sense."""
 
 
 @dataclass(frozen=True)
 class OneByOne:
-    """An appender holds the append lease: for batches, of which a lost race wastes much."""
+    """An appender holds the append lease; for batches, where a lost race wastes much work."""
 
     def held(self, opened: OpenedStream) -> AbstractContextManager[None]:
         """Hold the append lease.
 
         Raises:
-            BusyError: somebody else holds it.
+            BusyError: another process holds it.
         """
         return lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S)
 
     def attempts(self) -> Iterator[int]:
-        """So many attempts as rivals without a lease, such as streaming sinks elsewhere, may well cost."""
+        """Enough attempts to outlast writers without a lease, such as streaming sinks elsewhere."""
         yield from range(ATTEMPTS)
 
 
 @dataclass(frozen=True)
 class AllAtOnce:
-    """Nobody holds anything, so that nobody waits for the dead: for single messages, which are soon written again."""
+    """No lease is held, so no writer waits for a dead process; for single messages, which are quickly rewritten."""
 
     wait_s: float
-    """The time after which a writer that is never first gives up, in seconds."""
+    """The time after which a writer that keeps losing gives up, in seconds."""
 
     def held(self, opened: OpenedStream) -> AbstractContextManager[None]:
         """Hold nothing.
 
         Raises:
-            RefusedError: commits do not exclude each other at that place.
+            RefusedError: the storage does not make commits exclude each other.
         """
         refuse_without_exclusion(opened.root)
         return nullcontext()
 
     def attempts(self) -> Iterator[int]:
-        """Attempts with random pauses between them that grow, until the time is over."""
+        """Attempts with growing random pauses between them, until the time is over."""
         until, longest_s = time.monotonic() + self.wait_s, _FIRST_PAUSE_S
         for number in count():
             if number:

@@ -1,4 +1,4 @@
-"""Publish's refusals from a message and the configuration alone, a whole batch at a time, with the server's codes."""
+"""Refusals of a publish that depend on messages and configuration alone, a whole batch at a time, with server codes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from retention.ingest.validation import Validation
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
 MAX_RECORD_BYTES = 32 * 2**20
-"""The file store refuses a record above this."""
+"""The largest record that the file store accepts."""
 
 
 def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
-    """Check what the server (2.15) checks first: sealed, sizes, batches, increments, TTLs where there are none.
+    """Check what the server (2.15) checks first: sealed, sizes, batches, increments, TTLs where none are allowed.
 
     Args:
         given: messages as published: `subject`, `headers`, `payload`.
@@ -63,7 +63,7 @@ def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
 def validate_features(
     given: pa.Table, subjects: pa.ChunkedArray, config: StreamConfig
 ) -> Validation:
-    """Check what the server checks between expected sequences and duplicates: schedules, and where messages come from.
+    """Check what the server checks between expected sequences and duplicates: schedules and origins of messages.
 
     Args:
         given: messages as published: `headers`.
@@ -77,11 +77,11 @@ def validate_features(
 
 
 def validate_late(given: pa.Table, rows: pa.Table, config: StreamConfig) -> Validation:
-    """Check what the server checks last: missing increments, sizes again, TTLs that cannot be read, its record size.
+    """Check what the server checks last: missing increments, sizes again, unreadable TTLs, its record size.
 
     Args:
-        given: messages as published, with the lines that the server adds before it asks for their size again:
-            `headers`, `payload`.
+        given: messages as published, with the lines that the server adds before it checks their size again: `headers`,
+            `payload`.
         rows: messages as they would be stored: `headers`, `size`.
         config: the stream's.
     """
@@ -97,14 +97,14 @@ def validate_late(given: pa.Table, rows: pa.Table, config: StreamConfig) -> Vali
 
 
 def refuse_records(screen: Validation, rows: pa.Table, config: StreamConfig) -> None:
-    """Refuse what the storage takes from nobody; `rows` have their `size`."""
+    """Refuse records that the storage never accepts; `rows` have their `size`."""
     if config.storage == "file":
         too_long = rows["size"].to_numpy() > MAX_RECORD_BYTES
         screen.refuse(too_long, "a file store takes no record above 32 MiB", 10077)
 
 
 def refuse_sizes(screen: Validation, given: pa.Table, config: StreamConfig) -> None:
-    """Refuse messages whose `headers`, or those and the `payload`, are too long."""
+    """Refuse messages whose `headers`, or `headers` and `payload` together, are too long."""
     header_bytes = _lengths(given["headers"])
     content = header_bytes + _lengths(given["payload"])
     if config.max_msg_size > 0:
@@ -120,7 +120,7 @@ def refuse_sizes(screen: Validation, given: pa.Table, config: StreamConfig) -> N
 
 
 def _values(blocks: pa.ChunkedArray, name: str) -> Iterator[tuple[int, bytes]]:
-    """The rows that have a header of that name with a value, and the value."""
+    """The rows that have a value for a header, and the value."""
     holding = np.flatnonzero(_mask(pc.match_substring(blocks, f"\r\n{name}:")))
     texts = blocks.take(pa.array(holding)).to_pylist()
     for row, block in zip(holding.tolist(), texts, strict=True):

@@ -14,9 +14,9 @@ class Refusal:
     row: int
     reason: str
     code: int | None = None
-    """The server's error code, where it answers with one."""
+    """The server's error code, if there is one."""
     malformed: bool = False
-    """The message is wrong in itself, whatever the stream."""
+    """Whether the message itself is invalid, whatever the stream."""
 
 
 class Validation:
@@ -34,7 +34,7 @@ class Validation:
         self._reasons.append((reason, code, malformed))
 
     def refusal(self, row: int) -> Refusal | None:
-        """The refusal of a message, if it is refused."""
+        """The refusal of a message; None: it is accepted."""
         at = self._of_row[row]
         if at < 0:
             return None
@@ -42,10 +42,10 @@ class Validation:
         return Refusal(row, reason, code, malformed)
 
     def refused(self) -> np.ndarray:
-        """A mask of the messages that are refused."""
+        """A mask of the refused messages."""
         return self._of_row >= 0
 
     def earliest(self) -> Refusal | None:
-        """The refusal of the first message that has one."""
+        """The refusal of the first refused message."""
         refused = np.flatnonzero(self.refused())
         return self.refusal(int(refused[0])) if len(refused) else None

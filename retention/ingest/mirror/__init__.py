@@ -1,1 +1,1 @@
-"""Messages carried over from one stream to its mirrors and to streams that have it as a source."""
+"""Messages carried from one stream to its mirrors and to streams that have it as a source."""

@@ -1,4 +1,4 @@
-"""Admission of an origin's messages: one that is refused stalls the origin, one whose id is there is passed over."""
+"""Admission of an origin's messages: a refused one stalls the origin, one with a known id is skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.ingest.validation import Refusal, Validation
 
 
 class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
-    """Carries the sequence of the first message that is refused, at the origin, and why."""
+    """Carries the origin's sequence of the first refused message, and the reason."""
 
     def __init__(self, seq: int, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
@@ -26,7 +26,7 @@ class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
 
 
 class Admission:
-    """The state of a stream that decides which messages it takes, kept up while they come (server 2.15)."""
+    """The state by which a stream decides which messages to accept, updated as they arrive (server 2.15)."""
 
     def __init__(self, config: StreamConfig, stored: StreamState, as_of_ns: int) -> None:
         self._config = config
@@ -37,7 +37,7 @@ class Admission:
         self._room = self._counted() if config.discard == "new" else None
 
     def admit(self, seqs: np.ndarray, rows: pa.Table) -> pa.Table:
-        """The rows that are stored; `seqs` are their sequences at the origin.
+        """The rows to store; `seqs` are their sequences at the origin.
 
         Raises:
             Stalled: one of them is refused.
@@ -55,7 +55,7 @@ class Admission:
         return rows.filter(pa.array(new))
 
     def _new(self, rows: pa.Table) -> np.ndarray:
-        """A mask of the rows that do not repeat an id that came within the stream's window."""
+        """A mask of the rows that do not repeat an id received within the stream's window."""
         new = np.ones(rows.num_rows, dtype=bool)
         ids = rows["msg_id"].combine_chunks()
         if not self._config.duplicate_window_ns or ids.null_count == len(ids):

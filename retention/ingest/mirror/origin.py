@@ -1,4 +1,4 @@
-"""The origin of a mirror or a source: what tells it from others, where it stands, and its messages a part at a time."""
+"""The origin of a mirror or a source: its identity, its position, and its messages in batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DIGITS_SHOWN = 8
 
 @dataclass(frozen=True)
 class Origin:
-    """A stream as another one takes from it."""
+    """A stream from which another one takes messages."""
 
     kind: Kind
     source: StreamSource
@@ -52,7 +52,7 @@ class Origin:
 
     @property
     def filters(self) -> Sequence[str]:
-        """The subject filters of which a message matches at least one; empty: all are wanted."""
+        """The subject filters, at least one of which a message must match; empty: all messages are wanted."""
         transforms = self.source.subject_transforms
         if transforms:
             return [transform.src or ">" for transform in transforms]
@@ -68,18 +68,18 @@ class Origin:
 
     @property
     def writer(self) -> str:
-        """The writer under whose name a target keeps how far it has taken; a mirror has one origin for ever."""
+        """The writer name under which a target keeps its position; a mirror's origin never changes."""
         if self.kind == "mirror":
             return self.kind
         return f"{self.kind}/{self.source.name}/{self.selection_digest}"
 
     @property
     def selection_digest(self) -> str:
-        """A digest that tells filters and destinations from others."""
+        """A digest that identifies filters and destinations."""
         return hashlib.sha256("\0".join(self.selection).encode()).hexdigest()[:16]
 
     def look(self) -> View | None:
-        """The origin at its newest version; None if nothing was ever written to it."""
+        """The origin at its newest version; None: it was never written to."""
         if not self.opened.store.exists():
             return None
         position = locate(self.opened)
@@ -89,10 +89,10 @@ class Origin:
 
 @dataclass
 class Tally:
-    """Counts while messages pass."""
+    """Counts kept while messages pass."""
 
     looked: int = 0
-    """Messages of the origin, wanted or not."""
+    """Messages of the origin that were read, wanted or not."""
 
 
 @dataclass(frozen=True)
@@ -107,23 +107,23 @@ class View:
 
     @property
     def table(self) -> str:
-        """A second writer's name for the same position, of which this very table is a part."""
+        """A second writer's name for the same position, which includes the identity of this table."""
         origin = self.origin
         return f"{origin.kind}/{origin.source.name}/{origin.selection_digest}/{self.table_id}"
 
     @property
     def identity(self) -> str:
-        """Eight characters that tell this stream from one made anew under its name, as the server gives its own."""
+        """Eight characters that distinguish this stream from one recreated under its name, as a server does."""
         digest = hashlib.sha256(self.table_id.encode()).digest()
         return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_DIGITS_SHOWN])
 
     @cached_property
     def spans(self) -> Spans:
-        """The stretches of its sequence that whole files cover."""
+        """The sequence ranges that whole files cover."""
         return spans_of(self.files)
 
     def start(self, done: int | None) -> int:
-        """The first sequence that is wanted behind a position, or as `opt_start_seq` or `opt_start_time` says."""
+        """The first sequence wanted after a position, or by `opt_start_seq` or `opt_start_time`."""
         source = self.origin.source
         if done is not None:
             return max(source.opt_start_seq, done + 1)
@@ -138,12 +138,12 @@ class View:
         return self.last_seq + 1
 
     def first_from(self, seq: int) -> int | None:
-        """The lowest sequence that is there from `seq` on, as far as whole files tell; None if there is none."""
+        """The lowest existing sequence from `seq` on, as far as whole files show; None: there is none."""
         later = np.flatnonzero(self.spans.max_seq >= seq)
         return max(int(self.spans.min_seq[later[0]]), seq) if len(later) else None
 
     def part_end(self, first: int, part_bytes: int) -> int:
-        """The last sequence of a part that begins with `first` and comes to about `part_bytes`, by whole files.
+        """The last sequence of a part that begins with `first` and has about `part_bytes`, by whole files.
 
         Files of 4, 4, 4 and 4 bytes from `first` on, and `part_bytes` of 6: the part ends with the second file.
         """
@@ -154,12 +154,12 @@ class View:
         return int(self.spans.max_seq[later[reached[0]]])
 
     def rows(self, first: int, last: int, tally: Tally) -> Iterator[pa.Table]:
-        """The wanted messages from `first` to `last`, ascending, a part of a file at a time.
+        """The wanted messages from `first` to `last`, ascending, part of a file at a time.
 
         Args:
             first: the lowest sequence.
             last: the highest.
-            tally: counts what is looked at on the way.
+            tally: counts the messages read.
 
         Yields:
             Raw rows with `seq`, as `rows.complete` takes them.
@@ -170,7 +170,7 @@ class View:
         yield from self._read(first, last, tally, _SHAPE)
 
     def rolls_up(self, first: int, last: int) -> bool:
-        """Whether one of the wanted messages names a roll-up."""
+        """Whether one of the wanted messages requests a roll-up."""
         shape = pa.schema([_SHAPE.field(name) for name in ("seq", "subject", "headers")])
         tables = self._read(first, last, Tally(), shape)
         return any(asks_to_roll_up(table["headers"]) for table in tables)
@@ -200,7 +200,7 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
     """The origins of a stream's messages, in the order of its configuration.
 
     Raises:
-        UsageError: the stream takes from nowhere, or an origin does not exist; or one of them is a topic.
+        UsageError: the stream has no origin, or an origin does not exist; or one of them is a topic.
         RefusedError: an origin is in another account or domain.
     """
     kind: Kind = "source" if config.mirror is None else "mirror"
@@ -227,7 +227,7 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
 
 
 def in_order(streams: Sequence[StreamConfig], names: Sequence[str]) -> list[str]:
-    """Streams that take (all, if none is named) behind those that they take from; no circle is ever configured."""
+    """Streams with origins (all, if none is named) after those that they take from; configurations have no cycles."""
     taking = {stream.name: _sources(stream) for stream in streams if _sources(stream)}
     wanted = list(names) or list(taking)
     ordered: dict[str, None] = {}
@@ -265,7 +265,7 @@ def filtered_rows(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Ite
 
 
 def _rises(opened: pq.ParquetFile) -> bool:
-    """Whether the rows lie in the order of their sequences; other writers may leave them otherwise."""
+    """Whether the rows are in sequence order; other writers may store them in another."""
     seqs = opened.read(columns=["seq"])["seq"].to_numpy()
     return bool((np.diff(seqs) > 0).all())
 

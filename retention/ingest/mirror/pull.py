@@ -1,4 +1,4 @@
-"""Taking from one origin, at one version of it: part by part, as the stream keeps it, each with its position."""
+"""Taking messages from one origin, at one version of it: part by part, each committed with its position."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ _FIRST_LINE = b"NATS/1.0\r\n"
 _ONLY_FIRST_LINE = b"NATS/1.0\r\n\r\n"
 _OF_MIRRORS = ("Nats-Expected-", "Nats-Batch-")
 _OF_SOURCES = (*_OF_MIRRORS, f"{_STREAM_SOURCE}:")
-"""The beginnings of the header lines that a mirror and a source leave behind."""
+"""Prefixes of the header lines that a mirror and a source strip."""
 
 
 @dataclass(frozen=True)
 class PullResult:
-    """The yield of one origin in one run."""
+    """The result for one origin in one run."""
 
     origin: str
     messages: int = 0
     bytes: int = 0
     skipped: int = 0
-    """Messages that were looked at and not stored: not wanted by the filters, their id was there, or replaced."""
+    """Messages that were read and not stored: not wanted by the filters, repeated by id, or replaced."""
     first_seq: int | None = None
-    """The first sequence that a message of the origin got; None if none came."""
+    """The first sequence assigned to a message of the origin; None: none was stored."""
     last_seq: int | None = None
     missing: int = 0
-    """Sequences behind the last position that were gone from the origin before they came."""
+    """Sequences after the last position that the origin removed before they were taken."""
     rolled_up: int = 0
-    """Messages of the stream that roll-ups among the origin's replaced."""
+    """Messages of the stream that the origin's roll-ups replaced."""
     position: int = 0
-    """The last sequence of the origin that was looked at."""
+    """The last sequence of the origin that was read."""
     stalled: str | None = None
-    """Why the next message of the origin is not taken."""
+    """The reason why the next message of the origin is refused."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Part:
     view: View
     until: int
     run: tuple[str, int] | None
-    """Name and instant under which the part's roll-ups are on record; None: it has none that count."""
+    """Name and instant under which the part's roll-ups are recorded; None: it has no effective ones."""
 
 
 class Pull:
@@ -101,7 +101,7 @@ class Pull:
         return taken
 
     def _part(self, view: View, first: int, taken: PullResult) -> PullResult:
-        """Commit the next part; less of it, if a message is refused."""
+        """Commit the next part, or less of it if a message is refused."""
         until, stalled = view.part_end(first, self._part_bytes), None
         while until > taken.position:
             try:
@@ -153,7 +153,7 @@ class Pull:
         return replace(staged, removal=removal)
 
     def _rows(self, position: Position, part: _Part) -> Iterator[pa.Table]:
-        """The rows that are stored, shape `FILE_COLUMNS`, from where the stream stands at this position."""
+        """The rows to store, shape `FILE_COLUMNS`, after the stream's end at this position."""
         target, view = self._target, part.view
         done = position_of(target.name, self._origin, view, position.snapshot.counters)
         first = first_of(target.name, view, done, position.next_seq)
@@ -180,7 +180,7 @@ class Pull:
 
 
 def _progress(taken: PullResult) -> str:
-    """The parts that have come before another one; empty: none has."""
+    """The parts stored before another one; empty: none was."""
     if not taken.messages:
         return ""
     came = (
@@ -190,7 +190,7 @@ def _progress(taken: PullResult) -> str:
 
 
 def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
-    """Messages as a mirror keeps them, shape `FILE_COLUMNS`: sequence and time stay."""
+    """Messages as a mirror keeps them, shape `FILE_COLUMNS`: sequence and time are unchanged."""
     stored = {
         "seq": raw["seq"],
         "subject": _renamed(raw["subject"], view, config),
@@ -203,7 +203,7 @@ def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
 
 
 def _sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
-    """Messages as a stream with sources stores them, without `seq`: anew, with where they come from as a header."""
+    """Messages as a stream with sources stores them, without `seq`: stored anew, with their origin in a header."""
     blocks = _with_source(_without(raw["headers"], _OF_SOURCES), raw, view)
     now = pa.repeat(pa.scalar(as_of_ns, pa.int64()), raw.num_rows)
     stored = {
@@ -223,14 +223,14 @@ def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.
 
 
 def _without(blocks: pa.ChunkedArray, beginnings: tuple[str, ...]) -> pa.ChunkedArray:
-    """Header blocks without the lines that begin so; null where none is left."""
+    """Header blocks without the lines that have a prefix; null where none remains."""
     names = "|".join(map(re.escape, beginnings))
     left = pc.replace_substring_regex(blocks, rf"(?s)\r\n(?:(?:{names}).*?\r\n)+", "\r\n")
     return pc.if_else(pc.equal(left, _ONLY_FIRST_LINE), pa.scalar(None, pa.binary()), left)
 
 
 def _with_source(blocks: pa.ChunkedArray, raw: pa.Table, view: View) -> pa.ChunkedArray:
-    """Blocks with one more line: stream, sequence, filters, destinations, subject there, identity of that stream."""
+    """Blocks with one more line: stream, sequence, filters, destinations, original subject, identity of that stream."""
     filters, destinations = view.origin.selection
     before = pc.replace_substring_regex(pc.fill_null(blocks, _FIRST_LINE), r"\r\n\r\n\z", "\r\n")
     return pc.binary_join_element_wise(

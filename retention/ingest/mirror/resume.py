@@ -1,4 +1,4 @@
-"""The position at which a stream goes on with an origin, as its commits say, and what forbids it to go on."""
+"""The position at which a stream resumes with an origin, from its commits, and the reasons not to resume."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def counters_of(target: OpenedStream) -> Counters:
 
 
 def first_of(stream: str, view: View, done: int | None, next_seq: int) -> int:
-    """The first sequence of an origin to look at.
+    """The first sequence of an origin to read.
 
     Args:
-        stream: who takes.
+        stream: the target stream.
         view: the origin.
-        done: what `position_of` says.
-        next_seq: the next sequence of who takes.
+        done: the result of `position_of`.
+        next_seq: the target's next sequence.
 
     Raises:
-        RefusedError: a mirror holds something else behind its position, or more than its origin.
+        RefusedError: a mirror has other messages after its position, or more than its origin.
     """
     if view.origin.kind != "mirror":
         return view.start(done)
@@ -42,15 +42,15 @@ def first_of(stream: str, view: View, done: int | None, next_seq: int) -> int:
             f"next is {next_seq:,}: others wrote to it, or purged it beyond its end; nothing was copied; mirror into a "
             "new stream"
         )
-    # A backup of the origin may have been imported: the mirror goes on behind it.
+    # A backup of the origin may have been imported: the mirror continues after it.
     return max(view.start(done), next_seq)
 
 
 def position_of(stream: str, origin: Origin, view: View | None, counters: Counters) -> int | None:
-    """The last sequence of the origin that was looked at; None if it is new to the stream.
+    """The last sequence of the origin that was read; None: the origin is new to the stream.
 
     Raises:
-        RefusedError: the origin is not the table that was taken from, or is shorter now.
+        RefusedError: the origin is not the table that was read before, or is shorter now.
     """
     name = origin.source.name
     done = counters.batches.get(origin.writer)

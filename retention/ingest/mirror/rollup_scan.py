@@ -1,4 +1,4 @@
-"""Messages that roll-ups among carried ones take: learned by a first look, so that the second writes what is left."""
+"""Messages that roll-ups among carried ones replace: a first scan finds them, so that the second writes the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {b"sub": SUBJECT, b"all": EVERYTHING}
 
 
 def kinds_of(blocks: pa.ChunkedArray) -> np.ndarray:
-    """The roll-up that each message asks for: `NONE`, `SUBJECT` or `EVERYTHING`; other values are no roll-ups."""
+    """The roll-up that each message requests: `NONE`, `SUBJECT` or `EVERYTHING`; other values are not roll-ups."""
     kinds = np.full(len(blocks), NONE)
     named = pc.fill_null(pc.match_substring(blocks, f"\r\n{headers.ROLLUP}:"), False)  # noqa: FBT003
     places = np.flatnonzero(np.asarray(named, dtype=bool))
@@ -29,7 +29,7 @@ class ReplacedMessages:
     """The last roll-up of each subject, and of everything, among messages in order."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
-        """Look at rows with `seq`, `subject` and `headers`, ascending; only what asks is held."""
+        """Scan rows with `seq`, `subject` and `headers`, ascending; only roll-ups are kept in memory."""
         self._last: dict[str, int] = {}
         self._everything = -1
         for table in tables:
@@ -44,9 +44,9 @@ class ReplacedMessages:
                     self._last[subject] = seq
 
     def left(self, rows: pa.Table) -> pa.Table:
-        """The rows that no later message among them all takes.
+        """The rows that no later message among all of them replaces.
 
-        The last roll-up of subject a at 5, of everything at 3: rows on a stay from 5 on, others from 3 on.
+        The last roll-up of subject a is at 5, of everything at 3: rows on a are kept from 5 on, others from 3 on.
         """
         if not self._last and self._everything < 0:
             return rows
@@ -57,6 +57,6 @@ class ReplacedMessages:
         return rows.filter(pa.array(seqs >= bounds[encoded.indices.to_numpy()]))
 
     def stored(self) -> RolledUp:
-        """All that the roll-ups take of what is stored already."""
+        """Everything that the roll-ups replace among the stored messages."""
         subjects = pa.array(list(self._last), pa.string())
         return RolledUp(np.zeros(0, dtype=bool), subjects, self._everything >= 0)

@@ -1,4 +1,4 @@
-"""Carrying the messages of origins over to a mirror or a stream with sources: what is new, in parts, exactly once."""
+"""Carrying the new messages of origins to a mirror or a stream with sources, in parts, exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.ingest.mirror.pull import Pull, PullResult
 from retention.ingest.mirror.resume import next_seq_of
 
 PART_BYTES = 1 << 30
-"""About so much is carried over by one commit, by the broker's accounting: an interrupted run goes on behind it."""
+"""Approximate bytes per commit, by the broker's accounting; an interrupted run resumes after the last commit."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class Mirrored:
 
     stream: str
     first_seq: int
-    """The first sequence of what came; without messages the next sequence."""
+    """The first sequence of the new messages; without any, the next sequence."""
     last_seq: int
     origins: Sequence[PullResult]
 
     @property
     def messages(self) -> int:
-        """The number of messages that came."""
+        """The number of new messages."""
         return sum(origin.messages for origin in self.origins)
 
     @property
     def bytes(self) -> int:
-        """The size of the messages that came, by the broker's accounting."""
+        """The size of the new messages, by the broker's accounting."""
         return sum(origin.bytes for origin in self.origins)
 
     def as_json(self) -> dict[str, Any]:
@@ -51,18 +51,18 @@ class Mirrored:
 def run_mirror(
     target: OpenedStream, origins: Sequence[Origin], as_of_ns: int, part_bytes: int = PART_BYTES
 ) -> Mirrored:
-    """Bring a stream up to where its origins are, one after the other; each part is a commit with its position.
+    """Bring a stream up to date with its origins, one after the other; each part is a commit with its position.
 
     Args:
-        target: the stream; it is created if it does not exist and something is there for it.
+        target: the stream; it is created if it does not exist and there are messages for it.
         origins: where its messages come from.
         as_of_ns: the time at which a source's messages are stored; a mirror's keep their own.
-        part_bytes: how much one commit carries, about.
+        part_bytes: the approximate size of one commit.
 
     Raises:
-        RefusedError: an origin is not the one that was taken from before, or the stream refuses a message; what
-            came before that is there.
-        BusyError: the append lease is held, or rivals kept committing first.
+        RefusedError: an origin is not the one that was read before, or the stream refuses a message; earlier parts are
+            committed.
+        BusyError: the append lease is held, or other writers kept committing first.
     """
     if target.config.sealed:
         raise RefusedError(

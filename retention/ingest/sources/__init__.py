@@ -1,1 +1,1 @@
-"""Sources that rows are taken from, each once: what came since, and what was taken."""
+"""Sources of rows, each row taken once: the new rows, and the record of those taken."""

@@ -15,17 +15,17 @@ from retention.ingest.sources.positions import DeltaPosition, DirectoryPosition,
 
 
 def nothing() -> None:
-    """Check nothing: files that nobody changes cannot have changed."""
+    """Check nothing: immutable files cannot have changed."""
 
 
 @dataclass(frozen=True)
 class FilesBatch:
-    """Files of a directory, or their ends, for one commit."""
+    """Files of a directory, or their appended ends, for one commit."""
 
     location: str
     format: str
     columns: Columns
-    """Of the files themselves."""
+    """The columns stored in the files themselves."""
     partitions: Mapping[str, str]
     parts: tuple[FilePart, ...]
     position: DirectoryPosition
@@ -54,36 +54,36 @@ class SourceReader(Protocol):
     """The part of the work that needs Spark."""
 
     def listing(self, location: str) -> list[SourceFile]:
-        """The files below a location that only Spark reaches."""
+        """The files under a location that only Spark can reach."""
         ...
 
     def log(self, location: str, after: int | None, directory: str) -> None:
-        """Copy the log of a Delta table at a location that only Spark reaches, from a version on, to a directory."""
+        """Copy the log of a Delta table at a location that only Spark can reach, from a version on, to a directory."""
         ...
 
     def columns(self, format_: str, places: Sequence[str]) -> Columns:
-        """The columns of some files together."""
+        """The combined columns of some files."""
         ...
 
     def append(self, batch: Batch, identify: Callable[[], BatchIdentity]) -> Appended:
-        """Append the rows of a batch, once, under the identity that a function gives when all were read."""
+        """Append the rows of a batch, once, under the identity that a function returns after all rows are read."""
         ...
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Rows of a source that are to be taken now."""
+    """The rows of a source to take now."""
 
     batches: Callable[[SourceReader], Iterator[Batch]]
-    """The batches, one after another."""
+    """The batches, in order."""
     has_rows: bool
     """Whether there is any batch."""
     moved: Position | None = None
-    """The position before any batch, where that is not the recorded one."""
+    """The position before any batch, if it differs from the recorded one."""
     notes: tuple[str, ...] = ()
-    """A sentence for each thing that a person should know."""
+    """A sentence for each notice to the user."""
 
 
 def no_batches(_: SourceReader) -> Iterator[Batch]:
-    """No batch."""
+    """An empty sequence of batches."""
     return iter(())

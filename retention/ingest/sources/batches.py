@@ -1,4 +1,4 @@
-"""A backlog divided into batches, each of which becomes one commit; pure."""
+"""A backlog divided into batches, one commit each; pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MOST_FILES = 1_000
-"""Files of a batch: what waits for a commit, and what is kept for it, stay bounded."""
+"""Files per batch: it limits the files that wait for a commit, and the memory for them."""
 MOST_BYTES = 8 << 30
-"""Bytes of a batch's files; a file that is larger is a batch by itself."""
+"""Bytes of a batch's files; a larger file is a batch of its own."""
 
 
 def batches_of(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:

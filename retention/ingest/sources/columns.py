@@ -1,4 +1,4 @@
-"""The columns of a source, fixed when it was first taken: only columns that are added change them; pure.
+"""The columns of a source, fixed when it was first taken; only added columns change them; pure.
 
 Columns are JSON of Spark's schemas: `{"type": "struct", "fields": [{"name", "type", "nullable", "metadata"}]}`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 Columns = Mapping[str, Any]
 _INSIDE = ("elementType", "keyType", "valueType")
-"""The types that an array or a map is made of."""
+"""The element types of an array or a map."""
 
 
 def names_of(columns: Columns) -> list[str]:
@@ -19,21 +19,21 @@ def names_of(columns: Columns) -> list[str]:
 
 
 def without(columns: Columns, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns without some, and without those for records that cannot be read."""
+    """Columns without some, and without the column for corrupt records."""
     lowered = {name.lower() for name in names} | {"_corrupt_record"}
     fields = [field for field in columns["fields"] if field["name"].lower() not in lowered]
     return {**columns, "fields": fields}
 
 
 def with_added(kept: Columns, present: Columns) -> dict[str, Any]:
-    """The kept columns, and after them those that are new; types are the kept ones."""
+    """The kept columns, followed by the new ones; kept columns keep their types."""
     known = {name.lower() for name in names_of(kept)}
     added = [field for field in present["fields"] if field["name"].lower() not in known]
     return {**kept, "fields": [*kept["fields"], *added]}
 
 
 def contradictions(kept: Columns, present: Columns) -> list[str]:
-    """A phrase for each kept column that a table has no more, or with another type."""
+    """A phrase for each kept column that is missing from a table or has another type there."""
     there = {field["name"].lower(): field["type"] for field in present["fields"]}
     phrases = []
     for field in kept["fields"]:
@@ -47,7 +47,7 @@ def contradictions(kept: Columns, present: Columns) -> list[str]:
 
 
 def _extends(kept: Any, present: Any) -> bool:
-    """Whether a type is another one, but for fields added to a struct."""
+    """Whether a type equals another, apart from fields added to a struct."""
     if not isinstance(kept, Mapping) or not isinstance(present, Mapping):
         return bool(kept == present)
     if kept.get("type") != present.get("type"):

@@ -1,4 +1,4 @@
-"""Files of a source whose listing does not decide: their contents are compared with what was taken."""
+"""Files of a source whose listing is inconclusive: their contents are compared with those taken."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from retention.ingest.sources.directory import (
 from retention.storage import files
 
 LINES = ("json", "csv")
-"""Formats in which a line is a row, so that a file that grew has its new rows at its end."""
+"""Formats with one row per line: a file that grew has its new rows at its end."""
 PACKED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz")
-"""Endings of names by which Spark unpacks a file."""
+"""Name suffixes by which Spark decompresses a file."""
 _PIECE = 4 << 20
 _DIGEST = "xxh3:"
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a source's files, as far as they can be compared.
+    """The comparable contents of a source's files.
 
     Args:
         location: the source's.
         format: of its files.
-        readable: whether this process can read them; otherwise a file that changed is refused.
+        readable: whether this process can read them; otherwise a changed file is refused.
     """
 
     location: str
@@ -41,7 +41,7 @@ class Contents:
     readable: bool = True
 
     def of(self, file: SourceFile, length: int | None = None) -> str:
-        """The digest of a file, or of its first bytes; an object store's ETag; empty where neither can be had.
+        """The digest of a file, or of its first bytes; an object store's ETag; empty if neither is available.
 
         Raises:
             FileNotFoundError: it is gone.
@@ -61,7 +61,7 @@ class Contents:
         return TakenFile(file.path, file.length, file.modified_ns, self.of(file), file.inode)
 
     def grew(self, known: TakenFile, file: SourceFile) -> bool:
-        """Whether a file holds what was taken, and behind a line's end more."""
+        """Whether a file begins with its taken content, up to a line end, and continues after it."""
         if self.format not in LINES or file.path.endswith(PACKED) or not self.readable:
             return False
         if not known.content.startswith(_DIGEST) or file.length <= known.length:
@@ -77,7 +77,7 @@ class Contents:
 
 
 def pieces_of(place: str, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of a file from `start` to before `end`, some at a time.
+    """The bytes of a file from `start` up to `end`, exclusive, in pieces.
 
     Raises:
         FileNotFoundError: it is gone.
@@ -95,7 +95,7 @@ def resolve(difference: Difference, contents: Contents, wishes: Wishes) -> Resol
     """Decide about each new and each changed file.
 
     Raises:
-        FileNotFoundError: a file is gone since it was listed.
+        FileNotFoundError: a file was deleted after it was listed.
         StorageError: the storage failed.
     """
     resolved = Resolved()
@@ -123,14 +123,14 @@ def _with_new(
     contents: Contents,
     wishes: Wishes,
 ) -> Resolved:
-    """The decisions with one about a file under a path that was not taken: it may be a taken one, renamed.
+    """The decisions, with one for a file under a new path: it may be a taken file, renamed.
 
     Args:
         resolved: the decisions so far.
         file: the file.
-        lost: files that were taken, and are not at their paths any more.
+        lost: taken files that are no longer at their paths.
         contents: of the source.
-        wishes: those of a person.
+        wishes: the user's decisions.
     """
     if file.path in wishes.skip:
         return resolved.with_known(contents.taken(file))
@@ -152,7 +152,7 @@ def _with_new(
 def _with_changed(
     resolved: Resolved, known: TakenFile, file: SourceFile, contents: Contents, wishes: Wishes
 ) -> Resolved:
-    """The decisions with one about a taken file that looks otherwise now."""
+    """The decisions, with one for a taken file that has changed."""
     if file.path in wishes.take:
         return resolved.with_part(file)
     is_same = file.length == known.length and known.content and contents.of(file) == known.content

@@ -1,4 +1,4 @@
-"""The first line of a text file that is no row: what a reader of Spark does not tell; pure."""
+"""The first line of a text file that is not a valid row, which Spark's readers do not report; pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SHOWN = 60
 def first_bad_line(
     format_: str, lines: Iterable[bytes], columns: Columns, width: int | None = None
 ) -> tuple[int, str] | None:
-    """The number of the first line that is no row of a format, counted from 1, and why; None: there is none.
+    """The number of the first line that is not a row of a format, counted from 1, and the reason; None: there is none.
 
     Args:
         format_: `json` or `csv`.
         lines: those of the file.
         columns: the file's, JSON of a Spark schema.
-        width: the number of columns of a CSV file, where it is not that of `columns`.
+        width: the number of columns of a CSV file, if it differs from that of `columns`.
     """
     find: Callable[[str], str | None] = (
         partial(_json_fault, columns)

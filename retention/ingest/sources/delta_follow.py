@@ -1,8 +1,8 @@
-"""A Delta source followed by the versions of its log: which files' rows are new, and which commits cannot tell; pure.
+"""A Delta source followed by the versions of its log: which files have new rows, and which commits are ambiguous; pure.
 
-A run takes the rows that stand in the source at its newest version and were not taken before. A file that rewrites
-others (OPTIMIZE, DELETE) brings no row of its own: if none of theirs were taken it stands for them, if all were it is
-passed over, and otherwise those that were not taken are read from the version before.
+A run takes the rows in the source's newest version that were not taken before. A file that rewrites others (OPTIMIZE,
+DELETE) has no rows of its own. If none of their rows were taken, it replaces them; if all were, it is skipped;
+otherwise the missing rows are read from the version before.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from retention.ingest.sources.directory import NO_WISHES, Wishes
 Add = Mapping[str, Any]
 """The fields of an action `add` or `remove`, as in the log."""
 ALL_ROWS = 1 << 62
-"""Stands for the number of a file's rows that were not taken, where it is not known: all that there may be."""
+"""Stands for an unknown number of a file's rows that were not taken: possibly all of them."""
 _SHRINKING = ("DELETE",)
-"""Operations whose new files hold nothing but rows of the files that they remove."""
+"""Operations whose new files contain only rows of the files that they remove."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,24 @@ class Commit:
     operation: str = "a commit"
     program: str = "another program"
     protocol: Mapping[str, Any] | None = None
-    """The table's protocol from this version on; None: it stays."""
+    """The table's protocol from this version on; None: unchanged."""
     metadata: Mapping[str, Any] | None = None
-    """Likewise the table's id, columns and properties."""
+    """The table's id, columns and properties from this version on; None: unchanged."""
 
     @property
     def text(self) -> str:
-        """The name of it in a sentence."""
+        """The version's name in a sentence."""
         return f"version {self.version} ({self.operation} by {self.program})"
 
 
 @dataclass
 class DeltaFiles:
-    """The files of a Delta source on their way into a stream."""
+    """The files of a Delta source that are being taken into a stream."""
 
     pending: dict[str, Add] = field(default_factory=dict)
-    """Path → the file as it is to be read: none of its rows were taken."""
+    """Path → the file as it must be read: none of its rows were taken."""
     taken: dict[str, int] = field(default_factory=dict)
-    """Path → how many of the file's rows were not taken with it, because a deletion vector hid them."""
+    """Path → the number of the file's rows that were not taken with it, because a deletion vector hid them."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Followed:
 
     files: DeltaFiles
     refused: tuple[str, ...] = ()
-    """A sentence's part for each version that cannot be decided; then nothing may be taken."""
+    """A phrase for each ambiguous version; if there are any, nothing may be taken."""
     notes: tuple[str, ...] = ()
-    """A sentence's part for each thing worth saying."""
+    """A phrase for each notice to the user."""
 
 
 def follow(files: DeltaFiles, commits: Iterable[Commit], wishes: Wishes = NO_WISHES) -> Followed:
-    """Go on from what was taken, over commits in order of their versions.
+    """Continue from the taken files, over commits in order of their versions.
 
     Args:
-        files: as they stood before; they are left as they are.
-        commits: those that came since.
+        files: their state before; it is not changed.
+        commits: the commits since then.
         wishes: by version: `take` counts the rows of its files as new, `skip` as taken.
     """
     walk = _Walk(DeltaFiles(dict(files.pending), dict(files.taken)), wishes)
@@ -94,7 +94,7 @@ class _Walk:
         self._pinned: set[str] = set()
 
     def over(self, commit: Commit) -> None:
-        """Go over one commit."""
+        """Process one commit."""
         new = []
         for add in commit.adds:
             if add["path"] in self.files.pending:
@@ -109,7 +109,7 @@ class _Walk:
         self._leave(commit, removes)
 
     def _meet_again(self, commit: Commit, add: Add) -> None:
-        """A file of which rows were taken has another vector, or is back."""
+        """Handle a file with taken rows that has a new deletion vector, or was added again."""
         untaken = self.files.taken[add["path"]] - hidden_rows(add)
         if untaken > 0 and str(commit.version) not in self._wishes.skip:
             self._refuse(
@@ -119,7 +119,7 @@ class _Walk:
             )
 
     def _come(self, commit: Commit, new: Sequence[Add], removes: Sequence[Add]) -> None:
-        """Decide about files that were never met."""
+        """Decide about files seen for the first time."""
         loud = [add for add in new if add.get("dataChange", True)]
         self._derive([add for add in new if not add.get("dataChange", True)], removes)
         if not loud:
@@ -140,12 +140,12 @@ class _Walk:
             )
 
     def _is_rewriting(self, commit: Commit) -> bool:
-        """Whether files that come with a commit may hold rows that were taken from files that it removes."""
+        """Whether files added by a commit may contain rows taken from files that it removes."""
         changed = {remove["path"] for remove in commit.removes if remove.get("dataChange", True)}
         return commit.operation == "RESTORE" or bool(changed & self.files.taken.keys())
 
     def _derive(self, adds: Sequence[Add], removes: Sequence[Add], *, shrunk: bool = False) -> None:
-        """Decide about files that hold rows of removed ones alone, partition by partition where the log tells them."""
+        """Decide about files that contain only rows of removed ones, per partition where the log gives partitions."""
         are_told = all(remove.get("partitionValues") is not None for remove in removes)
         for partition in dict.fromkeys(map(_partition, adds)):
             group = [add for add in adds if _partition(add) == partition]
@@ -165,7 +165,7 @@ class _Walk:
                 self.files.taken |= {add["path"]: hidden_rows(add) for add in group}
 
     def _leave(self, commit: Commit, removes: Sequence[Add]) -> None:
-        """Forget files that left before they were taken."""
+        """Forget files that were removed before they were taken."""
         left = {remove["path"] for remove in removes} & self.files.pending.keys() - self._pinned
         for path in left:
             del self.files.pending[path]

@@ -1,4 +1,4 @@
-"""The log of a Delta source, read as the protocol has it: entries, and the state of a version from its checkpoint."""
+"""The log of a Delta source, read by the protocol: entries, and the state of a version from its checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retention.stores.delta import internals
 _READ = ("add", "remove", "metaData", "protocol", "sidecar")
 _DOUBTS = (ValueError, KeyError, TypeError, AttributeError)
 _CATALOGS = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
-"""Table features under which a log's entries are not all in the log."""
+"""Table features with which a log may lack entries."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DeltaTableState:
     protocol: Mapping[str, Any]
     metadata: Mapping[str, Any]
     live: Mapping[str, Add] = field(default_factory=dict)
-    """Path → action `add` of each live file; only where the state was read whole."""
+    """Path → action `add` of each live file; only if the full state was read."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DeltaLog:
         return max([*entries, *checkpoints])
 
     def seal(self, version: int) -> str:
-        """A digest of a version's entry; empty if the log has it no more."""
+        """A digest of a version's entry; empty if the log no longer has it."""
         entry = internals.read_entry(self.location, version)
         return "" if entry is None else hashlib.sha256(entry).hexdigest()
 
@@ -83,15 +83,15 @@ class DeltaLog:
         return replay.state(self.location, version)
 
     def missing(self, after: int, until: int) -> bool:
-        """Whether entries of versions later than `after`, up to `until`, are gone from the log."""
+        """Whether entries of versions after `after`, up to and including `until`, are missing from the log."""
         there = {version for version in internals.log_files(self.location)[0] if version > after}
         return not there.issuperset(range(after + 1, until + 1))
 
     def commits(self, after: int, until: int) -> list[Commit]:
-        """The commits of versions later than `after`, up to `until`.
+        """The commits of versions after `after`, up to and including `until`.
 
         Raises:
-            DamagedError: an entry is gone or cannot be read.
+            DamagedError: an entry is missing or cannot be read.
         """
         return [self._commit(version) for version in range(after + 1, until + 1)]
 
@@ -125,7 +125,7 @@ class DeltaLog:
             ) from error
 
     def _of_checkpoint(self, place: str) -> Iterator[tuple[str, Any]]:
-        """The actions of a checkpoint's file, and of those that it names."""
+        """The actions of a checkpoint file and of its sidecar files."""
         if place.endswith(".json"):
             actions = list(internals.actions(files.read_bytes(place) or b""))
         else:
@@ -150,7 +150,7 @@ def _of_parquet(place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _as_logged(row: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint's row as an entry would have it: without what is null, statistics as text."""
+    """A checkpoint's row in the form of a log entry: nulls omitted, statistics as text."""
     stats = row.get("stats")
     parsed = row.pop("stats_parsed", None)
     if stats is None and parsed and parsed.get("numRecords") is not None:
@@ -160,7 +160,7 @@ def _as_logged(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Replay:
-    """Actions played one after another."""
+    """Actions replayed in order."""
 
     def __init__(self) -> None:
         self._live: dict[str, Add] = {}
@@ -195,7 +195,7 @@ def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def refuse_catalogs(location: str, protocol: Mapping[str, Any]) -> None:
-    """Refuse a table of which the log alone does not tell what it holds.
+    """Refuse a table whose log alone does not determine its content.
 
     Raises:
         RefusedError: its commits go through a catalog.

@@ -1,4 +1,4 @@
-"""A source that is a Delta table: what of it is to be taken now."""
+"""A Delta table as a source: the rows to take now."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from retention.ingest.sources.positions import DeltaPosition
 from retention.storage import files
 
 COLUMNS = "columns"
-"""The word for `--take` to go on with the columns that a source has now."""
+"""The word for `--take` to continue with the source's present columns."""
 TABLE = "table"
-"""The word for `--take` and `--skip` where another table lies at the source's place."""
+"""The word for `--take` and `--skip` where another table replaced the source."""
 
 
 @dataclass(frozen=True)
 class DeltaSource:
-    """A Delta table that is followed by the versions of its log."""
+    """A Delta table followed by the versions of its log."""
 
     location: str
     wishes: Wishes
@@ -34,15 +34,15 @@ class DeltaSource:
     """The table's log, or a copy of it."""
 
     def backlog(self, known: DeltaPosition | None) -> Backlog:
-        """Find the rows that are to be taken.
+        """Find the rows to take.
 
         Args:
-            known: how far the source was taken; None: it never was.
+            known: the position up to which the source was taken; None: it never was.
 
         Raises:
-            UsageError: there is no Delta table.
-            RefusedError: of a version it cannot be told which rows are new, another table lies there, or a column is
-                gone or has another type.
+            UsageError: it is not a Delta table.
+            RefusedError: the new rows of a version cannot be determined, another table replaced the source, or a column
+                is missing or has another type.
             DamagedError: the log cannot be read.
         """
         log = self.log
@@ -61,7 +61,7 @@ class DeltaSource:
         """The position of an earlier release that took everything up to a version.
 
         Raises:
-            RefusedError: another table lies there.
+            RefusedError: another table is there.
             DamagedError: the log does not reach back to that version.
         """
         log = self.log
@@ -77,7 +77,7 @@ class DeltaSource:
         return self._with(position, is_moved=False, notes=())
 
     def _on(self, log: DeltaLog, newest: int, known: DeltaPosition) -> Backlog:
-        """Go on over the entries of the log."""
+        """Continue with the entries of the log."""
         commits = log.commits(known.version, newest)
         followed = follow(known.files, commits, self.wishes)
         if followed.refused:
@@ -98,7 +98,7 @@ class DeltaSource:
         return self._with(position, is_moved=True, notes=followed.notes)
 
     def _without_entries(self, log: DeltaLog, newest: int, known: DeltaPosition) -> Backlog:
-        """Go on where entries are gone from the log: only what was taken before is sure."""
+        """Continue where entries are missing from the log: only previously taken files are certain."""
         state = log.state(newest)
         files = DeltaFiles(dict(known.files.pending), dict(known.files.taken))
         unknown = {
@@ -125,7 +125,7 @@ class DeltaSource:
         return self._with(position, is_moved=True, notes=())
 
     def _is_another(self, log: DeltaLog, newest: int, known: DeltaPosition) -> bool:
-        """Whether the table is not the one that was taken, or was put back to an earlier version."""
+        """Whether the table is not the one that was taken, or was restored to an earlier version."""
         if newest < known.version:
             return True
         seal = log.seal(known.version)
@@ -180,7 +180,7 @@ class DeltaSource:
         )
 
     def _place(self, path: str) -> str:
-        """The place of a file that the log names."""
+        """The location of a file that the log names."""
         return files.join(self.location, unquote(path))
 
     def _batches(self, position: DeltaPosition, _: SourceReader) -> Iterator[Batch]:

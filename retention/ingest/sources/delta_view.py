@@ -1,4 +1,4 @@
-"""A log of one entry that shows Spark chosen files of a Delta table: what a shallow clone of just those would hold.
+"""A log of one entry that shows Spark chosen files of a Delta table, as a shallow clone of just those files would.
 
 Delta's own reader then honours column mapping, deletion vectors, partition values and widened types, in every version
 of Spark and by Spark Connect, where no reader takes a list of files.
@@ -17,21 +17,21 @@ from retention.ingest.sources.delta_follow import Add
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_DIGITS = 20
 _NOT_NEEDED = ("v2Checkpoint", "vacuumProtocolCheck")
-"""Features of readers that concern the log and its cleaning, not the files."""
+"""Reader features that concern the log and its cleanup, not the files."""
 _READ = 3
-"""The version of readers from which on a protocol names their features."""
+"""The reader version from which a protocol names its features."""
 _WRITERS = {1: 2, 2: 5}
-"""Earlier version of readers → the version of writers that it came with."""
+"""Earlier reader version → the writer version that came with it."""
 _MAPPING = "delta.columnMapping."
 
 
 def view_entry(
     table: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any], adds: Iterable[Add]
 ) -> bytes:
-    """The one entry of a log that shows some files of a table.
+    """The single entry of a log that shows some files of a table.
 
     Args:
-        table: where the table lies, in Spark's words.
+        table: the table's location, as Spark writes it.
         protocol: its action `protocol`.
         metadata: its action `metaData`.
         adds: the files, as its log has them.
@@ -45,7 +45,7 @@ def view_entry(
 
 
 def _reading(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol that asks of a reader what the table's own asks, and nothing of a writer."""
+    """A protocol that requires of a reader what the table's own requires, and nothing of a writer."""
     version = protocol["minReaderVersion"]
     if version < _READ:
         return {"minReaderVersion": version, "minWriterVersion": _WRITERS[version]}
@@ -77,7 +77,7 @@ def _absolute(table: str, add: Add) -> dict[str, Any]:
 
 
 def _vector_file(name: str) -> str:
-    """The file of a deletion vector, relative to its table, that a log names by a prefix and a UUID in base 85."""
+    """The path of a deletion vector, relative to its table, which a log names by a prefix and a UUID in base 85."""
     prefix, digits = name[:-_UUID_DIGITS], name[-_UUID_DIGITS:]
     raw = b""
     for at in range(0, _UUID_DIGITS, 5):

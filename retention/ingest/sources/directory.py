@@ -1,4 +1,4 @@
-"""A directory of files against the record of those that were taken: what is new, and what changed; pure."""
+"""Comparison of a directory with the record of its taken files: new and changed files; pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 _HIDDEN = ("_", ".")
 _UNFINISHED = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload")
-"""Endings of names under which programs write a file that they rename once it is whole."""
+"""Name suffixes of files that programs rename once they are complete."""
 
 
 @dataclass(frozen=True)
@@ -19,32 +19,32 @@ class SourceFile:
     length: int
     """Bytes."""
     modified_ns: int
-    """Time of the last change, nanoseconds since the epoch, as exact as the storage has it."""
+    """Time of the last change, nanoseconds since the epoch, as precise as the storage keeps it."""
     etag: str = ""
     """An object store's own digest; empty elsewhere."""
     inode: int = 0
-    """The number that a local disk keeps through renames; 0 elsewhere."""
+    """The inode number, which a local disk keeps through renames; 0 elsewhere."""
 
 
 @dataclass(frozen=True)
 class TakenFile:
-    """A file of which the rows were taken."""
+    """A file whose rows were taken."""
 
     path: str
     length: int
     modified_ns: int
     content: str = ""
-    """Its content's digest, or the object store's ETag, each with a prefix; empty: not known."""
+    """Its content's digest, or the object store's ETag, each with a prefix; empty: unknown."""
     inode: int = 0
-    """The number that a local disk keeps through renames; 0: not known."""
+    """The inode number, which a local disk keeps through renames; 0: unknown."""
 
     def may_be(self, file: SourceFile) -> bool:
-        """Whether a file under another path is surely this one, if its content says so, too."""
+        """Whether a file under another path is certainly this one, provided that its content matches as well."""
         is_same = self.inode == file.inode if self.inode and file.inode else False
         return is_same or (self.length, self.modified_ns) == (file.length, file.modified_ns)
 
     def is_still(self, file: SourceFile) -> bool:
-        """Whether a file is what was taken, as far as a listing tells."""
+        """Whether a file is unchanged since it was taken, as far as a listing shows."""
         if file.etag and self.content:
             return self.content == etag_content(file.etag) and self.length == file.length
         return (self.length, self.modified_ns) == (file.length, file.modified_ns)
@@ -52,7 +52,7 @@ class TakenFile:
 
 @dataclass(frozen=True)
 class FilePart:
-    """Bytes of a file that are to be taken: all of it, or what came to its end."""
+    """Bytes of a file to take: all of it, or those appended to it."""
 
     file: SourceFile
     start: int = 0
@@ -65,18 +65,18 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Difference:
-    """A listing against the record."""
+    """The differences between a listing and the record."""
 
     new: tuple[SourceFile, ...] = ()
     changed: tuple[tuple[TakenFile, SourceFile], ...] = ()
     gone: tuple[TakenFile, ...] = ()
-    """Taken files that are there no more."""
+    """Taken files that no longer exist."""
     unfinished: tuple[str, ...] = ()
-    """Paths of files with names of writes in progress, which are left."""
+    """Paths of files whose names mark unfinished writes; they are skipped."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be looked at."""
+        """Whether there is no difference."""
         return not self.new and not self.changed
 
 
@@ -85,11 +85,11 @@ class Resolved:
     """A difference after contents were compared."""
 
     parts: tuple[FilePart, ...] = ()
-    """Parts to be taken, in the order in which they were written."""
+    """Parts to take, in the order in which they were written."""
     known: tuple[TakenFile, ...] = ()
-    """Files of which no row is to be taken: renamed, touched, or skipped on request."""
+    """Files without rows to take: renamed, touched, or skipped on request."""
     refused: tuple[str, ...] = ()
-    """A sentence's part for each file that cannot be decided."""
+    """A phrase for each ambiguous file."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Old path, new path."""
 
@@ -102,17 +102,17 @@ class Resolved:
         return replace(self, known=(*self.known, file))
 
     def with_refusal(self, why: str) -> Resolved:
-        """These decisions, and a reason why there are not enough."""
+        """These decisions, and a refusal with its reason."""
         return replace(self, refused=(*self.refused, why))
 
     def with_rename(self, old: str, new: str) -> Resolved:
-        """These decisions, and a path that a taken file has now."""
+        """These decisions, and the new path of a taken file."""
         return replace(self, renamed=(*self.renamed, (old, new)))
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """Answers of a person to what cannot be decided, by path or version."""
+    """The user's answers to ambiguous cases, by path or version."""
 
     take: frozenset[str] = field(default_factory=frozenset)
     skip: frozenset[str] = field(default_factory=frozenset)
@@ -135,12 +135,12 @@ NO_WISHES = Wishes()
 
 
 def etag_content(etag: str) -> str:
-    """The content of an object as its store tells it."""
+    """The content of an object as its store reports it."""
     return f"etag:{etag}"
 
 
 def is_hidden(path: str) -> bool:
-    """Whether Spark would not see a file: a part of its path begins with `.`, or with `_` and has no `=`.
+    """Whether Spark ignores a file: a part of its path begins with `.`, or with `_` and has no `=`.
 
     >>> is_hidden("_SUCCESS"), is_hidden("_a/x.json"), is_hidden("_day=1/x.json"), is_hidden("a/.x.crc")
     (True, True, False, True)
@@ -152,12 +152,12 @@ def is_hidden(path: str) -> bool:
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a file's name is one of a write in progress."""
+    """Whether a file's name marks an unfinished write."""
     return path.endswith(_UNFINISHED)
 
 
 def compare(listing: Iterable[SourceFile], taken: Mapping[str, TakenFile]) -> Difference:
-    """Hold a listing against the record of what was taken; hidden files do not count."""
+    """Compare a listing with the record of taken files; hidden files are ignored."""
     new, changed, unfinished, there = [], [], [], set()
     for file in listing:
         if is_hidden(file.path):

@@ -1,4 +1,4 @@
-"""A source that is a directory of files: what of it is to be taken now."""
+"""A directory of files as a source: the rows to take now."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SECOND_MS = 1_000
 
 @dataclass(frozen=True)
 class DirectorySource:
-    """A directory, and how its files are compared with what was taken."""
+    """A directory, and how its files are compared with the taken ones."""
 
     location: str
     format: str
@@ -47,15 +47,15 @@ class DirectorySource:
     wishes: Wishes
 
     def backlog(self, listing: Sequence[SourceFile], known: DirectoryPosition | None) -> Backlog:
-        """Find the rows that are to be taken.
+        """Find the rows to take.
 
         Args:
-            listing: every file that is there.
-            known: how far the source was taken; None: it never was.
+            listing: all files present.
+            known: the position up to which the source was taken; None: it never was.
 
         Raises:
             UsageError: it is a Delta table.
-            RefusedError: of a file it cannot be told which rows are new, or it does not fit the files before.
+            RefusedError: the new rows of a file cannot be determined, or it does not match the earlier files.
         """
         if any(internals.is_in_log(file.path) for file in listing):
             raise UsageError(
@@ -115,7 +115,7 @@ class DirectorySource:
     def _with_columns(
         self, position: DirectoryPosition, new: Sequence[SourceFile], reader: SourceReader
     ) -> DirectoryPosition:
-        """The position with the columns of files that come added to those that were fixed before."""
+        """The position, with the columns of new files added to those already fixed."""
         if not new:
             return position
         known = [] if position.columns else position.files.values()
@@ -135,7 +135,7 @@ class DirectorySource:
         """
         if not self.contents.readable:
             return
-        # Of one object the store tells the time in seconds.
+        # The store gives the time of a single object in whole seconds.
         exact_ms = _SECOND_MS if files.is_remote(self.location) else 1
         for file, now in zip(listed, in_threads(self._stat, listed, _THREADS), strict=True):
             known = (file.length, file.modified_ns // 1_000_000 // exact_ms)
@@ -148,10 +148,10 @@ class DirectorySource:
 
     @contextmanager
     def _unvanished(self) -> Iterator[None]:
-        """Read files in the block that may be gone since they were listed.
+        """Read files in the block that may have been deleted since they were listed.
 
         Raises:
-            BusyError: one is.
+            BusyError: one was.
         """
         try:
             yield
@@ -197,8 +197,8 @@ def converted(
     Args:
         location: the source's.
         format_: of its files.
-        listing: every file that is there.
-        taken: place of each file that was taken → time of its last change then, milliseconds since the epoch.
+        listing: all files present.
+        taken: location of each taken file → time of its last change when it was taken, milliseconds since the epoch.
     """
     root = location if "://" in location else str(Path(location).resolve())
     there = {file.path: file for file in listing}

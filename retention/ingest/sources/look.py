@@ -1,4 +1,4 @@
-"""A look at a source: which of its rows are to be taken, by what was taken of it here or under another name."""
+"""Inspection of a source: the rows to take, given those taken here or under another name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMATS = (DELTA, "parquet", "json", "csv", "orc")
 
 @dataclass(frozen=True)
 class Look:
-    """A source that is looked at for a stream."""
+    """A source inspected for a stream."""
 
     opened: OpenedStream
     location: str
@@ -41,7 +41,7 @@ class Look:
     reader: Callable[[], SourceReader]
 
     def backlog(self, known: TakenSoFar) -> Backlog:
-        """Look for rows that are to be taken; where an earlier release took some, go on from its checkpoint.
+        """Find the rows to take; if an earlier release took some, continue from its checkpoint.
 
         Raises:
             UsageError, RefusedError, DamagedError: as `DeltaSource.backlog` and `DirectorySource.backlog`.
@@ -86,10 +86,10 @@ class Look:
         return position, source.backlog(listing, position)  # type: ignore[arg-type]
 
     def _elsewhere(self, is_same: Callable[[Position], bool]) -> Position | None:
-        """The position under another name of what is first seen under this one, if a person says that it counts.
+        """The position recorded under another name, if the user says that it applies to this source.
 
         Raises:
-            RefusedError: nobody has said.
+            RefusedError: the user has not said.
         """
         if TABLE in self.wishes.take:
             return None
@@ -111,7 +111,7 @@ class Look:
 
     @contextmanager
     def _log(self, known: TakenSoFar) -> Iterator[DeltaLog]:
-        """The log of a Delta table, or a copy of it where only Spark reaches that."""
+        """The log of a Delta table, or a copy of it where only Spark can reach the table."""
         if not only_spark_reaches(self.location):
             yield DeltaLog(self.location)
             return
@@ -128,7 +128,7 @@ class Look:
 
 
 def known_places(opened: OpenedStream) -> list[str]:
-    """The locations of all sources that were ever taken into a stream, as they were spelt."""
+    """The locations of all sources that were ever taken into a stream, as spelled then."""
     directory = Layout(opened.root, opened.name).engine_path("ingest")
     names = [name_of_path(name) for name in files.directories(directory) if CUT not in name]
     if opened.store.exists():
@@ -138,7 +138,7 @@ def known_places(opened: OpenedStream) -> list[str]:
 
 
 def known_place(opened: OpenedStream, location: str) -> str:
-    """A source's place, spelt as it was when rows of it were taken before: the record is kept under that name.
+    """A source's location, spelled as when its rows were first taken: the record is kept under that name.
 
     Raises:
         UsageError: it is neither a path nor a URI.
@@ -148,7 +148,7 @@ def known_place(opened: OpenedStream, location: str) -> str:
 
 
 def _one_form(location: str) -> str:
-    """The one form of a source's place, of all in which it may be written."""
+    """The canonical form of a source's location."""
     if only_spark_reaches(location):
         return location.rstrip("/")
     place = place_of(location)
@@ -169,7 +169,7 @@ def _listed(location: str) -> list[SourceFile]:
 
 
 def _holds(listing: list[SourceFile], other: Position) -> bool:
-    """Whether a directory has a file of another one that was taken: the same path, length and time, or ETag."""
+    """Whether a directory has a taken file of another source: same path, length and time, or same ETag."""
     if not isinstance(other, DirectoryPosition):
         return False
     return any(

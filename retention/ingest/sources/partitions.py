@@ -1,4 +1,4 @@
-"""Columns that directories `name=value` give the files in them: their kinds are decided once; pure."""
+"""Partition columns from directories `name=value`: their types are decided once; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def values_of(path: str) -> dict[str, str | None]:
-    """Name → text of each column that the directories of a path give; a null has a name of Hive's.
+    """Name → text of each partition column in a path's directories; null is spelled as in Hive.
 
     >>> values_of("day=2026-11-26/code=007/a%20b.json"), values_of("2026/x=1.json"), values_of("a=x%20y/b.json")
     ({'day': '2026-11-26', 'code': '007'}, {}, {'a': 'x y'})
@@ -29,13 +29,13 @@ def values_of(path: str) -> dict[str, str | None]:
 
 
 def kinds_of(paths: Iterable[str], *, as_spark: bool = False) -> dict[str, str]:
-    """Name → kind of each partition column of some files, in the order of their directories.
+    """Name → type of each partition column of some files, in the order of their directories.
 
-    Whole numbers as they are written (`7`, not `007`) are `bigint`, days are `date`, everything else is text, so that
-    no value loses anything.
+    Canonical whole numbers (`7`, not `007`) are `bigint`, days are `date`, everything else is text, so that no value
+    changes.
 
     Args:
-        paths: of all files that are there.
+        paths: of all files present.
         as_spark: whether `007` is a number, as it is to Spark.
     """
     texts: dict[str, set[str]] = {}
@@ -46,7 +46,7 @@ def kinds_of(paths: Iterable[str], *, as_spark: bool = False) -> dict[str, str]:
 
 
 def refusal_of(path: str, kinds: Mapping[str, str]) -> str | None:
-    """The reason why the directories of a file do not fit the partition columns; None: they do."""
+    """The reason why the directories of a file do not fit the partition columns; None: they fit."""
     values = values_of(path)
     if values.keys() != kinds.keys():
         had = ", ".join(kinds) or "none"

@@ -29,22 +29,22 @@ _DELTA = pa.schema([("path", pa.string()), ("untaken", pa.int64()), ("add", pa.s
 
 @dataclass(frozen=True)
 class DirectoryPosition:
-    """The position in a directory: the files that were taken."""
+    """The position in a directory: its taken files."""
 
     format: str
     columns: Mapping[str, Any] | None
-    """The columns of its files, as JSON of a Spark schema; None: nobody has looked yet."""
+    """The columns of its files, as JSON of a Spark schema; None: not read yet."""
     partitions: Mapping[str, str]
-    """Name → kind of each column that directories `name=value` give."""
+    """Name → type of each column from directories `name=value`."""
     files: Mapping[str, TakenFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DeltaPosition:
-    """The position in a Delta table: a version of its log, and the files that were taken."""
+    """The position in a Delta table: a version of its log, and the taken files."""
 
     version: int
-    """The newest version that was looked at; `files.pending` has what of it was not taken yet."""
+    """The newest version that was read; `files.pending` has its files that were not taken yet."""
     seal: str
     """Digest of that version's entry."""
     protocol: Mapping[str, Any]
@@ -54,7 +54,7 @@ class DeltaPosition:
 
     @property
     def table_id(self) -> str:
-        """The id that the table got when it was made."""
+        """The id that the table got when it was created."""
         return str(self.metadata["id"])
 
     @property
@@ -68,7 +68,7 @@ Position = DirectoryPosition | DeltaPosition
 
 
 def packed(position: Position) -> bytes:
-    """The bytes of a position, with a checksum."""
+    """Encode a position as bytes, with a checksum."""
     if isinstance(position, DirectoryPosition):
         label: dict[str, Any] = {
             "kind": "directory",
@@ -96,10 +96,11 @@ def packed(position: Position) -> bytes:
 
 
 def unpacked(content: bytes) -> Position:
-    """The position that `packed` made these bytes of.
+    """Decode the position from bytes written by `packed`.
 
     Raises:
-        ValueError, KeyError, TypeError, pyarrow.ArrowException: it did not, or a later release did.
+        ValueError, KeyError, TypeError, pyarrow.ArrowException: the bytes are not from `packed`, or from a later
+            release.
     """
     body, _ = stripped(content)
     table = pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))).read_all()

@@ -1,4 +1,4 @@
-"""Files of a directory as Spark can read them: where a part or a name stands in its way, a copy of just that part."""
+"""Files of a directory in a form that Spark can read: a copy, where only a part is wanted or the name is unreadable."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _HEAD = 1 << 20
 
 @dataclass(frozen=True)
 class ReadableFile:
-    """A file that Spark reads whole."""
+    """A file that Spark reads in full."""
 
     place: str
-    """The file that Spark reads."""
+    """The location that Spark reads."""
     path: str
     """Relative to the source."""
     origin: str
     """The source's own file."""
     start: int = 0
-    """Bytes of that one before those that are read."""
+    """Bytes of that file before those to read."""
     width: int | None = None
-    """Of CSV: the columns of its first line, where fewer than the source has."""
+    """For CSV: the number of columns in its first line, if fewer than the source has."""
 
 
 def readable_files(batch: FilesBatch, directory: str) -> list[ReadableFile]:
-    """The files of a batch as Spark can read them.
+    """The files of a batch in a form that Spark can read.
 
     Args:
-        batch: its parts lie at a source's location.
-        directory: takes copies; all tasks reach it.
+        batch: its parts are at a source's location.
+        directory: receives copies; all tasks can reach it.
 
     Raises:
         FileNotFoundError: a file is gone.
@@ -53,11 +53,11 @@ def readable_files(batch: FilesBatch, directory: str) -> list[ReadableFile]:
 
 
 def readable_places(places: Sequence[str], directory: str) -> list[str]:
-    """Whole files where Spark can read them.
+    """Whole files, copied where Spark cannot read their names.
 
     Args:
         places: the files.
-        directory: takes copies; all tasks reach it.
+        directory: receives copies; all tasks can reach it.
     """
     wanted = map(absolute, places)
     return [
@@ -69,13 +69,13 @@ def readable_places(places: Sequence[str], directory: str) -> list[str]:
 
 
 def absolute(location: str) -> str:
-    """A location that means the same to every process."""
+    """A location with the same meaning in every process."""
     is_uri = location.startswith(ON_S3) or only_spark_reaches(location)
     return location if is_uri else str(Path(location).absolute())
 
 
 def fault_of(read: ReadableFile, format_: str, columns: Columns | None) -> tuple[str, str] | None:
-    """File and line of the first line that is no row, and why; None where that cannot be told."""
+    """File and line of the first line that is not a row, and the reason; None: unknown."""
     if format_ not in LINES or read.origin.endswith(PACKED) or only_spark_reaches(read.origin):
         return None
     with suppress(OSError):
@@ -99,7 +99,7 @@ def _readable(batch: FilesBatch, part: FilePart, copy: str) -> ReadableFile:
 
 
 def _copied(origin: str, start: int, end: int, directory: str) -> str:
-    """The place of a copy of some bytes of a file, under a name that Hadoop can read."""
+    """Copy some bytes of a file to a name that Hadoop can read; the copy's location."""
     place = absolute(files.join(directory, origin.rpartition("/")[2].replace(":", "_")))
     files.make_directory(directory)
     with scratch_files.create(place) as sink:
@@ -109,12 +109,12 @@ def _copied(origin: str, start: int, end: int, directory: str) -> str:
 
 
 def _is_odd(place: str) -> bool:
-    """Whether Hadoop cannot read a local file because of a colon in its path."""
+    """Whether Hadoop cannot read a local file because its path contains a colon."""
     return ":" in place and place.startswith("/")
 
 
 def _width(batch: FilesBatch, place: str) -> int | None:
-    """The number of columns of a CSV file's first line, where it is lower than the source's; None: it is not."""
+    """The number of columns in a CSV file's first line, if lower than the source's; None: it is not."""
     if place.endswith(PACKED) or only_spark_reaches(place):
         return None
     line = next(_lines(place, 0, _HEAD), b"").decode("utf-8-sig", errors="replace").strip("\r\n")

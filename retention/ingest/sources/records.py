@@ -1,7 +1,7 @@
-"""Records of how far a source was taken, each under the number of the batch whose commit makes it count.
+"""Records of positions in a source, each numbered by the batch whose commit makes it valid.
 
-A record is written before the commit that adds the rows. A process that is killed in between leaves a record that no
-commit names, and no other run ever names: each writes under a number of its own.
+A record is written before the commit that adds the rows. If a process is killed in between, no commit ever names its
+record, since each run writes under a number of its own.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from retention.stores.layout import Layout
 _DIGITS = 20
 _SUFFIX = ".taken"
 CUT = "~"
-"""The beginning of a directory's name that does not tell the source's location."""
+"""The prefix of a directory name that does not spell the source's location."""
 _LONGEST = 200
 _LAST = "last.json"
 _SPREAD = 1 << 20
-"""On an object store a run takes a number out of so many at random, since two may put the same object."""
+"""On an object store a run draws its number at random from this many, since two runs may put the same object."""
 
 
 def _directory_name(location: str) -> str:
-    """The name of a source's directory: its location, or where that is too long for a name, a digest."""
+    """The name of a source's directory: its location, or a digest if that is too long for a name."""
     name = path_name(location)
     if len(name) <= _LONGEST:
         return name
@@ -53,14 +53,14 @@ class Records:
         return cls(layout.engine_path("ingest", _directory_name(location)))
 
     def has(self, number: int) -> bool:
-        """Whether there is a record of that number."""
+        """Whether a record with that number exists."""
         return files.length(self._place(number)) is not None
 
     def read(self, number: int) -> Position:
-        """The position of a record.
+        """The position in a record.
 
         Raises:
-            DamagedError: it is gone, or cannot be read.
+            DamagedError: it is missing, or cannot be read.
         """
         place = self._place(number)
         content = files.read_unchanging(place)
@@ -73,7 +73,7 @@ class Records:
             ) from error
 
     def write(self, position: Position, after: int | None) -> int:
-        """Write a record for a commit to name; its number, above all that there are and above `after`."""
+        """Write a record for a commit to name; return its number, above all existing ones and above `after`."""
         content = packed(position)
         number = max([-1 if after is None else after, *self._numbers()]) + 1
         if files.is_remote(self.directory):
@@ -86,10 +86,10 @@ class Records:
         return number
 
     def last(self, generation: int) -> int | None:
-        """The number of the last record that counts, as noted beside the log; None: none does.
+        """The number of the last valid record, as noted beside the log; None: there is none.
 
         Args:
-            generation: of the stream's table; records of one that was dropped do not count.
+            generation: of the stream's table; records of a dropped table are not valid.
 
         Raises:
             DamagedError: the note cannot be read.
@@ -107,7 +107,7 @@ class Records:
             ) from error
 
     def settle(self, number: int, generation: int) -> None:
-        """Note which record counts, for counters that begin anew, and delete those before the one before it."""
+        """Note the valid record, in case counters restart, and delete the records before its predecessor."""
         files.replace(self._last, json.dumps({"batch": number, "generation": generation}).encode())
         spent = sorted(known for known in self._numbers() if known < number)[:-1]
         files.delete(map(self._place, spent))

@@ -1,4 +1,4 @@
-"""Checkpoints of the streaming queries by which earlier releases took a source, read for how far they came."""
+"""Checkpoints of the streaming queries by which earlier releases took a source, read for their position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SparkCheckpoint:
     """The directory of a query's checkpoint.
 
     Raises:
-        RefusedError: by every method, where the checkpoint does not tell.
+        RefusedError: by every method, if the checkpoint is unreadable.
     """
 
     directory: str
@@ -30,12 +30,12 @@ class SparkCheckpoint:
         return files.read_bytes(files.join(self.directory, "metadata")) is not None
 
     def last_batch(self) -> int | None:
-        """The number of the last batch that the query finished; None: it finished none."""
+        """The number of the query's last finished batch; None: it finished none."""
         names = files.names(files.join(self.directory, "commits"))
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def taken_files(self, batch: int) -> dict[str, int]:
-        """Path or URI → modification time in milliseconds of each file that batches up to one took."""
+        """Path or URI → modification time in milliseconds of each file taken by batches up to this one."""
         until = self._offset(batch, "logOffset")
         try:
             return dict(self._entries(int(until["logOffset"])))
@@ -43,7 +43,7 @@ class SparkCheckpoint:
             raise self._unreadable(batch, repr(error)) from error
 
     def taken_version(self, batch: int) -> tuple[str, int]:
-        """The id of the Delta table, and its last version of which batches up to one took everything."""
+        """The id of the Delta table, and its last version taken completely by batches up to this one."""
         offset = self._offset(batch, "reservoirVersion")
         if offset["index"] >= 0:
             raise RefusedError(
@@ -54,7 +54,7 @@ class SparkCheckpoint:
         return str(offset["reservoirId"]), int(offset["reservoirVersion"]) - 1
 
     def _offset(self, batch: int, needed: str) -> Mapping[str, Any]:
-        """The offset of the source behind a batch."""
+        """The source's offset after a batch."""
         content = files.read_bytes(files.join(self.directory, "offsets", str(batch)))
         try:
             if content is None:
@@ -90,7 +90,7 @@ class SparkCheckpoint:
 
 
 def _place(uri: str) -> str:
-    """A file's place in words of ours, of a URI in which it is encoded."""
+    """A file's location as the engine spells it, from an encoded URI."""
     place = unquote(uri)
     if place.startswith("file:"):
         return "/" + place.removeprefix("file:").lstrip("/")

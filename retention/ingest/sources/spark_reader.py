@@ -1,4 +1,4 @@
-"""The part of taking a source that needs Spark: columns, rows, and sentences about files that it cannot read."""
+"""The Spark part of taking a source: columns, rows, and error sentences for files that it cannot read."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _OF_TABLES = "a file of a Delta table"
 
 @dataclass(frozen=True)
 class SparkReader:
-    """A session that reads a source for a stream, under settings that a cluster does not decide."""
+    """A session that reads a source for a stream, under settings independent of the cluster's."""
 
     session: SparkSession
     opened: OpenedStream
     messages: Callable[[DataFrame], DataFrame]
-    """Turns rows of the source into those of an append; raises a UsageError where it cannot."""
+    """Turns rows of the source into those of an append; raises a UsageError if it cannot."""
     times: AcceptedTimes = ALL_TIMES
     """The instants that its rows may give."""
 
     def listing(self, location: str) -> list[SourceFile]:
-        """The files below a location that only Spark reaches.
+        """The files under a location that only Spark can reach.
 
         Raises:
             UsageError: there are none.
@@ -66,12 +66,12 @@ class SparkReader:
         ]
 
     def log(self, location: str, after: int | None, directory: str) -> None:
-        """Copy the log of a Delta table at a location that only Spark reaches.
+        """Copy the log of a Delta table at a location that only Spark can reach.
 
         Args:
             location: the table's.
             after: the version up to which it was taken; None: it never was.
-            directory: takes the copy, as a table's own directory would hold it.
+            directory: receives the copy, laid out as the table's own directory.
 
         Raises:
             UsageError: there is no log.
@@ -86,7 +86,7 @@ class SparkReader:
                 sink.write(content)
 
     def columns(self, format_: str, places: Sequence[str]) -> Columns:
-        """The columns of some files together.
+        """The combined columns of some files.
 
         Raises:
             DamagedError: one of them cannot be read.
@@ -103,12 +103,12 @@ class SparkReader:
 
         Args:
             batch: files that have rows.
-            identify: asked for the batch's identity when all of them were read.
+            identify: called for the batch's identity after all of them were read.
 
         Raises:
             DamagedError: a file cannot be read.
             RefusedError: a file of a Delta table is gone; or as `append_frame`.
-            BusyError: a file changed, or is gone, since it was listed.
+            BusyError: a file was changed or deleted after it was listed.
             UsageError: as `append_frame`.
         """
         with closing(self._scratch()) as scratch:
@@ -121,7 +121,7 @@ class SparkReader:
                 return self._append(self._files(batch, readable), identify)
 
     def _scratch(self) -> ScratchDirectory:
-        """A directory that all tasks reach, which need not be there yet."""
+        """A directory that all tasks can reach; it need not exist yet."""
         layout = Layout(self.opened.root, self.opened.name)
         return ScratchDirectory(layout.engine_path(DIRECTORY, uuid.uuid4().hex))
 
@@ -156,7 +156,7 @@ class SparkReader:
     def _reading(
         self, format_: str, origins: Mapping[str, ReadableFile], columns: Columns | None = None
     ) -> Iterator[None]:
-        """Read in the block under fixed settings; what Spark cannot read is one sentence with the file's name.
+        """Read in the block under fixed settings; a failure of Spark becomes one sentence with the file's name.
 
         Raises:
             DamagedError, RefusedError, BusyError: see `append`.
@@ -189,7 +189,7 @@ class SparkReader:
 
 
 def _missing(place: str, format_: str) -> RetentionError:
-    """The error for a file that is gone: of a directory it was there just now, a table's own log still names it."""
+    """The error for a missing file: one in a directory was just listed, one in a table is still named by its log."""
     if format_ == _OF_TABLES:
         return RefusedError(
             f"{place} is gone, as after a VACUUM, and its rows were not taken yet; nothing of its batch was taken; put "

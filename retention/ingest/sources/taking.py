@@ -1,4 +1,4 @@
-"""Taking what is new in a source, batch by batch, each exactly once whatever a process is killed at."""
+"""Taking the new rows of a source, batch by batch, each exactly once even if a process is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retention.ingest.sources.records import Records
 from retention.ingest.sources.spark_checkpoint import SparkCheckpoint
 
 WRITER = "ingest/"
-"""Under this and a source's location, a stream's log keeps the number of the last batch of that source."""
+"""The prefix of a source's location, under which a stream's log keeps the number of that source's last batch."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class TakenSoFar:
     """The number of the last batch; None: nothing was taken."""
     position: Position | None
     checkpoint: SparkCheckpoint | None = None
-    """The record of an earlier release, where there is no other yet."""
+    """The record of an earlier release, if there is no newer one."""
     counted: int | None = None
-    """The batch's number as the log counts it now; None: its counters began anew since, or nothing was taken."""
+    """The batch's number in the log now; None: the log's counters have restarted since, or nothing was taken."""
 
 
 class Taking:
-    """One source on its way into a stream.
+    """One source that is being taken into a stream.
 
     Args:
         opened: the stream or topic.
         location: the source's, in the spelling under which it was taken before.
-        reader: gives what needs Spark.
+        reader: the part that needs Spark.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Taking:
         """The batch and position up to which the source was taken.
 
         Raises:
-            RefusedError: rows of it are in the stream, and how far it was taken is lost.
+            RefusedError: the stream has rows of it, but the position is lost.
             DamagedError: a record cannot be read.
         """
         checkpoint = SparkCheckpoint(self._records.directory)
@@ -66,7 +66,7 @@ class Taking:
         counters = self._opened.store.snapshot().counters
         last = counted = counters.batches.get(self._writer)
         if last is None:
-            # A purge of a topic begins counters anew, and takes no row of a source back.
+            # A purge of a topic restarts counters, and does not return rows to the source.
             last = self._records.last(self._opened.store.generation())
             if last is None and counters.epoch > self._opened.store.generation():
                 last = checkpoint.last_batch()
@@ -83,11 +83,11 @@ class Taking:
         )
 
     def take(self, known: TakenSoFar, backlog: Backlog) -> list[Appended]:
-        """Take everything that is to be taken; what each batch came to.
+        """Take the whole backlog; return the outcome of each batch.
 
         Raises:
-            BusyError: another run took some of it meanwhile, or a file changed.
-            RetentionError: as the reader's `append`; batches before that stay.
+            BusyError: another run took some of it, or a file changed.
+            RetentionError: as the reader's `append`; earlier batches are kept.
         """
         done: list[Appended] = []
         last, before = known.batch, known.counted
@@ -116,7 +116,7 @@ class Taking:
         return done
 
     def _progress(self, done: Sequence[Appended]) -> str:
-        """The messages that have come already; empty: none has."""
+        """The messages appended so far; empty: none."""
         messages = sum(appended.messages for appended in done)
         came = f"{counted(messages, 'message')} of {self._location} came before, and stay"
         return came if messages else ""
@@ -124,7 +124,7 @@ class Taking:
     def _steps(
         self, backlog: Backlog
     ) -> Iterator[tuple[Position, Callable[[Callable[[], BatchIdentity]], Appended]]]:
-        """Each commit that is to be made: how far the source is taken with it, and what makes it."""
+        """The commits to make: each with the position after it, and the function that makes it."""
         if backlog.moved is not None and not backlog.has_rows:
             yield backlog.moved, self._append_nothing
         if backlog.has_rows:
@@ -133,7 +133,7 @@ class Taking:
                 yield batch.position, _step_of(reader, batch, self._append_nothing)
 
     def _append_nothing(self, identify: Callable[[], BatchIdentity]) -> Appended:
-        """Commit that the source was looked at, without a row."""
+        """Commit a new position without rows."""
         with appending(self._opened, identify()) as append:
             for _ in append.attempts():
                 append.commit(Staged([], {}, {}))

@@ -1,1 +1,1 @@
-"""Ways into a topic: batches, DataFrames, and the logs of an Iggy server."""
+"""Ingestion into a topic: batches, DataFrames, and the logs of an Iggy server."""

@@ -1,4 +1,4 @@
-"""Importing an Iggy topic's directory into an empty topic: each log a segment, all of them or none, once."""
+"""Importing an Iggy topic's directory into an empty topic: one segment per log, all or none, exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOf
 
 _WRITER = "iggy-log/"
 _NEWEST: EraName = "0.9"
-"""The era of a directory in which none can be told, for nothing in it is sound."""
+"""The era assumed for a directory whose logs are all unreadable."""
 _TELLING_BYTES = 4_096
 
 
@@ -39,9 +39,9 @@ class TopicImported:
     bytes: int
     partitions: int
     already: bool
-    """The same directory was imported before, and nothing was written."""
+    """Whether the same directory was imported before, and nothing was written."""
     findings: tuple[Finding, ...] = ()
-    """Findings about the directory: damage, tears, holes, what was skipped."""
+    """Findings about the directory: damage, torn writes, holes, skipped parts."""
 
 
 @on_stream
@@ -56,16 +56,17 @@ def import_iggy_log(
     """Import the directory of one topic of an Iggy server (docs/semantics/topics.md).
 
     Args:
-        opened: the topic; nothing may ever have been written to it. It is created if it does not exist.
+        opened: the topic; it must never have been written to. It is created if it does not exist.
         directory: `streams/<id>/topics/<id>` of the server's data directory; it is only read.
         engines: where logs are read.
-        era: of the server that wrote the logs; None: found out by their checksums.
-        allow_damaged: leave out what is damaged instead of refusing all of it.
+        era: of the server that wrote the logs; None: detected by their checksums.
+        allow_damaged: skip damaged parts instead of refusing the whole directory.
 
     Raises:
-        UsageError: it is no such directory, or its logs are of another era; or this is no topic.
+        UsageError: it is not such a directory, its logs are of another era, or this is not a topic.
         DamagedError: something is damaged; nothing was imported.
-        RefusedError: the topic holds, or held, something else, or has fewer partitions; or messages are encrypted.
+        RefusedError: the topic contains, or contained, other messages, or has fewer partitions; or messages are
+            encrypted.
         BusyError: the append lease is held, or another writer came first.
     """
     topic_of(opened)
@@ -108,7 +109,7 @@ def _refuse_more_partitions(opened: OpenedStream, topic: Topic) -> None:
 
 
 def _digest(topic: Topic) -> str:
-    """A digest that tells a directory from others: of its logs, their lengths, and how each ends."""
+    """A digest that identifies a directory: from its logs, their lengths, and the end of each."""
     digest = hashlib.sha256()
     for log in topic.logs:
         with opened_log(log.location, log.size) as source:
@@ -129,7 +130,7 @@ def _refuse_used(opened: OpenedStream, snapshot: Snapshot, topic: Topic) -> None
 
 
 def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
-    """Refuse to try again after a lost race."""
+    """Refuse another attempt after a lost race."""
     if attempts:
         raise BusyError(
             f"{opened.name}: another writer committed first; nothing was imported; a topic that is imported must hold "
@@ -141,7 +142,7 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
 def _staged(
     opened: OpenedStream, topic: Topic, era: EraName, staging: Staging, engines: Engines
 ) -> list[ImportedLog]:
-    """Write each log's messages; return what became of each log."""
+    """Write each log's messages; return the outcome for each log."""
     tasks = []
     for log in topic.logs:
         [file] = staging.new(log.segment, log.partition)
@@ -152,7 +153,7 @@ def _staged(
 
 
 def _ends(topic: Topic, logs: Sequence[ImportedLog]) -> Staged:
-    """The commit's content: behind each partition's last log its next offset, and that log as its active segment."""
+    """The commit's content: each partition's next offset after its last log, and that log as its active segment."""
     last = {log.partition: (log, read) for log, read in zip(topic.logs, logs, strict=True)}
     return Staged(
         stats=[row for read in logs for row in read.stats],
@@ -162,7 +163,7 @@ def _ends(topic: Topic, logs: Sequence[ImportedLog]) -> Staged:
 
 
 def _findings(topic: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
-    """Findings about a directory: what was skipped, then each partition from its first log to its last."""
+    """Findings about a directory: skipped parts, then each partition from its first log to its last."""
     findings: list[Finding] = list(topic.skipped)
     after = iter(logs)
     for partition in topic.partitions:
@@ -176,7 +177,7 @@ def _findings(topic: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
 
 
 def _keep_offsets(opened: OpenedStream, topic: Topic, origin: str, epoch: int) -> None:
-    """Keep offsets before the commit: without it they belong to nothing, and with it no pass can overlook one."""
+    """Keep offsets before the commit: without it they have no effect, and after it no pass can miss one."""
     now = opened.clock()
     stored = {
         Reader(partition.number, stored_offset.kind, str(stored_offset.id)): StoredOffset(

@@ -1,4 +1,4 @@
-"""One log of an Iggy topic becomes one data file: the task that an import gives to an engine."""
+"""The conversion of one log of an Iggy topic to one data file: the task that an import gives to an engine."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from retention.formats.iggy.topic import ERAS
 
 @dataclass(frozen=True)
 class ImportTask:
-    """A log, and where its messages go."""
+    """A log, and the destination of its messages."""
 
     log: Log
     era: EraName
     file: DataFile
-    """The data file, which is written only if the log holds a message."""
+    """The data file, written only if the log contains a message."""
     subject: str
     """The topic's name."""
 
     def attempt(self) -> ImportTask:
-        """The task with a file that no other attempt writes."""
+        """The task, with a file that no other attempt writes."""
         return replace(self, file=self.file.of_attempt())
 
 
@@ -40,19 +40,19 @@ class ImportedLog:
     """The outcome of the import of a log."""
 
     stats: tuple[dict[str, Any], ...]
-    """The data file as read back, a row of `FILE_STATS`; none of a log without messages."""
+    """The data file as read back, a row of `FILE_STATS`; empty for a log without messages."""
     findings: tuple[Finding, ...]
     next_offset: int
-    """The first offset after those of the log, damaged ones included."""
+    """The first offset after those of the log, including damaged ones."""
 
 
 def import_partition(task: ImportTask) -> ImportedLog:
     """Write the messages of a log, in bounded memory, and read the file back.
 
     Raises:
-        DamagedError: the log became shorter while it was read.
+        DamagedError: the log was truncated while it was read.
         RefusedError: the messages are encrypted.
-        VerificationError: the file does not hold what was written to it.
+        VerificationError: the file differs from what was written to it.
     """
     reading = _Reading(task)
     tally = Tally()
@@ -69,7 +69,7 @@ def import_partition(task: ImportTask) -> ImportedLog:
 
 
 class _Reading:
-    """The parts of a log, and the findings about those that were read."""
+    """The parts of a log, and the findings about those read so far."""
 
     def __init__(self, task: ImportTask) -> None:
         self._task = task

@@ -1,4 +1,4 @@
-"""Publishing JSON lines to a topic as Iggy's server takes messages: all of them, or none with the first reason."""
+"""Publishing JSON lines to a topic as Iggy's server accepts messages: all of them, or none with the first reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from retention.layout.topic_segment_roll import Batch, accounted_sizes
 
 @dataclass(frozen=True)
 class TopicAck(Ack):
-    """The place of one message of a topic: `seq` is its offset."""
+    """The acknowledgement of one message of a topic: `seq` is its offset."""
 
     partition: int
 
@@ -73,14 +73,14 @@ def publish_to_topic(
         opened: the topic; it is created if it does not exist.
         lines: see `formats.iggy.lines`; read to their end before the topic is touched.
         identity: makes the batch exactly once.
-        leave_out: told of the messages that are refused, before the others are committed; without it the first one
-            refuses the batch.
+        leave_out: receives the refused messages before the others are committed; without it the first one refuses the
+            batch.
         times: the producer's times that a line may give.
 
     Raises:
-        UsageError: a line is no message, and is named by its number; or this is no topic.
-        RefusedError: a server would refuse a message; it is named by its number and the server's error.
-        BusyError: the append lease is held, or rivals kept committing first.
+        UsageError: a line is not a message; the error gives its number. Or this is not a topic.
+        RefusedError: a server would refuse a message; the error gives its number and the server's error.
+        BusyError: the append lease is held, or other writers kept committing first.
     """
     name, now_ns = topic_of(opened).name, opened.clock()
     if leave_out is None:
@@ -114,7 +114,7 @@ def publish_sent(
             ends = dialect.ends(position.tail, position.turn, opened.clock())
             assigned = _assign(sent, dialect, ends)
             if any(messages.is_apart for messages in assigned):
-                # Of rows in several chunks each take would put all of these together first.
+                # With rows in several chunks, each `take` would first concatenate all of them.
                 sent = sent.combine_chunks()
             stats = [
                 row
@@ -146,18 +146,18 @@ def _error(topic: str, sent: pa.Table, refusal: TopicRefusal) -> RefusedError:
 
 @dataclass(frozen=True)
 class _Assigned:
-    """Messages of one address, in the order of the lines, and where they go."""
+    """Messages of one address, in the order of the lines, and their destination."""
 
     rows: Array
-    """The places of these messages among those that were sent."""
+    """The indexes of these messages in the whole batch."""
     partition: int
     batches: Sequence[Batch]
-    """The batches that the messages are divided among, counted from the first of them."""
+    """The batches into which the messages are divided, counted from the first of them."""
     sizes: Array
-    """int64, the bytes that each is counted with."""
+    """int64: the accounted bytes of each message."""
 
     def pieces(self, sent: pa.Table, dialect: Iggy) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-        """Partition and segment, and what is stored there, shape `FILE_COLUMNS`.
+        """Partition and segment, and the rows to store there, shape `FILE_COLUMNS`.
 
         Args:
             sent: all messages, shape `formats.iggy.lines.SENT`.
@@ -173,24 +173,24 @@ class _Assigned:
 
     @property
     def is_apart(self) -> bool:
-        """Whether messages of other addresses lie between these."""
+        """Whether messages of other addresses are interleaved with these."""
         return bool(len(self.rows)) and int(self.rows[-1] - self.rows[0]) >= len(self.rows)
 
 
 def _rows_at(sent: pa.Table, places: Array) -> pa.Table:
-    """The rows at some places, ascending; without a copy where they are neighbours."""
+    """The rows at some ascending indexes; without a copy if they are adjacent."""
     if len(places) and places[-1] - places[0] < len(places):
         return sent.slice(int(places[0]), len(places))
     return sent.take(pa.array(places))
 
 
 def _assign(sent: pa.Table, dialect: Iggy, ends: PartitionTails) -> list[_Assigned]:
-    """Give messages their places, those of one address together.
+    """Assign offsets to messages, grouped by address.
 
     Args:
-        sent: shape `formats.iggy.lines.SENT`, all of which a server would take.
+        sent: shape `formats.iggy.lines.SENT`; a server would accept all of them.
         dialect: the topic's.
-        ends: where its partitions end; they are moved on.
+        ends: the ends of its partitions; they are advanced.
     """
     address = partition_addresses(sent["partition"], sent["key"], dialect.policy.partitions)
     sizes = sizes_of(sent, dialect.policy)
