@@ -1,1 +1,1 @@
-"""The objects that a person holds: a warehouse, its streams and topics, and the consumers of a stream."""
+"""The objects of the Python API: a warehouse, its streams and topics, and the consumers of a stream."""

@@ -1,4 +1,4 @@
-"""The account of a warehouse for an auditor: the run histories of its streams, with what each run removed."""
+"""The audit of a warehouse: the run histories of its streams, with the messages that each run removed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @checked_class
 class Audit(Selection):
-    """The part of a warehouse that accounts for what its runs removed."""
+    """The part of a warehouse that accounts for the messages its runs removed."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
-        """A stream that the configuration names, or that something was written to."""
+        """A stream that the configuration names, or that was written to."""
 
     @abstractmethod
     def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None is the clock's."""
+        """An instant in nanoseconds since the epoch; None: the clock's."""
 
     def history_export(
         self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
     ) -> pa.Table:
-        """The runs of streams (all, if `names` is None) with what each removed, as one table.
+        """The runs of streams (all, if `names` is None) with the messages that each removed, as one table.
 
         Args:
             names: the streams.
@@ -41,13 +41,13 @@ class Audit(Selection):
             until: only runs that began before it; None: to the last run.
 
         Returns:
-            Rows of the shape `schemas.history_export.HISTORY_EXPORT`: a run, and what it took of one segment by the
-            same rules; streams in order, of each the oldest run first. What came of a run (an undo, a reclaim) is told
-            whenever it came.
+            Rows of the shape `schemas.history_export.HISTORY_EXPORT`: a run, and the messages that it removed from one
+                segment by the same rules; streams in order, the oldest run of each first. Later events of a run (an
+                undo, a reclaim) are included regardless of `until`.
 
         Raises:
             UsageError: there is no such stream, or an instant cannot be read.
-            DamagedError: a record of a run, or a file of evidence, is not what was written.
+            DamagedError: a record of a run, or a file of evidence, differs from what was written.
         """
         from retention.inspect.history_export import history_table
 
@@ -56,7 +56,7 @@ class Audit(Selection):
     def history_tables(
         self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
     ) -> Iterator[pa.Table]:
-        """The rows of `history_export`, some at a time, for histories that are larger than the memory.
+        """The rows of `history_export` in batches, for histories that do not fit into memory.
 
         Raises:
             UsageError, DamagedError: as `history_export`; the latter also while rows are read.

@@ -1,4 +1,4 @@
-"""One key-value bucket as a person holds it: values by key, decided with the commit; history, watch and locks."""
+"""One key-value bucket of the Python API: values by key, checked at the commit; history, watch and locks."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from retention.views.frames import Entries
 
 MARKER_THRESHOLD = "30m"
-"""The age from which on `purge_deletes` takes deletions themselves, unless another is given (nats.go)."""
+"""The age from which `purge_deletes` removes deletions themselves, unless another is given (nats.go)."""
 LOCK_WAIT = "1m"
 
 
 @checked_class
 class Bucket(Public):
-    """A bucket of a warehouse: the stream called `KV_` and its name (ADR-8)."""
+    """A bucket of a warehouse: the stream named `KV_` plus the bucket's name (ADR-8)."""
 
     def __init__(self, stream: Stream) -> None:
-        """Hold the stream that keeps the bucket; nothing is read yet.
+        """Wrap the stream that keeps the bucket; nothing is read yet.
 
         Raises:
             UsageError: it is a topic.
@@ -50,33 +50,33 @@ class Bucket(Public):
         return self._reader.bucket
 
     def get(self, key: str, revision: int | None = None) -> Entry:
-        """The value of a key, now or at a revision that is kept.
+        """The value of a key, now or at a kept revision.
 
         Raises:
             MissingKeyError: there is none, or it is deleted, purged or expired.
-            UsageError: it is no key.
+            UsageError: the key is not valid.
         """
         return self._reader.get(key, revision)
 
     def put(self, key: str, value: Value) -> int:
-        """Set the value of a key, whatever it was; its revision.
+        """Set the value of a key, whatever its current value; return the new revision.
 
         Args:
             key: letters, digits and any of `- / _ = .`
-            value: bytes, a text, or what JSON can say.
+            value: bytes, text, or a JSON value.
 
         Raises:
-            UsageError: it is no key, or the value cannot be kept.
-            RefusedError: the bucket mirrors another, is full, or takes no value of this size.
-            BusyError: others kept writing first.
+            UsageError: the key is not valid, or the value cannot be stored.
+            RefusedError: the bucket mirrors another, is full, or refuses values of this size.
+            BusyError: other writers kept committing first.
         """
         return self._writer.put(key, value)
 
     def put_all(self, values: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> tuple[int, int]:
-        """Set the values of many keys in one commit; the first and the last revision.
+        """Set the values of many keys in one commit; return the first and the last revision.
 
         Args:
-            values: key → value, or pairs of them; of a key that comes twice all values are kept, as history allows.
+            values: key → value, or pairs of them; if a key occurs twice, all its values are kept, as history allows.
 
         Raises:
             UsageError, RefusedError, BusyError: as `put`; nothing was written.
@@ -84,26 +84,26 @@ class Bucket(Public):
         return self._writer.put_all(values.items() if isinstance(values, Mapping) else values)
 
     def create(self, key: str, value: Value, ttl: str | int | None = None) -> int:
-        """Give a key a value that has none; its revision. Of several who try at once, one succeeds.
+        """Set the value of a key that has none; return its revision. Of several concurrent calls, one succeeds.
 
         Args:
             key: as for `put`.
             value: as for `put`.
-            ttl: the time after which it expires, such as `30s`, or nanoseconds; it takes a `limit_marker_ttl`.
+            ttl: the time after which it expires, such as `30s`, or nanoseconds; requires a `limit_marker_ttl`.
 
         Raises:
-            KeyExistsError: it has one; `actual` is its revision.
+            KeyExistsError: the key has a value; `actual` is its revision.
             UsageError, RefusedError, BusyError: as `put`.
         """
         return self._writer.create(key, value, _ns(ttl))
 
     def update(self, key: str, value: Value, revision: int) -> int:
-        """Set the value of a key that is at a revision; its new one.
+        """Set the value of a key that is at a given revision; return the new one.
 
         Args:
             key: as for `put`.
             value: as for `put`.
-            revision: what `get` or a write said; 0: the key must have no entry.
+            revision: as returned by `get` or a write; 0: the key must have no entry.
 
         Raises:
             RevisionError: the key is at another revision, `actual`; nothing was changed.
@@ -112,11 +112,11 @@ class Bucket(Public):
         return self._writer.update(key, value, revision)
 
     def delete(self, key: str, revision: int | None = None) -> int:
-        """Delete a key; its history stays, and the deletion is part of it. The deletion's revision.
+        """Delete a key; its history is kept and includes the deletion. Return the deletion's revision.
 
         Args:
             key: as for `put`.
-            revision: what its last revision must be; 0: it must have none; None: any.
+            revision: the required last revision; 0: the key must have none; None: any.
 
         Raises:
             RevisionError: the key is at another revision, `actual`; nothing was changed.
@@ -125,12 +125,12 @@ class Bucket(Public):
         return self._writer.delete(key, revision)
 
     def purge(self, key: str, revision: int | None = None, ttl: str | int | None = None) -> int:
-        """Delete a key with its history, of which the deletion alone is left; the deletion's revision.
+        """Delete a key with its history and keep only the deletion; return the deletion's revision.
 
         Args:
             key: as for `put`.
-            revision: what its last revision must be; 0: it must have none; None: any.
-            ttl: the time after which the deletion expires; it takes a `limit_marker_ttl`.
+            revision: the required last revision; 0: the key must have none; None: any.
+            ttl: the time after which the deletion expires; requires a `limit_marker_ttl`.
 
         Raises:
             RevisionError: the key is at another revision, `actual`; nothing was changed.
@@ -142,7 +142,8 @@ class Bucket(Public):
         """The keys that have a value, sorted.
 
         Args:
-            filters: of a key `*` is any token and a last `>` any that follow; those that one matches.
+            filters: patterns in which `*` is any one token of a key and a final `>` any that follow; a key must match
+                one.
 
         Raises:
             UsageError: a filter matches no key.
@@ -150,7 +151,7 @@ class Bucket(Public):
         return self._reader.keys(filters)
 
     def entries(self, *filters: str) -> Entries:
-        """The last values of keys, ascending by revision; `to_pandas()` makes a frame of them.
+        """The last values of keys, ascending by revision; `to_pandas()` makes a data frame of them.
 
         Args:
             filters: as for `keys`.
@@ -164,11 +165,11 @@ class Bucket(Public):
         return Entries(entry for entry in entries if not entry.is_deletion)
 
     def history(self, key: str) -> Entries:
-        """All values that are kept of a key, and its deletions, oldest first.
+        """All kept values of a key, and its deletions, oldest first.
 
         Raises:
             MissingKeyError: there is none.
-            UsageError: it is no key.
+            UsageError: the key is not valid.
         """
         from retention.views.frames import Entries
 
@@ -187,15 +188,15 @@ class Bucket(Public):
         resume_from: int | None = None,
         poll: str | int = f"{POLL_S:g}s",
     ) -> Watcher:
-        """Watch keys: an iterator over their last values, then None, then everything that is written.
+        """Watch keys: an iterator over their last values, then None, then every new entry.
 
         Args:
             filters: as for `keys`.
-            include_history: all values that are kept at first, not only the last.
-            updates_only: nothing at first.
-            ignore_deletes: no deletions and purges.
-            resume_from: at first all values that are kept from this revision on.
-            poll: the time between two looks at the log.
+            include_history: begin with all kept values, not only the last.
+            updates_only: begin with new entries.
+            ignore_deletes: omit deletions and purges.
+            resume_from: begin with all kept values from this revision on.
+            poll: the time between two reads of the log.
 
         Raises:
             UsageError: a filter matches no key, or the options exclude each other.
@@ -208,13 +209,13 @@ class Bucket(Public):
     def purge_deletes(self, older_than: str | int = MARKER_THRESHOLD) -> BoundPlan:
         """Plan the removal of deleted keys with their history; `apply` of the plan carries it out.
 
-        Of a key that was deleted later than `older_than` ago the deletion stays, for those who follow the bucket.
+        A deletion younger than `older_than` is kept, for readers that follow the bucket.
 
         Args:
-            older_than: a duration, or nanoseconds; 0: no deletion stays.
+            older_than: a duration, or nanoseconds; 0: no deletion is kept.
 
         Raises:
-            UsageError: it is no duration, or negative.
+            UsageError: it is not a duration, or negative.
             RefusedError: the bucket is sealed, or denies purges.
         """
         request = purge_deletes_request(parse_duration(older_than))
@@ -232,17 +233,17 @@ class Bucket(Public):
 
         Args:
             key: its name.
-            ttl: the time for which it stays with a holder that died; None: the bucket's. A lock of another ttl than the
-                bucket's takes a bucket with `limit_marker_ttl`.
+            ttl: the time after which a dead holder loses it; None: the bucket's TTL. Any other TTL requires a bucket
+                with `limit_marker_ttl`.
             wait: how long to wait for another holder.
-            skew: how far clocks of holders may be apart; None: a tenth of `ttl`.
+            skew: the largest difference between holders' clocks; None: a tenth of `ttl`.
 
         Raises:
-            UsageError: the bucket's values never expire, or not after this ttl.
+            UsageError: the bucket's values never expire, or not after this TTL.
         """
         opened = self.stream.opened
         lifetime = Lifetime.of(opened.config, _ns(ttl), _ns(skew))
-        # The thread that renews it reads by itself.
+        # The renewing thread has a reader of its own.
         reader = BucketReader(opened)
         return Lock(
             reader, BucketWriter(opened, reader), key, lifetime, parse_duration(wait) / SECOND

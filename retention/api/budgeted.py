@@ -1,4 +1,4 @@
-"""Passes over many streams within a budget: the most overdue first, and what is left said."""
+"""Passes over many streams within a budget: the most overdue first, and the rest reported."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def apply_within(
 ) -> list[Outcome[RunReport]]:
     """Plan and apply one pass over streams, the most overdue first, until the budget is spent.
 
-    A stream whose lag cannot be told comes first, for the pass says why; one that nothing is known to go from comes
-    last. The pass that is at work when the budget is spent is finished.
+    A stream of unknown lag comes first, because its pass reports the reason; one with nothing known to be due comes
+    last. The pass in progress when the budget is spent is finished.
 
     Returns:
-        An outcome for each stream in the order in which they came; `left` is set in the report of one left undone.
+        An outcome for each stream, in order of execution; `left` is set in the report of a stream not processed.
     """
     started = warehouse.clock()
     behind = _lags(warehouse, names, as_of_ns)
@@ -65,7 +65,7 @@ def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
 
 
 def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
-    """The report of a stream that the budget left undone: nothing went."""
+    """The report of a stream that the budget left unprocessed: nothing was removed."""
     left: dict[str, Any] = {
         "budget": spent,
         "since_ns": lag.since_ns,

@@ -1,4 +1,4 @@
-"""Work that is shown before it is done: the answer of a call that changes files."""
+"""Dry runs: the result of a call that would change files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HINT = "dry run: apply() does it"
 
 
 class DryRun(Public, Generic[Found, Done]):
-    """Work on a stream or on several that a call has found and not done: it displays itself, `apply()` does it."""
+    """Work on streams that a call has planned and not done: it displays itself, `apply()` does it."""
 
     def __init__(
         self,
@@ -24,30 +24,30 @@ class DryRun(Public, Generic[Found, Done]):
         act: Callable[[], Done],
         show: Callable[[Found], Iterable[str]],
     ) -> None:
-        """Hold what it takes.
+        """Store the functions for planning, doing and showing the work.
 
         Args:
-            find: looks what there is to do, and changes nothing.
+            find: plans the work, and changes nothing.
             act: does it.
-            show: the lines that say what was found.
+            show: the lines that describe the plan.
         """
         self._find, self._act, self._show = find, act, show
 
     @cached_property
     def plan(self) -> Found:
-        """The work that was found, of which nothing is done."""
+        """The planned work, none of which is done."""
         return self._find()
 
     def looked(self) -> Self:
-        """Itself, after it has looked, with what looking raises."""
+        """The object itself, after planning; raises the errors of planning."""
         _ = self.plan
         return self
 
     def apply(self) -> Done:
-        """Do the work: what there is to do by now, found anew.
+        """Plan the work again and do it.
 
         Raises:
-            BusyError: another run is at work on the stream.
+            BusyError: another run is in progress on the stream.
         """
         return self._act()
 
@@ -56,7 +56,7 @@ class DryRun(Public, Generic[Found, Done]):
 
 
 class Mendable(Protocol):
-    """Findings of a repair, before and after it has acted."""
+    """Findings of a repair, before and after it has been done."""
 
     @property
     def is_needed(self) -> bool:
@@ -70,17 +70,17 @@ Mended = TypeVar("Mended", bound=Mendable)
 
 
 class Repair(DryRun[Mended, Mended]):
-    """A repair of a stream that is shown and not done."""
+    """A repair of a stream, shown before it is done."""
 
     def lines(self, mended: Mended) -> list[str]:
-        """The lines that say what there is to mend, or what was."""
+        """The lines that describe the repair, needed or done."""
         return list(self._show(mended))
 
 
 def lines_of_outcomes(
     show: Callable[[Found], Iterable[str]],
 ) -> Callable[[Sequence[Outcome[Found]]], Iterator[str]]:
-    """The lines of several streams, made of those of one; an error is its sentence."""
+    """The lines for several streams, made from those for one; an error is shown as its sentence."""
 
     def lines(outcomes: Sequence[Outcome[Found]]) -> Iterator[str]:
         for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""One stream or topic as a person holds it: what both have; and a plan that can explain, save and apply itself."""
+"""One log of the Python API: what streams and topics share; and a plan that can explain, save and apply itself."""
 
 from __future__ import annotations
 
@@ -63,33 +63,33 @@ class Log(Public, Repairs):
 
     opened: OpenedStream
     engine: EngineName | None = None
-    """The engine, which beats the configuration's; None: the configuration's."""
+    """The engine, which overrides the configuration's; None: the configuration's."""
 
     @property
     def name(self) -> str:
-        """The name that commands take."""
+        """The name used in commands."""
         return self.opened.name
 
     def plan(self, as_of: Instant = None) -> BoundPlan:
         """Plan one pass; nothing is changed.
 
         Raises:
-            UsageError: `as_of` is no instant.
-            RefusedError: the configuration or the table needs what this version cannot do.
+            UsageError: `as_of` is not an instant.
+            RefusedError: the configuration or the table requires a feature that this version lacks.
         """
         with Engines(self.engine) as engines:
             return BoundPlan(self, plan_stream(self.opened, self.instant(as_of), engines))
 
     def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
-        """Explain why a message stays or goes in a pass at `as_of`; of one that is gone, which run took it and why.
+        """Explain why a pass at `as_of` keeps or removes a message; for a removed one, which run removed it and why.
 
         Args:
             seq: its sequence, or its offset in a topic.
             as_of: the pass's instant.
-            partition: the partition in which it lies.
+            partition: the message's partition.
 
         Raises:
-            MissingMessageError: there is no such message, and no run that has a record took it.
+            MissingMessageError: there is no such message, and no run with a record removed it.
         """
         try:
             with Engines(self.engine) as engines:
@@ -108,21 +108,21 @@ class Log(Public, Repairs):
         Args:
             subject: only subjects that match this filter, with `*` for one token and a last `>` for one or more.
             seq: only messages below it; without `subject`, one beyond the last also moves the next sequence there.
-            keep: so many of the newest stay; never together with `seq`.
+            keep: the number of newest messages to keep; not together with `seq`.
 
         Raises:
-            UsageError: `subject` is no filter, or `seq` and `keep` are both given.
-            RefusedError: the stream is sealed, or denies purges; or it is a topic, of which not all shall go.
+            UsageError: `subject` is not a filter, or `seq` and `keep` are both given.
+            RefusedError: the stream is sealed, or denies purges; or it is a topic, and not all messages are selected.
         """
         return self._removal(purge_request(subject, seq, keep))
 
     def drop(self) -> BoundPlan:
-        """Plan the removal of the whole; `apply` of the plan carries it out, `undo` brings it back within the grace.
+        """Plan the removal of the whole log; `apply` of the plan carries it out, `undo` restores it within the grace.
 
-        The first write afterwards begins another table: with an id of its own, and sequences from the first one on.
+        The first write afterwards creates a new table, with an id of its own and sequences from the first one on.
 
         Raises:
-            UsageError: nothing was ever written to it, or it was dropped already.
+            UsageError: it was never written to, or was dropped already.
         """
         return self._removal(Drop())
 
@@ -133,11 +133,11 @@ class Log(Public, Repairs):
     def compact(
         self, limits: CompactionLimits | None = None
     ) -> DryRun[CompactionPlan, ShownCompaction]:
-        """Merge files where it pays, the best merges first; no message changes, comes or goes.
+        """Merge files where it is worth the cost, best merges first; no message is changed, added or removed.
 
         Raises:
             ForeignRowsError, DamagedError: the files break the storage rules, or are damaged.
-            BusyError: another run is at work; from `apply()`.
+            BusyError: another run is in progress; from `apply()`.
         """
         within = limits or CompactionLimits()
 
@@ -150,7 +150,7 @@ class Log(Public, Repairs):
         ).looked()
 
     def state(self, as_of: Instant = None) -> ShownState:
-        """The contents, and what a pass at `as_of` would let go at least; `to_pandas()` makes a frame of it."""
+        """The contents, and the minimum that a pass at `as_of` would remove; `to_pandas()` makes a data frame of it."""
         return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
@@ -158,7 +158,7 @@ class Log(Public, Repairs):
         return read_messages(self.opened, wanted or Selection())
 
     def history(self) -> RunRecords:
-        """The outcomes of its runs, newest first; `to_pandas()` makes a frame of them."""
+        """The outcomes of its runs, newest first; `to_pandas()` makes a data frame of them."""
         return RunRecords(
             record.as_json() for record in history_of(self.opened.warehouse, self.name).outcomes()
         )
@@ -181,25 +181,25 @@ class Log(Public, Repairs):
         tombstone: str | None = None,
         payload: WholeRow | None = None,
     ) -> Appended:
-        """Append a Spark DataFrame as one commit; or whatever `publish` takes, in this process.
+        """Append a Spark DataFrame as one commit; or anything that `publish` accepts, in this process.
 
         Args:
             frame: of a stream `subject`, `payload`, optional `headers`, `ts_ns` or `time`: its rows get sequences in
                 the order of `order_by`, then of time, subject, headers and payload. Of a topic `payload`, optional
                 `partition` or `key`, `id`, `headers`, `origin_ts_ns`: its rows get offsets in the order of
                 `order_by`, then of `origin_ts_ns`, id, headers and payload.
-            writer: who writes; `append`, if only a batch is given.
+            writer: the writer's name; `append`, if only a batch is given.
             batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
-            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+            any_time: accept times before 1990, which are otherwise refused as being in a wrong unit, such as
                 milliseconds in `ts_ns`.
-            order_by: columns by which rows get their sequences; None: an offset of the frame with its partition
-                (`kafka_offset`, `offset`, `seq` and others), if it has one. What counted is in `Appended.order_by`.
+            order_by: columns that order the rows; None: an offset of the frame with its partition (`kafka_offset`,
+                `offset`, `seq` and others), if it has one. `Appended.order_by` has the columns used.
             where: an SQL condition over a Spark frame; only rows for which it is true are appended.
             tombstone: an SQL condition over a Spark frame; rows for which it is true become deletions of their keys.
             payload: `all` makes the whole row of a Spark frame, as JSON, the payload.
 
         Raises:
-            UsageError: a column is missing, a row cannot be a message, its time is refused, or its payload is null.
+            UsageError: a column is missing, a row is not a valid message, its time is refused, or its payload is null.
             RefusedError: a topic's server would refuse a row.
         """
         identity, times = append_identity(writer, batch_id), accepted_times(any_time=any_time)
@@ -211,7 +211,7 @@ class Log(Public, Repairs):
             return append_records(self.opened, records, identity, times, mapping.order_by)
 
     def last_batches(self) -> dict[str, int]:
-        """Writer → the number of its last batch, which and below which nothing is written again."""
+        """Writer → the number of its last batch; batches up to that number are not written again."""
         store = self.opened.store
         return last_batches(store.snapshot().counters) if store.exists() else {}
 
@@ -225,15 +225,15 @@ class Log(Public, Repairs):
         tombstone: str | None = None,
         payload: WholeRow | None = None,
     ) -> Callable[[DataFrame, int], None]:
-        """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
+        """A function for `foreachBatch` of a streaming query: each of its batches is appended exactly once.
 
         Args:
-            writer: one name for one checkpoint.
-            any_time: as of `append`, like `order_by`, `where`, `tombstone` and `payload`.
+            writer: one name per checkpoint.
+            any_time: as for `append`, like `order_by`, `where`, `tombstone` and `payload`.
             order_by: within a batch; batches follow each other.
-            where: as of `append`.
-            tombstone: as of `append`.
-            payload: as of `append`.
+            where: as for `append`.
+            tombstone: as for `append`.
+            payload: as for `append`.
         """
         mapping = _mapping(order_by, where, tombstone, payload)
         return streaming_sink(self.opened, writer, mapping, accepted_times(any_time=any_time))
@@ -244,17 +244,17 @@ class Log(Public, Repairs):
         wanted: MessageRange | None = None,
         into: Log | None = None,
     ) -> Restored:
-        """Bring back from an archive what runs have removed: where it was, or into a new stream.
+        """Restore removed messages from an archive: to their original positions, or into a new stream.
 
         Args:
-            archive: where it is; None: where the configuration has it.
-            wanted: which messages; None: all.
-            into: a stream or topic to which nothing was written yet; None: this one, where what is there stays.
+            archive: its location; None: the configured one.
+            wanted: the messages to restore; None: all.
+            into: a stream or topic that was never written to; None: this one, whose existing messages are kept.
 
         Raises:
-            UsageError: there is no such archive, or not what is asked for in it.
+            UsageError: there is no such archive, or it lacks the requested messages.
             DamagedError: it is damaged or incomplete.
-            RefusedError: what it holds comes from another table; or `into` was written to.
+            RefusedError: its messages come from another table; or `into` was written to.
         """
         target = None if into is None else into.opened
         with Engines(self.engine) as engines:
@@ -267,13 +267,13 @@ class Log(Public, Repairs):
 @checked_class
 @dataclass(frozen=True, repr=False)
 class BoundPlan(Public):
-    """A plan together with the stream or topic that it is about."""
+    """A plan together with its stream or topic."""
 
     stream: Log
     plan: Plan
 
     def explain(self, seq: int, partition: int = 0) -> ShownExplanation:
-        """Explain why a message stays or goes by this plan, whatever came since.
+        """Explain why this plan keeps or removes a message, regardless of later changes.
 
         Raises:
             UsageError: there is no such message.
@@ -285,18 +285,18 @@ class BoundPlan(Public):
     def apply(
         self, *, allow_future: bool = False, allow_rewind: bool = False, allow_large: bool = False
     ) -> ShownReport:
-        """Carry the plan out, unchanged.
+        """Carry out the plan, unchanged.
 
         Args:
             allow_future: whether its instant may be later than the clock.
             allow_rewind: whether its instant may be earlier than the last applied one.
-            allow_large: whether it may take more than the stream's `guards` let go at once.
+            allow_large: whether it may remove more than the stream's `guards` permit at once.
 
         Raises:
             StalePlanError: the stream has changed since: plan again.
-            RefusedError: the plan's instant is later than the clock, or earlier than the last applied one; or it takes
-                more than a guard lets go.
-            BusyError: another run is at work.
+            RefusedError: the plan's instant is later than the clock, or earlier than the last applied one; or it
+                removes more than a guard permits.
+            BusyError: another run is in progress.
         """
         with Engines(self.stream.engine) as engines:
             guards = Guards(allow_future, allow_rewind, allow_large)
@@ -304,15 +304,15 @@ class BoundPlan(Public):
         return ShownReport(**vars(report))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to a file that `retention apply` takes.
+        """Write the plan to a file for `retention apply`.
 
         Raises:
-            UsageError: the file holds something else than a saved plan, or one beside it does.
+            UsageError: the file exists and is not a saved plan, or the same is true of a file beside it.
         """
         save_plans(str(path), [self.plan])
 
     def to_pandas(self) -> pd.DataFrame:
-        """The files that the plan touches, one a row: what goes of each, and by which rule."""
+        """The files that the plan touches, one row each: the messages removed from each, and by which rule."""
         files: pd.DataFrame = self.plan.actions.files_with_rules.to_pandas()
         files["action"] = files["action"].replace(TOMBSTONE, "hide")
         return files
@@ -334,6 +334,6 @@ def _mapping(
     tombstone: str | None,
     payload: WholeRow | None,
 ) -> ColumnMapping:
-    """The way from the rows of a frame to messages, as a person says it."""
+    """The column mapping from a frame's rows to messages, from the caller's options."""
     order = None if order_by is None else tuple(order_by)
     return ColumnMapping({}, order, where, tombstone, whole_row=payload is not None)

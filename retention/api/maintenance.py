@@ -1,4 +1,4 @@
-"""Maintenance of a warehouse, dry until `apply()`: compaction of its streams, and reclaim of disk space."""
+"""Maintenance of a warehouse, as dry runs until `apply()`: compaction of its streams, and reclaim of disk space."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @checked_class
 class Maintenance(Selection):
-    """The part of a warehouse that keeps its files good and few."""
+    """The part of a warehouse that merges small files and deletes dead ones."""
 
     clock: Callable[[], int]
     engine: EngineName | None
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
-        """A stream that the configuration names, or that something was written to."""
+        """A stream that the configuration names, or that was written to."""
 
     def compact(
         self,
@@ -41,11 +41,11 @@ class Maintenance(Selection):
 
         Args:
             names: the streams; one without `compact` is compacted by the defaults.
-            limits: bounds of the work, for all streams together; what is shown is bounded for each.
-            watch: gets every outcome as soon as it is there.
+            limits: limits of the work, for all streams together; the plan shown is limited per stream.
+            watch: receives every outcome as soon as it is available.
 
         Returns:
-            The plan of each stream, found when it is asked for; `apply()` carries them out.
+            The plan of each stream, made on first use; `apply()` carries them out.
         """
         from retention.apply.compact import CompactionLimits, show_compaction
         from retention.views.text_compaction import compaction_plan_text
@@ -65,10 +65,10 @@ class Maintenance(Selection):
     def reclaim(
         self, names: Iterable[str] | None = None, watch: Watch | None = None
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
-        """Delete what is dead for longer than its grace of streams (all, if `names` is None); it cannot be undone.
+        """Delete files of streams (all, if `names` is None) dead for longer than their grace; it cannot be undone.
 
         Returns:
-            What would go of each stream, found when it is asked for; `apply()` deletes it.
+            The files that would be deleted from each stream, found on first use; `apply()` deletes them.
         """
         from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 
@@ -77,7 +77,7 @@ class Maintenance(Selection):
     def reclaim_leftovers(
         self, names: Iterable[str] | None = None, watch: Watch | None = None
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
-        """Delete what killed processes left in streams (all, if `names` is None), once it was noted for the grace.
+        """Delete leftovers of killed processes in streams (all, if `names` is None) once noted for the grace period.
 
         Returns:
             As `reclaim`.

@@ -1,4 +1,4 @@
-"""The metrics file of a run: what is measured of its streams, and the file that a collector reads."""
+"""The metrics file of a run: the measures of its streams, in a file for a collector."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def write_metrics(
     path: str, run: CommandRun, warehouse: Warehouse | None, say: Callable[[str], None]
 ) -> None:
-    """Measure the streams of a run, and put its metrics into a file in place of those before, whole or not at all.
+    """Measure the streams of a run, and replace the metrics file atomically.
 
     Args:
         path: the file, a path or an `s3://` location.
         run: the run, without measures.
-        warehouse: where its streams are; None: the run ended before it was opened.
-        say: gets a sentence for each stream that could not be measured, though the run was done with it.
+        warehouse: the warehouse of its streams; None: the run ended before it was opened.
+        say: receives a sentence for each processed stream that could not be measured.
 
     Raises:
-        UsageError: something else than metrics is there.
+        UsageError: the file exists and does not contain metrics.
         StorageError: the file cannot be written.
     """
     check_output(path, METRICS_FILE)

@@ -1,13 +1,13 @@
-"""Names that people use of an object: what `dir` and completion show of it."""
+"""Public names of an object: those that `dir` and completion show."""
 
 from __future__ import annotations
 
 _INTERNAL = frozenset(("opened",))
-"""The opened stream that methods work on, which is no contract."""
+"""The opened stream that methods use, which is not part of the API."""
 
 
 class Public:
-    """An object of which `dir` shows what is public, and nothing else."""
+    """An object for which `dir` shows only public names."""
 
     def __dir__(self) -> list[str]:
         names = super().__dir__()

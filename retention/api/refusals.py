@@ -1,4 +1,4 @@
-"""Refusals of several plans foretold, before anybody is asked about them or waits for them."""
+"""Predicted refusals of several plans, before a person is asked about them or waits for them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from retention.storage import files
 def foretold(
     warehouse: Warehouse, plans: Iterable[Plan], guards: Guards
 ) -> dict[str, Outcome[str | None]]:
-    """Foretell by stream how `apply` would refuse plans that were just made.
+    """Predict, by stream, how `apply` would refuse plans that were just made.
 
     Args:
         warehouse: the streams.
-        plans: of passes, at most one of each stream.
-        guards: what the caller lifts.
+        plans: of passes, at most one per stream.
+        guards: the refusals that the caller lifts.
 
     Returns:
-        Stream → the sentence, or None where the plan would be applied.
+        Stream → the sentence; None: the plan would be applied.
     """
     by_name = {plan.stream: plan for plan in plans}
     outcomes = ask_concurrently(

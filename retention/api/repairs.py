@@ -1,4 +1,4 @@
-"""Repairs of one stream or topic, and reclaim of the disk space that its dead files take: dry until `apply()`."""
+"""Repairs of one stream or topic, and reclaim of the disk space of dead files: dry runs until `apply()`."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ None: now."""
 
 @checked_class
 class Repairs:
-    """The part of a stream or topic that mends it: each call shows what it would do, and `apply()` does it."""
+    """The part of a stream or topic that repairs it: each call shows its effect, and `apply()` carries it out."""
 
     opened: OpenedStream
 
     def repair_wrong_clock(self, as_of: Instant = None) -> Repair[ClockRepair]:
-        """Settle passes that were made with a wrong clock: `as_of` counts as the last applied instant from now on.
+        """Settle passes made with a wrong clock: from now on `as_of` counts as the last applied instant.
 
         Raises:
-            UsageError: `as_of` is no instant, or later than the clock.
-            BusyError: another run is at work; from `apply()`.
+            UsageError: `as_of` is not an instant, or later than the clock.
+            BusyError: another run is in progress; from `apply()`.
         """
         instant = self.instant(as_of)
         return Repair(
@@ -62,11 +62,11 @@ class Repairs:
         ).looked()
 
     def repair_impossible_sequences(self) -> Repair[SequenceRepair]:
-        """Take rows with sequences or sizes that no message can have out, and count sequences on from the others.
+        """Remove rows with impossible sequences or sizes, and continue sequences after the remaining rows.
 
         Raises:
             ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
-            BusyError: another run is at work; from `apply()`.
+            BusyError: another run is in progress; from `apply()`.
         """
         return self._repair(
             find_impossible_sequences,
@@ -75,32 +75,32 @@ class Repairs:
         )
 
     def repair_foreign_files(self) -> Repair[ForeignRepair]:
-        """Move files that another writer put into a Parquet stream, and that it cannot take in, aside.
+        """Move aside files of another writer that a Parquet stream cannot adopt.
 
         Raises:
             RefusedError: it is a Delta stream.
-            BusyError: another run is at work, or somebody appends; from `apply()`.
+            BusyError: another run or an append is in progress; from `apply()`.
         """
         return self._repair(
             find_foreign_files, repair_foreign_files, text_repairs.foreign_repair_text
         )
 
     def repair_lost_commits(self) -> Repair[LostCommitRepair]:
-        """Commit again what another program has overwritten in the log, as far as the table allows.
+        """Repeat the commits that another program has overwritten in the log, as far as the table allows.
 
         Raises:
             DamagedError: the token of one cannot be read.
-            BusyError: another run is at work; from `apply()`.
+            BusyError: another run is in progress; from `apply()`.
         """
         return self._repair(find_lost_commits, repair_lost_commits, text_repairs.lost_commits_text)
 
     def repair_lost_files(self, *files: str) -> Repair[FileRepair]:
-        """Take files out of the table that are missing or damaged, or those that are named, as a run on record.
+        """Remove missing or damaged files, or the named ones, from the table, as a recorded run.
 
         Raises:
             UsageError: the table has no such file.
-            RefusedError: every file is missing, or nothing tells which sequences one of them held.
-            BusyError: another run is at work, or others keep coming first; from `apply()`.
+            RefusedError: every file is missing, or the sequences of one of them are unknown.
+            BusyError: another run is in progress, or other commits keep coming first; from `apply()`.
         """
         return self._repair(
             partial(find_lost_files, named=files),
@@ -109,31 +109,31 @@ class Repairs:
         )
 
     def repair_returned_messages(self) -> Repair[ReturnedRepair]:
-        """Remove exactly what other writers have brought back, as a run that can be undone.
+        """Remove exactly the messages that other writers have brought back, as a run that can be undone.
 
         Raises:
-            RefusedError: what they made was rewritten since.
-            BusyError: another run is at work; from `apply()`.
+            RefusedError: their files were rewritten since.
+            BusyError: another run is in progress; from `apply()`.
         """
         return self._repair(
             find_returned_messages, repair_returned_messages, text_repairs.returned_repair_text
         )
 
     def repair_place(self) -> Repair[PlaceRepair]:
-        """Let the stream be archived from this place as well: the warehouse was moved, or a copy shares the archive.
+        """Permit archiving from this location as well: the warehouse was moved, or a copy shares the archive.
 
         Raises:
-            BusyError: another run is at work; from `apply()`.
+            BusyError: another run is in progress; from `apply()`.
         """
         return self._repair(find_other_place, repair_place, text_repairs.place_repair_text)
 
     def reclaim(self) -> DryRun[ReclaimReport, ReclaimReport]:
-        """Delete what is dead for longer than its grace; it cannot be undone.
+        """Delete files that were dead longer than their grace period; it cannot be undone.
 
         Raises:
             RefusedError: the storage's clock differs from this machine's.
             DamagedError: a record of a run, or an entry of the log, cannot be read.
-            BusyError: another run is at work; from `apply()`.
+            BusyError: another run is in progress; from `apply()`.
         """
         from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 
@@ -142,7 +142,7 @@ class Repairs:
         ).looked()
 
     def reclaim_leftovers(self) -> DryRun[ReclaimReport, ReclaimReport]:
-        """Delete what killed processes have left, once it was noted for the grace; every file is listed.
+        """Delete leftovers of killed processes once noted for the grace period; every file is listed.
 
         Raises:
             RefusedError, DamagedError, BusyError: as `reclaim`.
@@ -156,7 +156,7 @@ class Repairs:
         ).looked()
 
     def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None is the clock's."""
+        """An instant in nanoseconds since the epoch; None: the clock's."""
         return self.opened.clock() if as_of is None else parse_as_of(as_of, self.opened.clock())
 
     def _repair(

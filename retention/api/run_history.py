@@ -1,4 +1,4 @@
-"""The run history of a warehouse: its runs listed, one of them in detail, and undone."""
+"""The run history of a warehouse: its runs listed, shown in detail, and undone."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @checked_class
 class RunHistory(Selection):
-    """The part of a warehouse that tells of its runs, and undoes them."""
+    """The part of a warehouse that shows its runs, and undoes them."""
 
     clock: Callable[[], int]
     engine: EngineName | None
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
-        """A stream that the configuration names, or that something was written to."""
+        """A stream that the configuration names, or that was written to."""
 
     def history(self, names: Iterable[str] | None = None) -> RunRecords:
-        """The outcomes of runs over streams (all, if `names` is None), newest first; `to_pandas()` makes a frame.
+        """The outcomes of runs over streams (all, if `names` is None), newest first; `to_pandas()` makes a data frame.
 
         Raises:
             UsageError: there is no such stream.
@@ -54,15 +54,15 @@ class RunHistory(Selection):
         )
 
     def undo(self, run: str) -> dict[str, Any]:
-        """Bring back what a run removed; the record of the run that did so, and `removed_again` beside it.
+        """Restore what a run removed; return the record of the undoing run, with `removed_again` added.
 
-        `removed_again` has `rules` and `sentence`: what the next pass takes again, and what keeps it; None: nothing
-        that is certain.
+        `removed_again` has `rules` and `sentence`: the rules by which the next pass removes the messages again, and how
+        to prevent it; None: nothing is certain to be removed.
 
         Raises:
             UsageError: there is no such run.
-            RefusedError: some of the messages are there again.
-            VerificationError: a removed file is gone: its grace is over.
+            RefusedError: some of the messages are in the table again.
+            VerificationError: a removed file is gone: its grace period is over.
         """
         from retention.inspect.run_details import removed_again_of
 
@@ -74,7 +74,7 @@ class RunHistory(Selection):
         return done | {"removed_again": again}
 
     def show_undo(self, run: str) -> dict[str, Any]:
-        """Show what `undo` would do, as `apply.undo.show_undo` and `undo` have it; nothing is changed.
+        """Show the effect of `undo`, with the fields of `apply.undo.show_undo` and `undo`; nothing is changed.
 
         Raises:
             UsageError, RefusedError, VerificationError: as `undo`.
@@ -85,7 +85,7 @@ class RunHistory(Selection):
         return show_undo(opened, run) | {"removed_again": removed_again_of(opened, run)}
 
     def run(self, run: str) -> RunDetails:
-        """One run in detail: what it took by segment and rule, who ran it, and whether it can come back.
+        """One run in detail: its removed messages by segment and rule, its operator, and whether it can be undone.
 
         Raises:
             UsageError: there is no such run, or it has no outcome yet.
@@ -95,7 +95,7 @@ class RunHistory(Selection):
         return run_details(self._of_run(run), run, self.clock())
 
     def _of_run(self, run: str) -> OpenedStream:
-        """The stream whose run it is."""
+        """The stream of a run."""
         for name in self.chosen(among=self.streams()):
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:

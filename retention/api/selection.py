@@ -1,4 +1,4 @@
-"""Selection of the streams of a warehouse: which there are, and which of them are meant."""
+"""Selection of the streams of a warehouse: those that exist, and those that a call selects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retention.stores.sidecar.owner import other_owner
 
 @checked_class
 class Selection(ABC):
-    """The part of a warehouse that knows its streams by name, pattern and tag."""
+    """The part of a warehouse that selects its streams by name, pattern and tag."""
 
     config: Config
     clock: Callable[[], int]
@@ -41,12 +41,12 @@ class Selection(ABC):
         return [*configured, *(name for name in on_disk if name not in set(configured))]
 
     def own_streams(self) -> Iterator[str]:
-        """The names of the streams to work on: all but those that another configuration owns."""
+        """The names of the streams to process: all but those that another configuration owns."""
         yield from (stream.name for stream in self.config.streams)
         yield from self.ownerless()
 
     def ownerless(self) -> list[str]:
-        """The names of the streams on the disk, dropped ones too, that neither this configuration nor another lists."""
+        """The names of stored streams, including dropped ones, that neither this configuration nor another lists."""
         listed = {stream.name for stream in self.config.streams}
         names = [name for name in self.streams() if name not in listed]
         roots = [files.join(self.location, "streams", path_name(name)) for name in names]
@@ -55,13 +55,13 @@ class Selection(ABC):
         return [name for name, owner in zip(names, owners, strict=True) if owner is None]
 
     def unlisted(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> list[str]:
-        """The names of the streams that hold a table, and that neither this configuration nor another one lists.
+        """The names of the streams that have a table, and that neither this configuration nor another one lists.
 
-        Without a configuration there are none: then nothing says which streams there should be.
+        Without a configuration there are none, since nothing says which streams should exist.
 
         Args:
-            names: if they are names alone, only those of them.
-            tags: with any of them, or with patterns, all are looked for: no tag means a stream that is not listed.
+            names: if these are plain names, only streams among them.
+            tags: with tags or patterns, all streams are examined, since an unlisted stream has no tag.
         """
         only = set(names)
         if self.config.file is None:
@@ -75,7 +75,7 @@ class Selection(ABC):
         ]
 
     def reclaimable(self) -> Iterator[str]:
-        """The names of the streams of which a reclaim deletes dead files: of unlisted ones nothing says the grace."""
+        """The names of the streams whose dead files a reclaim deletes; unlisted streams have no configured grace."""
         kept = set(self.unlisted())
         yield from (name for name in self.own_streams() if name not in kept)
 
@@ -87,18 +87,18 @@ class Selection(ABC):
     ) -> list[str]:
         """The streams to act on by name, pattern (`ORDERS_*`) and tag: `config.selection.select_streams`.
 
-        Patterns, tags and nothing stand for `among`; by default for `own_streams`.
+        Patterns, tags and an empty selection apply to `among`; by default to `own_streams`.
 
         Raises:
-            UsageError: there is no warehouse at this place, or a pattern or tag matches nothing; whether a stream that
-                is named is there, its own outcome says.
+            UsageError: there is no warehouse at this location, or a pattern or tag matches nothing. A missing named
+                stream is reported by its own outcome.
         """
         refuse_missing(self.config)
         meant = self.own_streams() if among is None else among
         return select_streams(self.config, self.streams, names, tags, meant)
 
     def _named(self, names: Iterable[str] | None, among: Iterable[str] | None = None) -> list[str]:
-        """The streams that a call names, as `chosen` has them: of None all, and of a list without names none."""
+        """The streams that a call names, as `chosen`: all for None, none for a list without names."""
         given = None if names is None else list(names)
         return [] if given == [] else self.chosen(given or (), among=among)
 
@@ -107,10 +107,10 @@ class Selection(ABC):
         """Whether a stream has a table that is not dropped, or one that cannot be read."""
 
     def chosen_unlisted(self, names: Iterable[str] = ()) -> list[str]:
-        """The streams that no configuration lists, dropped ones too, by name and pattern; all, if none is given.
+        """The streams that no configuration lists, including dropped ones, by name and pattern; all, if none is given.
 
         Raises:
-            UsageError: as `chosen`; or a stream that is named is listed, or another configuration owns it.
+            UsageError: as `chosen`; or a named stream is listed, or another configuration owns it.
         """
         ownerless = self.ownerless()
         chosen = self.chosen(names, among=ownerless)
@@ -122,7 +122,7 @@ class Selection(ABC):
         return chosen
 
     def has(self, name: str) -> bool:
-        """Whether the configuration names such a stream or topic, or something was written to it."""
+        """Whether the configuration names such a stream or topic, or it was written to."""
         return self.config.stream(name) is not None or name in self.streams()
 
     def compacted(self) -> list[str]:

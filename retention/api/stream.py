@@ -1,4 +1,4 @@
-"""One stream as a person holds it: publishing, single messages, last values, consumers and NATS backups."""
+"""One stream of the Python API: publishing, single messages, last values, consumers and NATS backups."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Stream(Log):
         Args:
             lines: JSON lines or the `Path` of a file of them, objects with `subject`, `data` or `data_b64`, `headers`,
                 `ts_ns`; a frame of pandas, Polars or DuckDB, or an Arrow table, with columns `subject`, `payload`, and
-                if there are `headers` and `ts_ns` (whole nanoseconds) or `time` (timestamps with a zone); dicts with
-                the keys of either.
+                optionally `headers` and `ts_ns` (whole nanoseconds) or `time` (timestamps with a zone); dicts with the
+                keys of either.
             writer: with `batch`, makes the batch exactly once.
-            batch: a number that rises with every batch of the writer; one not above the last writes nothing.
-            leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
-                committed; without it the first one refuses the batch.
-            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+            batch: a number that rises with every batch of the writer; a number not above the last writes nothing.
+            leave_out: called with the refused lines (`line`, `reason`, `code`) before the others are committed; without
+                it the first one refuses the batch.
+            any_time: accept times before 1990, which are otherwise refused as being in a wrong unit, such as
                 milliseconds in `ts_ns`.
 
         Raises:
-            UsageError: a line, or row, is no message, or its time is refused; it is named by its number.
+            UsageError: a line, or row, is not a message, or its time is refused; the error gives its number.
             RefusedError: the broker would refuse a message.
         """
         identity = batch_identity(writer, batch)
@@ -67,51 +67,52 @@ class Stream(Log):
 
         Args:
             seqs: their sequences, one by one or several together: `delete(1, 2)`, `delete([1, 2])`.
-            erase: remove every file that still holds them at once, too: it cannot be undone.
+            erase: also delete every file that still holds them, at once; it cannot be undone.
 
         Raises:
-            UsageError: one of them is not there.
+            UsageError: one of them is not in the stream.
             RefusedError: the stream is sealed, or denies deletes; or its format cannot erase.
         """
         given = ([seq] if isinstance(seq, int) else seq for seq in seqs)
         return self._removal(delete_request(tuple(chain.from_iterable(given)), erase=erase))
 
     def latest(self, subject: str | None = None) -> ShownLatest:
-        """The last value of each subject: in batches, as a DataFrame, or shown; deletions are there, and say so.
+        """The last value of each subject, in batches, as a DataFrame, or shown; deletions are included and marked.
 
         Args:
             subject: a filter, with `*` for one token and a last `>` for one or more.
 
         Raises:
-            UsageError: it is no filter.
+            UsageError: it is not a filter.
         """
         return ShownLatest(**vars(latest_of(self.opened, subject)))
 
     @property
     def consumers(self) -> StreamConsumers:
-        """The stream's consumers: look, add, update, remove, fold logs of acks."""
+        """The stream's consumers: show, add, update, remove, fold ack logs."""
         return StreamConsumers(self.opened, self.engine)
 
     def consumer(self, name: str) -> BatchConsumer:
-        """Work on a consumer's messages: fetch them in batches, and answer them.
+        """Process a consumer's messages: fetch them in batches, and acknowledge them.
 
         Raises:
             UsageError: there is no such consumer.
-            RefusedError: its messages are pushed, or ranked, or another stream takes them.
+            RefusedError: it is a push consumer, has priorities, or feeds another stream.
         """
         return BatchConsumer(self.opened, name)
 
     def import_nats_backup(self, path: str | Path, *, strict: bool = False) -> Imported:
-        """Import a NATS backup into this stream, which must never have held anything else.
+        """Import a NATS backup into this stream, which must never have contained anything else.
 
         Args:
             path: the archive, or the directory that `nats stream backup` made.
-            strict: refuse a backup from which messages went while the server wrote it. By default it is taken as
-                RESTORE takes it, and `Imported.differences` says what differs.
+            strict: refuse a backup whose messages were partly removed while the server wrote it. By default it is
+                accepted as RESTORE does, and `Imported.differences` lists the differences.
 
         Raises:
-            DamagedError: it is no backup, is cut off, or no server restores it; or it differs, and `strict`.
-            RefusedError: the stream holds, or held, something else.
+            DamagedError: it is not a backup, is truncated, or no server restores it; or it differs, and `strict` is
+                set.
+            RefusedError: the stream contains, or contained, other messages.
         """
         return import_nats_backup(self.opened, path, strict=strict)
 
@@ -119,6 +120,6 @@ class Stream(Log):
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.
 
         Raises:
-            RefusedError: something is there already.
+            RefusedError: the target already exists.
         """
         return export_nats_backup(self.opened, target)

@@ -1,4 +1,4 @@
-"""The consumers of one stream as a person holds them: look, add, update, remove, fold logs of acks."""
+"""The consumers of one stream in the Python API: show, add, update, remove, fold ack logs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from retention.stores.consumer_table import ConsumerRecord, no_consumer
 @checked_class
 @dataclass(frozen=True)
 class StreamConsumers(Public):
-    """The consumers of a stream; configurations have the server's names and values."""
+    """The consumers of a stream; their configurations use the server's names and values."""
 
     opened: OpenedStream
     engine: EngineName | None = None
-    """The engine, which beats the configuration's; None: the configuration's."""
+    """The engine, which overrides the configuration's; None: the configuration's."""
 
     def __post_init__(self) -> None:
         """Refuse topics, whose readers store offsets.
@@ -56,7 +56,7 @@ class StreamConsumers(Public):
         return info
 
     def require(self, name: str) -> None:
-        """Make sure that a consumer is there, without counting what is still to come for it.
+        """Verify that a consumer exists, without counting its pending messages.
 
         Raises:
             UsageError: there is none of that name.
@@ -64,7 +64,7 @@ class StreamConsumers(Public):
         self._record(name)
 
     def add(self, config: Mapping[str, Any]) -> ConsumerInfo:
-        """Create a consumer; one that is there and is the same stays (CONSUMER.CREATE, action create).
+        """Create a consumer; an identical existing one is kept (CONSUMER.CREATE, action create).
 
         Raises:
             UsageError: the configuration cannot be read.
@@ -91,7 +91,7 @@ class StreamConsumers(Public):
         return self._put(wanted)
 
     def remove(self, name: str) -> None:
-        """Delete a consumer; what only it needed may go with the next pass.
+        """Delete a consumer; the next pass may remove messages that only this consumer needed.
 
         Raises:
             UsageError: there is none of that name.
@@ -101,18 +101,17 @@ class StreamConsumers(Public):
     def fold(
         self, *logs: str, name: str | None = None, any_time: bool = False
     ) -> Sequence[FoldedLog]:
-        """Fold logs of acks into their states, each line once.
+        """Fold ack logs into the consumers' states, each line once.
 
         Args:
             logs: JSON lines, Parquet files, directories of them, or Delta tables; local or `s3://`.
-            name: what a single log is called wherever it lies: a log is the same if its name is; its location, if not
-                given.
-            any_time: take acks of messages from before 1990, too, whose times are plainly in another unit.
+            name: the name of a single log, which identifies it at any location; by default its location.
+            any_time: accept acks of messages from before 1990, whose times are probably in a wrong unit.
 
         Raises:
             UsageError: a log cannot be read, or a time in it is refused.
-            RefusedError: a log does not begin as it did, or is ahead of the stream.
-            BusyError: a consumer was changed meanwhile.
+            RefusedError: a log does not begin as it did before, or is ahead of the stream.
+            BusyError: a consumer was changed concurrently.
         """
         if name is not None and len(logs) != 1:
             raise UsageError(
@@ -138,7 +137,7 @@ class StreamConsumers(Public):
 
 
 def parsed(config: Mapping[str, Any]) -> ConsumerConfig:
-    """Parse a consumer's configuration, which has the server's names.
+    """Parse a consumer's configuration, which uses the server's names.
 
     Raises:
         UsageError: it cannot be read.

@@ -1,4 +1,4 @@
-"""One topic as a person holds it: publishing to its partitions, segments, stored offsets and logs of a server."""
+"""One topic of the Python API: publishing to its partitions, segments, stored offsets and logs of a server."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class Topic(Log):
         Args:
             lines: JSON lines or the `Path` of a file of them, objects with `data` or `data_b64`, `partition` or `key`,
                 `headers`, `id`, `origin_ts_ns`; a frame of pandas, Polars or DuckDB, or an Arrow table, with columns
-                `payload`, and if there are the others; dicts with the keys of either.
+                `payload`, and optionally the others; dicts with the keys of either.
             writer: with `batch`, makes the batch exactly once.
-            batch: a number that rises with every batch of the writer; one not above the last writes nothing.
-            leave_out: called with the lines that are refused (`line`, `reason`, `code`) before the others are
-                committed; without it the first one refuses the batch.
-            any_time: take times before 1990, too, which are refused because they are plainly in another unit, such as
+            batch: a number that rises with every batch of the writer; a number not above the last writes nothing.
+            leave_out: called with the refused lines (`line`, `reason`, `code`) before the others are committed; without
+                it the first one refuses the batch.
+            any_time: accept times before 1990, which are otherwise refused as being in a wrong unit, such as
                 milliseconds in `ts_ns`.
 
         Raises:
-            UsageError: a line, or row, is no message, or its time is refused; it is named by its number.
+            UsageError: a line, or row, is not a message, or its time is refused; the error gives its number.
             RefusedError: a server would refuse a message.
         """
         identity = batch_identity(writer, batch)
@@ -64,17 +64,17 @@ class Topic(Log):
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False
     ) -> TopicImported:
-        """Import the directory of one topic of an Iggy server into this topic, which must never have held anything.
+        """Import the directory of one topic of an Iggy server into this topic, which must never have been written to.
 
         Args:
             directory: `streams/<id>/topics/<id>` of the server's data directory; it is only read.
-            era: of the server that wrote it, `0.8` or `0.9`; None: found out by its checksums.
-            allow_damaged: leave out what is damaged instead of refusing all of it.
+            era: of the server that wrote it, `0.8` or `0.9`; None: detected by its checksums.
+            allow_damaged: skip damaged parts instead of refusing the whole directory.
 
         Raises:
-            UsageError: it is no such directory, or its logs are of another era.
-            DamagedError: something in it is damaged.
-            RefusedError: the topic holds, or held, something else.
+            UsageError: it is not such a directory, or its logs are of another era.
+            DamagedError: a part of it is damaged.
+            RefusedError: the topic contains, or contained, other messages.
         """
         with Engines(self.engine) as engines:
             return import_iggy_log(
@@ -84,11 +84,12 @@ class Topic(Log):
     def delete_segments(self, partition: int, count: int) -> BoundPlan:
         """Plan the removal of a partition's oldest sealed segments; `apply` of the plan carries it out.
 
-        What a consumer or a group has not read stays; with `profile: modern` a later pass takes it as soon as it is.
+        Segments that a consumer or a group has not read are kept; with `profile: modern` a later pass removes them once
+        they are read.
 
         Args:
             partition: the partition.
-            count: how many of its segments.
+            count: the number of segments.
 
         Raises:
             UsageError: there is no such partition, or the count is out of range.
@@ -107,48 +108,48 @@ class Topic(Log):
         return ShownMessages(**vars(newest))
 
     def offsets(self) -> list[OffsetInfo]:
-        """The stored offsets: how far every reader has read that has said so."""
+        """The stored offsets of all readers."""
         return offset_infos(self.opened)
 
     def store_offset(
         self, partition: int, kind: ReaderKind, name: str | int, offset: int
     ) -> OffsetInfo:
-        """Store how far a reader has read; what everybody has read is held back no longer.
+        """Store a reader's offset; messages that all readers have read are no longer protected.
 
         Args:
-            partition: what is read.
+            partition: the partition read.
             kind: `consumer` or `group`.
-            name: a consumer's name, or the number by which the server knows who reads.
-            offset: of the last message that was read; a lower one than before is taken, too.
+            name: a consumer's name, or the number by which the server identifies the reader.
+            offset: of the last message read; it may be lower than before.
 
         Raises:
-            UsageError: there is no such message yet, or no such partition, or the name is none.
-            BusyError: others kept storing offsets first.
+            UsageError: there is no such message yet, or no such partition, or the name is not valid.
+            BusyError: other readers kept storing offsets first.
         """
         reader = reader_of(partition, kind, name)
         store_offset(self.opened, reader, offset)
         return offset_info(self.opened, reader)
 
     def get_offset(self, partition: int, kind: ReaderKind, name: str | int) -> OffsetInfo:
-        """A reader's stored offset: how far it has read.
+        """A reader's stored offset.
 
         Raises:
-            UsageError: nobody of that name has said so.
+            UsageError: no reader of that name has stored one.
         """
         return offset_info(self.opened, reader_of(partition, kind, name))
 
     def delete_offset(self, partition: int, kind: ReaderKind, name: str | int) -> None:
-        """Forget how far a reader has read: nothing is held back for it any more.
+        """Delete a reader's stored offset: no message is protected for it any more.
 
         Raises:
-            UsageError: nobody of that name has said so.
+            UsageError: no reader of that name has stored one.
         """
         delete_offset(self.opened, reader_of(partition, kind, name))
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Let what only streams have say itself why topics have it not."""
+            """Let methods that only streams have raise an error that says why topics lack them."""
             if not hasattr(Stream, name):
                 raise AttributeError(f"a topic has no attribute {name!r}")
             return getattr(Stream(self.opened, self.engine), name)

@@ -1,4 +1,4 @@
-"""The streams that fell out of a configuration: named, and the end of a command, as the configuration wants it."""
+"""Streams missing from a configuration: their names, and the exit code that the configuration wants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.errors import RefusedError
 
 @dataclass(frozen=True)
 class UnlistedFinding:
-    """The streams to be named, and what follows."""
+    """The unlisted streams to report, and the consequence."""
 
     config: Config
     """The configuration that does not list them."""
@@ -26,33 +26,33 @@ class UnlistedFinding:
 
     @property
     def remedy(self) -> str:
-        """The clause that says what to do."""
+        """The clause with the remedy."""
         return unlisted_streams(self.names, self.config)[1]
 
     @property
     def sentence(self) -> str:
-        """Both clauses; empty: there are none."""
+        """Both clauses; empty: there are no such streams."""
         return "; ".join(unlisted_streams(self.names, self.config)) if self.names else ""
 
     @property
     def exit_code(self) -> int:
-        """The exit code of work that nothing else has failed; 0 where there are none, or they are named only."""
+        """The exit code of otherwise successful work; 0 if there are none, or they are only reported."""
         return RefusedError.exit_code if self.names and self.config.unlisted == "fail" else 0
 
     def of(self, name: str) -> UnlistedFinding:
-        """The finding about one of them alone."""
+        """The finding for a single stream."""
         return replace(self, names=(name,))
 
 
 def unlisted_finding(
     warehouse: Selection, names: Iterable[str] = (), tags: Iterable[str] = ()
 ) -> UnlistedFinding:
-    """Look for the streams that no configuration lists any more, unless the configuration wants them unnamed.
+    """Find the streams that no configuration lists any more, unless the configuration says not to report them.
 
     Args:
-        warehouse: where to look.
-        names: the names and patterns that a command was given.
-        tags: the tags that it was given.
+        warehouse: the warehouse.
+        names: the names and patterns given to a command.
+        tags: the tags given to it.
     """
     config = warehouse.config
     unlisted = [] if config.unlisted == "keep" else warehouse.unlisted(names, tags)

@@ -1,4 +1,4 @@
-"""A warehouse: its streams, and acts on several of them at one instant."""
+"""A warehouse: its streams, and operations on several of them at one instant."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @checked_class
 class Warehouse(Public, Maintenance, RunHistory, Audit):
-    """Streams below one directory or object-store prefix, and their configuration."""
+    """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         engine: EngineName | None = None,
         wait_s: float = 0.0,
     ) -> None:
-        """Hold a configuration and a clock together; nothing is opened yet.
+        """Store the configuration and the clock; nothing is opened yet.
 
         Args:
             config: the warehouse's configuration.
             clock: the wall clock, nanoseconds since the epoch.
-            engine: beats what the configuration says of each stream.
+            engine: overrides each stream's configured engine.
             wait_s: how long to wait for another maintainer of a stream to end, in seconds.
         """
         self.config = config
@@ -76,11 +76,11 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
 
     @cached_property
     def _mounts(self) -> Mounts:
-        """The mounts of the parts of all streams: looked at once, since a look at one stream is a look at all."""
+        """The mounts of the parts of all streams, read once for all of them."""
         return {} if files.is_remote(self.location) else mounts(self.location, self.streams())
 
     def log(self, name: str) -> Log:
-        """A stream or topic that the configuration names, or that something was written to.
+        """A stream or topic that the configuration names, or that was written to.
 
         Raises:
             UsageError: there is none of that name.
@@ -89,7 +89,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return self._log(name)
 
     def stream(self, name: str) -> Stream:
-        """A stream, as `log` has it; the name of a topic gives the topic, without what only streams have.
+        """A stream, as `log` returns it; the name of a topic gives the topic, without the methods of streams.
 
         Raises:
             UsageError: there is none of that name.
@@ -97,22 +97,22 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return cast("Stream", self.log(name))
 
     def new_stream(self, name: str) -> Stream:
-        """A stream that the first write creates, if it does not exist; the name of a topic gives the topic.
+        """A stream that the first write creates if it does not exist; the name of a topic gives the topic.
 
         Raises:
-            ConfigError: no stream can be called so.
+            ConfigError: the name is not valid for a stream.
             RefusedError: a symbolic link leads out of the warehouse.
         """
         return cast("Stream", self._log(name))
 
     def kv(self, bucket: str) -> Bucket:
-        """A key-value bucket, which the first value that is put creates, if it does not exist.
+        """A key-value bucket that the first put creates if it does not exist.
 
         Args:
-            bucket: its name; the stream that keeps it is called `KV_` and the name.
+            bucket: its name; the stream that keeps it is named `KV_` plus this name.
 
         Raises:
-            UsageError: no bucket can be called so, or it is a topic.
+            UsageError: the name is not valid for a bucket, or it is a topic.
             RefusedError: a symbolic link leads out of the warehouse.
         """
         from retention.api.bucket import Bucket
@@ -136,7 +136,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         """Totals of topics (all of the configuration, if `names` is None): each partition, topic, Iggy's stream, all.
 
         Raises:
-            UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
+            UsageError, RefusedError, DamagedError: one is not a topic, or cannot be read.
         """
         from retention.views.notebook import stats_of
 
@@ -152,19 +152,20 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         pull: bool = True,
         config: Mapping[str, Any] | None = None,
     ) -> BatchConsumer:
-        """Work on the messages of a subject: on the one stream that takes it, by a consumer that is there or is made.
+        """Process the messages of a subject: on the one stream that accepts it, with an existing or a new consumer.
 
         Args:
-            subject: what is wanted; with `stream` it may be left out, and stands for everything.
-            stream: its name, where the subject alone does not tell.
-            consumer: its name; without one it is nobody else's, and deleted at the end of a `with` block.
-            queue: the name of those who share the work, and of their consumer.
-            pull: a client that would have its messages pushed is told what is wrong with that.
-            config: what a new consumer shall be, or one that is there must be, with the server's names.
+            subject: the wanted subject; optional with `stream`, where it defaults to everything.
+            stream: its name, if the subject alone is ambiguous.
+            consumer: its name; without one the consumer is private, and deleted at the end of a `with` block.
+            queue: the name of the group that shares the work, and of its consumer.
+            pull: False is refused with the reason why push is not available.
+            config: the configuration of a new consumer, or the one that an existing consumer must have, with the
+                server's names.
 
         Raises:
-            UsageError: no stream takes the subject, or several do; or the configuration cannot be read.
-            RefusedError: a client must not ask that (ADR-15), or a server would refuse the consumer.
+            UsageError: no stream accepts the subject, or several do; or the configuration cannot be read.
+            RefusedError: a client must not request this (ADR-15), or a server would refuse the consumer.
         """
         from retention.api.stream_consumers import parsed
         from retention.consumers.subscription import Subscription
@@ -208,7 +209,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
     def apply_plans(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
     ) -> list[Outcome[RunReport]]:
-        """Apply plans that were made earlier, unchanged."""
+        """Apply saved plans, unchanged."""
         by_name = {plan.stream: plan for plan in plans}
         refuse_missing(self.config)
         with Engines(self.engine) as engines:
@@ -222,12 +223,12 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
     def mirror(
         self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
     ) -> list[Outcome[Mirrored]]:
-        """Carry new messages over to streams (all with a mirror or sources, if `names` is None), origins first.
+        """Carry new messages to streams (all with a mirror or sources, if `names` is None), origins first.
 
         Messages of sources are stored at `as_of`, those of a mirror keep their time.
 
         Raises:
-            UsageError: `as_of` is no instant, or later than the clock.
+            UsageError: `as_of` is not an instant, or later than the clock.
         """
         from retention.ingest.mirror.origin import in_order, origins_of
         from retention.ingest.mirror.run import run_mirror
@@ -244,11 +245,11 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return act_sequentially(in_order(self.config.streams, chosen), act, self.clock, watch)
 
     def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None is the clock's."""
+        """An instant in nanoseconds since the epoch; None: the clock's."""
         return self.clock() if as_of is None else parse_as_of(as_of, self.clock())
 
     def _log(self, name: str) -> Log:
-        # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
+        # The stream API is more than a scheduled pass needs, and slow to import.
         from retention.api.stream import Stream
 
         opened = self._open(name)
@@ -294,10 +295,10 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return True
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
-        """The configuration of a stream that only the disk knows: it keeps the format that it has there."""
+        """The configuration of an unlisted stream: it keeps its stored format."""
         config = self.config.default_stream(name)
         content = files.read_bytes(files.join(root, "_retention", "format.json")) or b""
-        # A format file that cannot be read is the store's to refuse.
+        # The store refuses a format file that cannot be read.
         with suppress(ValueError, KeyError, TypeError):
             return config.model_copy(update={"format": parse_json(content)["format"]})
         return config
@@ -307,10 +308,10 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
 
 
 def _is_dropped_topic(config: StreamConfig, store: Store) -> bool:
-    """Whether it is a topic that is dropped: the settings that it was created with bind the next one no more."""
+    """Whether it is a dropped topic: the settings that it was created with no longer bind the next one."""
     if config.topic is None:
         return False
-    # A table that cannot be read is refused where it is needed.
+    # A table that cannot be read is refused where it is used.
     with suppress(RetentionError):
         return store.dropped_ns() is not None
     return False
@@ -328,11 +329,11 @@ def open_warehouse(
 
     Args:
         path: `retention.yaml`, a directory that may hold one, or an `s3://` location.
-        engine: beats what the configuration says of each stream.
+        engine: overrides each stream's configured engine.
         clock: the wall clock, nanoseconds since the epoch.
-        wait_s: how long to wait, in seconds, where another run is at work on a stream.
+        wait_s: how long to wait, in seconds, for another run on a stream to end.
 
     Raises:
-        ConfigError: the configuration is wrong; every mistake is named with its line.
+        ConfigError: the configuration is not valid; every error is reported with its line.
     """
     return Warehouse(find_config(path), clock, engine, wait_s)
