@@ -1,1 +1,1 @@
-"""Interest in a stream's messages: its consumers reconciled, edited, and moved on by logs of acks."""
+"""Interest in a stream's messages: its consumers reconciled, edited, and advanced by ack logs."""

@@ -41,7 +41,7 @@ PIECE_ROWS = 2_000_000
 
 @dataclass(frozen=True)
 class FoldedLog:
-    """Result of folding one log, in lines."""
+    """Result of folding one log; counts are lines."""
 
     stream: str
     log: str
@@ -60,17 +60,17 @@ class FoldedLog:
 @on_stream
 @labelled(step="fold acks")
 def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) -> list[FoldedLog]:
-    """Fold logs of acks, one after the other, into the consumers of a stream.
+    """Fold ack logs, one after the other, into the consumers of a stream.
 
-    The consumers that its configuration lists are created first. Each record keeps up to where a log is folded in:
-    a log that has grown is folded from there on, the same log again changes nothing, and after a crash the consumers
-    that are behind follow.
+    The consumers that its configuration lists are created first. Each record keeps the position up to which a log is
+    folded in: a log that has grown is folded from there on, the same log again changes nothing, and after a crash the
+    consumers that are behind catch up.
 
     Raises:
         UsageError: a log cannot be read, or two have the same name.
-        RefusedError: a log is not the one that was folded before, an ack is for a message that is not there yet, or a
+        RefusedError: a log is not the one that was folded before, an ack is for a message that does not exist yet, or a
             state would contradict itself. Nothing of that log was folded.
-        BusyError: a consumer was changed meanwhile.
+        BusyError: a consumer was changed concurrently.
         DamagedError: a record or a file of the stream cannot be read.
     """
     if len({log.name for log in logs}) < len(logs):
@@ -101,7 +101,7 @@ def _fold(opened: OpenedStream, log: AckLog, engines: Engines) -> FoldedLog:
 
 @dataclass
 class _Folding:
-    """One log on its way into the consumers of a stream."""
+    """One log while it is folded into the consumers of a stream."""
 
     opened: OpenedStream
     inventory: Inventory
@@ -113,7 +113,7 @@ class _Folding:
     reports: dict[str, FoldReport] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin each consumer at the first line that it does not have."""
+        """Start each consumer at its first unfolded line."""
         self.last_seq = next_seq(self.opened, self.inventory) - 1
         self.states = {record.consumer: record.state for record in self.records}
         self.begins = {record.consumer: _rows_folded(record, self.log) for record in self.records}
@@ -121,7 +121,7 @@ class _Folding:
         self._matching: dict[str, Numbers | None] = {}
 
     def take(self, piece: ParsedAcks) -> None:
-        """Fold the next lines, each into the consumers that do not have it yet."""
+        """Fold the next lines, each into the consumers that have not folded it yet."""
         self._refuse_beyond(piece.acks)
         self.malformed = merge_malformed([*self.malformed, *piece.malformed])
         for begin in sorted({self.before, *self.begins.values()}):
@@ -133,7 +133,7 @@ class _Folding:
                 self._count(folded.unknown_consumers, folded.other_streams)
 
     def take_grouped(self, slices: Sequence[LogSlice], engine: GroupsRows) -> None:
-        """Fold all lines, those of each consumer in a task of its own; cut into pieces as in this process."""
+        """Fold all lines, each consumer's in a task of its own; cut into the same pieces as in this process."""
         inputs = {record.consumer: self._input_of(record) for record in self.records}
         ends = [share[-1].row + share[-1].rows for share in _shares(slices)]
         tasks = [ReadAcks(lines, self.opened.name, self.begins, self.last_seq) for lines in slices]
@@ -153,7 +153,7 @@ class _Folding:
 
         Raises:
             RefusedError: a state would contradict itself; no record was written.
-            BusyError: a consumer was changed meanwhile.
+            BusyError: a consumer was changed concurrently.
         """
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
@@ -187,7 +187,7 @@ class _Folding:
         )
 
     def _consumers_at(self, begin: int, acks: pa.Table) -> dict[str, FoldInput]:
-        """The consumers that these lines name and that have folded in exactly the lines before `begin`."""
+        """The consumers that these lines name and that have folded exactly the lines before `begin`."""
         named = set(pc.unique(acks["consumer"]).to_pylist())
         return {
             record.consumer: self._input_of(record)
@@ -242,7 +242,7 @@ class _Folding:
             raise self._beyond(line)
 
     def _beyond(self, line: Mapping[str, Any]) -> RefusedError:
-        """The error of a line about a message that is not there yet."""
+        """The error for a line about a message that does not exist yet."""
         return RefusedError(
             f"{self.opened.name}: line {line['row'] + 1} of {self.log.name} is about message {line['seq']}, of "
             f"consumer {line['consumer']}, and the last one here is {self.last_seq}: the log is ahead of the "
@@ -287,7 +287,7 @@ def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
 
 
 def _end_position(log: AckLog) -> dict[str, Any]:
-    """The position behind the last line of a log, as a consumer's record keeps it."""
+    """The position after the last line of a log, as a consumer's record keeps it."""
     return {_ROWS: log.rows, _TAIL: tail_digest(log, log.rows)}
 
 
@@ -298,10 +298,10 @@ def _rows_folded(record: ConsumerRecord, log: AckLog) -> int:
 
 
 def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecord]) -> None:
-    """Refuse a log that does not begin as it did when it was folded into one of the consumers.
+    """Refuse a log that does not begin as it did when it was first folded into one of the consumers.
 
     Raises:
-        RefusedError: the log is shorter, or the last lines that were folded are others now.
+        RefusedError: the log is shorter, or the last folded lines have changed.
     """
     tails: dict[int, str] = {}
     for record in records:
@@ -324,7 +324,7 @@ def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerReco
 
 
 def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
-    # A log on an object store may have been folded under its other scheme.
+    # A log on an object store may have been folded under its other URI scheme.
     places = (record.folded.get(name) for name in spellings(log.name))
     return next((place for place in places if place is not None), None)
 

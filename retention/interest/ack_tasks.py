@@ -1,4 +1,4 @@
-"""Tasks of a fold that consumers share: some read parts of a log, others fold the lines of one consumer."""
+"""Tasks of a shared fold: some read parts of a log, others fold the lines of one consumer."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ NUMBERS = ("verb", "deliveries", "seq", "consumer_seq", "ts_ns")
 KEYED = pa.schema(
     [("key", pa.string()), ("place", pa.int64()), *(ACKS.field(name) for name in NUMBERS)]
 )
-"""Lines of a log as they are brought together: `key` is the consumer, `place` the line's row in the log."""
+"""Lines of a log for the shuffle: `key` is the consumer, `place` the line's row in the log."""
 
 
 @dataclass(frozen=True)
 class ReadAcks:
-    """Some lines of a log, of which those of a stream's consumers are wanted."""
+    """A task: read some lines of a log, and keep those about a stream's consumers."""
 
     lines: LogSlice
     stream: str
     begins: Mapping[str, int]
-    """Consumer → the first line that is not folded into it."""
+    """Consumer → its first unfolded line."""
     last_seq: int
-    """The last sequence that the stream gave out."""
+    """The last sequence that the stream assigned."""
 
 
 @dataclass(frozen=True)
 class OtherLines:
-    """The account of some lines of a log beside those that are folded."""
+    """Counts of the lines of a log that are not folded."""
 
     malformed: tuple[Malformed, ...]
     unknown: Mapping[str, int]
-    """Name of a consumer that the stream does not have → lines."""
+    """Name of an unknown consumer → lines."""
     others: Mapping[str, int]
     """Name of another stream → lines."""
     beyond: Mapping[str, Any] | None
-    """The first line of a consumer about a message that is not there yet (a row of `ACKS`)."""
+    """The first line of a consumer about a message that does not exist yet (a row of `ACKS`)."""
 
 
 def read_acks(task: ReadAcks) -> GroupedRows:
@@ -76,21 +76,21 @@ def read_acks(task: ReadAcks) -> GroupedRows:
 
 @dataclass(frozen=True)
 class ConsumerFold:
-    """The fold of one consumer's lines, piece by piece; a value that tasks carry along."""
+    """The fold of one consumer's lines, piece by piece; a value passed to tasks."""
 
     stream: str
     consumers: Mapping[str, FoldInput]
     ends: Sequence[int]
-    """Rows of the log at which pieces end, rising; where a log is cut, one engine cuts it as another."""
+    """Rows of the log at which pieces end, ascending; every engine cuts a log in the same places."""
     last_seq: int
 
     def __call__(
         self, consumer: str, tables: Iterator[pa.Table]
     ) -> tuple[ConsumerState, FoldReport]:
-        """Fold the lines of a consumer (tables of shape `KEYED`, in order); one piece of them is held.
+        """Fold the lines of a consumer (tables of shape `KEYED`, in order); one piece is in memory at a time.
 
         Raises:
-            RefusedError: so much of the log is missing that too many messages would have to be held.
+            RefusedError: so much of the log is missing that too many messages would have to be kept.
         """
         before, report = self.consumers[consumer], None
         for piece in self._pieces(tables):
@@ -102,7 +102,7 @@ class ConsumerFold:
         return before.state, report or FoldReport()
 
     def _pieces(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Lines together as far as the piece of the log goes in which they are."""
+        """Lines grouped by the piece of the log to which they belong."""
         held: list[pa.Table] = []
         number = -1
         for table in tables:

@@ -1,4 +1,4 @@
-"""Edits of a topic's stored offsets, so that a pass under way that counts on the old ones is refused."""
+"""Edits of a topic's stored offsets: a pass in progress that used the old ones is refused."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from retention.stores.offset_table import Change, Offsets, OffsetTable, Reader, 
 
 
 def offsets_of(opened: OpenedStream) -> tuple[Offsets, Counters]:
-    """The valid stored offsets, none of a topic that does not exist yet, and the counters of its partitions.
+    """The valid stored offsets, empty for a topic that does not exist yet, and the counters of its partitions.
 
     Raises:
-        UsageError: the stream is no topic.
+        UsageError: the stream is not a topic.
         DamagedError: the offsets cannot be read.
     """
     topic_of(opened)
@@ -32,19 +32,19 @@ def offsets_of(opened: OpenedStream) -> tuple[Offsets, Counters]:
 
 
 def edit_offsets(opened: OpenedStream, change: Change, edited: str) -> Offsets:
-    """Change the offset document, then count the edit in the message table's log if the document is not counted.
+    """Change the offset document, then count the edit in the message table's log if it is not counted yet.
 
-    In that order: a pass that has read the old document finds the counter raised when it commits, or has committed
-    before.
+    The order matters: a pass that has read the old document either finds the counter raised at its commit, or has
+    committed before.
 
     Args:
         opened: the topic, which exists.
-        change: from the old document to the new one; where a partition comes to be held longer, it raises `revision`
-            and sets `counted=False`.
-        edited: the offset that was changed, in a few words.
+        change: maps the old document to the new one; if it protects more of a partition, it raises `revision` and sets
+            `counted=False`.
+        edited: a short description of the changed offset.
 
     Raises:
-        BusyError: rivals kept coming first.
+        BusyError: other writers kept coming first.
         DamagedError: the document cannot be read.
     """
     table = OffsetTable(opened.root)
@@ -66,10 +66,10 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
     Args:
         opened: the topic.
         reader: the consumer or group, and the partition.
-        offset: the offset of the last message that was read.
+        offset: the offset of the last message read.
 
     Raises:
-        UsageError: the partition has no such message yet, or the topic no such partition; or the stream is no topic.
+        UsageError: the partition has no such message yet, or the topic no such partition; or the stream is not a topic.
         BusyError, DamagedError: as `edit_offsets`.
     """
     refuse_partition(opened, reader.partition)
@@ -84,7 +84,7 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
     stored = StoredOffset(offset, opened.clock())
 
     def advance(before: Offsets) -> Offsets:
-        # An import needs a topic that was never written to: what another one has left belongs to nothing for good.
+        # An import requires a topic that was never written to: earlier offsets do not apply to it.
         known = before.counting(counters)
         last = known.of.get(reader)
         if last == stored:
@@ -102,7 +102,7 @@ def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, C
     """A reader's stored offset (iggy `GetConsumerOffset`), and the counters of the partitions.
 
     Raises:
-        UsageError: the reader has stored none; or the topic has no such partition, or the stream is no topic.
+        UsageError: the reader has stored none; or the topic has no such partition, or the stream is not a topic.
         DamagedError: the document cannot be read.
     """
     refuse_partition(opened, reader.partition)
@@ -117,7 +117,7 @@ def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, C
 
 
 def delete_offset(opened: OpenedStream, reader: Reader) -> None:
-    """Delete a reader's offset: the partition is held for it no longer (iggy `DeleteConsumerOffset`).
+    """Delete a reader's offset: the partition is no longer protected for it (iggy `DeleteConsumerOffset`).
 
     Raises:
         UsageError, DamagedError: as `stored_offset`.
@@ -137,11 +137,11 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
 
 
 def raise_watermark(opened: OpenedStream, request: Request | None, epoch: int) -> None:
-    """Raise a partition's watermark to where `delete-segments` reaches, so that later passes take what is held back.
+    """Raise a partition's watermark to the end of a `delete-segments`: later passes remove messages protected now.
 
     Args:
-        opened: the topic or stream that the request is for.
-        request: the request under way; nothing is stored unless it is for a topic whose servers remember it.
+        opened: the topic or stream of the request.
+        request: the current request; nothing is stored unless it is for a topic whose servers remember it.
         epoch: the epoch of the offsets that it names.
 
     Raises:
@@ -164,11 +164,11 @@ def raise_watermark(opened: OpenedStream, request: Request | None, epoch: int) -
 def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
     """Lower the watermarks of `delete-segments` below files that are restored.
 
-    Plans that were made before count on the higher watermarks, and are refused.
+    Plans made before depend on the higher watermarks, and are refused.
 
     Args:
         opened: the topic.
-        restored: the files that come back, of shape `FILE_STATS`.
+        restored: the restored files, shape `FILE_STATS`.
         epoch: the epoch of their offsets.
 
     Raises:
@@ -193,6 +193,6 @@ def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> No
 
 
 def _counters(opened: OpenedStream) -> Counters:
-    """The counters of the table, which need not exist, raised to the highest offset that was ever given out."""
+    """The counters of the table, which need not exist, raised to the highest offset ever assigned."""
     counters = opened.store.snapshot().counters if opened.store.exists() else Counters()
     return history_of(opened.warehouse, opened.name).above(counters)

@@ -1,4 +1,4 @@
-"""Edits of consumers: create, change and delete, so that a pass under way that counts on the old ones is refused."""
+"""Edits of consumers: create, change and delete; a pass in progress that used the old ones is refused."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ ATTEMPTS = 20
 def edit_consumer(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
     """Change a consumer's record, then count the edit in the message table's log; return the new record.
 
-    In that order, and the record says that it is counted only when it is: a release that has read the old record
-    finds the counter raised when it commits, or has committed before.
+    The order matters, and the record is marked as counted only after it is: a release that has read the old record
+    either finds the counter raised at its commit, or has committed before.
 
     Args:
         opened: the stream; its table is created if it does not exist.
         consumer: the consumer's name.
-        change: from the old record to the new one; an edit sets `counted=False`.
+        change: maps the old record to the new one; an edit sets `counted=False`.
 
     Raises:
-        BusyError: rivals kept coming first.
+        BusyError: other writers kept coming first.
         DamagedError: its record cannot be read.
     """
     opened.store.create()
@@ -56,11 +56,11 @@ def edit_consumer(opened: OpenedStream, consumer: str, change: Change) -> Consum
 
 
 def edit_declared(opened: OpenedStream) -> None:
-    """Create or edit the consumers that the stream's configuration lists; the others stay.
+    """Create or edit the consumers that the stream's configuration lists; the others are unchanged.
 
     Raises:
-        RefusedError: a listed consumer cannot be created, or not updated so.
-        DamagedError: as `edit_consumer`; or there were consumers, and all their records are lost.
+        RefusedError: a listed consumer cannot be created or updated as listed.
+        DamagedError: as `edit_consumer`; or all records of existing consumers are lost.
         BusyError: as `edit_consumer`.
     """
     if opened.config.consumers:
@@ -83,15 +83,15 @@ def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> Non
 
 
 def count_edit(opened: OpenedStream, what: str, name: str) -> None:
-    """Count an edit in the message table's log, so that no pass commits that was planned before it.
+    """Count an edit in the message table's log, so that no pass planned before it commits.
 
     Args:
         opened: the stream.
-        what: the kind of thing that was edited, a word.
-        name: the name of the thing.
+        what: the kind of object edited, one word.
+        name: the object's name.
 
     Raises:
-        BusyError: rivals kept coming first.
+        BusyError: other writers kept coming first.
     """
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()
@@ -115,9 +115,9 @@ def count_edit(opened: OpenedStream, what: str, name: str) -> None:
 
 
 def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
-    """Delete the consumers that nobody has used for too long; return their pins from before.
+    """Delete the consumers that were unused for too long; return their earlier pins.
 
-    None is deleted where `retention` is `limits`: no pass needs them there. A consumer that is used meanwhile stays.
+    None is deleted where `retention` is `limits`: no pass needs to. A consumer used concurrently is kept.
 
     Raises:
         BusyError, DamagedError: as `edit_consumer`.
@@ -137,7 +137,7 @@ def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
 
 
 def delete_pinned(opened: OpenedStream, pins: Sequence[Pin]) -> None:
-    """Delete the consumers that a plan names as unused; those already deleted stay so.
+    """Delete the consumers that a plan names as unused; those already deleted are skipped.
 
     Raises:
         StalePlanError: a consumer was used or edited since; those before it are deleted.

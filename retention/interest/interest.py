@@ -1,4 +1,4 @@
-"""Interest of a stream's consumers, stored or listed: who wants which messages, refused where they contradict."""
+"""Interest of a stream's consumers, stored or listed: the messages that each wants; contradictions are refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def consumer_snapshot_of(
 
 
 def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> bool:
-    """Whether nobody has used a consumer for too long.
+    """Whether a consumer was unused for too long.
 
     A consumer that the configuration lists never expires, and none does where `retention` is `limits`.
     """
@@ -75,7 +75,7 @@ def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRec
 
     Raises:
         DamagedError: a consumer's record cannot be read, or all of them are lost.
-        RefusedError: a listed consumer cannot be created, or not updated so.
+        RefusedError: a listed consumer cannot be created or updated as listed.
     """
     table = ConsumerTable(opened.root, inventory.counters.generation)
     table.refuse_lost(inventory.counters)
@@ -109,15 +109,15 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
 def _refuse_inconsistent(
     opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int
 ) -> None:
-    """Refuse to remove anything where it is not certain what consumers need.
+    """Refuse to remove anything while the needs of consumers are uncertain.
 
     Args:
         opened: the stream.
         records: its consumers.
-        last_seq: the last sequence that the stream gave out.
+        last_seq: the last sequence that the stream assigned.
 
     Raises:
-        RefusedError: naming the first consumer, and what to do.
+        RefusedError: naming the first consumer, and the remedy.
     """
     why = next(_wrong(opened, records, last_seq), None)
     if why is not None:
@@ -152,7 +152,7 @@ def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: in
 
 
 def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest) -> Numbers | None:
-    """The stored sequences above a consumer's ack floor that it wants, ascending; None: it wants every one.
+    """The stored sequences above a consumer's ack floor that it wants, ascending; None: it wants all of them.
 
     Files without a subject that it wants are not opened.
 

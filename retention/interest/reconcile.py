@@ -1,4 +1,4 @@
-"""Reconciliation of consumers with a list of configurations: which records change, and where a new one starts."""
+"""Reconciliation of consumers with a list of configurations: the records to change, and the start of each new one."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def reconcile(
     inventory: Inventory,
     records: Sequence[ConsumerRecord],
 ) -> dict[str, Change]:
-    """Plan the change of each listed consumer's record, by name; consumers that are not listed stay.
+    """Plan the change of each listed consumer's record, by name; unlisted consumers are unchanged.
 
     Args:
         opened: the stream.
         listed: the wanted configurations.
-        inventory: the stream's files, by which a new consumer's start is found.
+        inventory: the stream's files, from which a new consumer's start is computed.
         records: the existing consumers.
 
     Raises:
-        RefusedError: a listed consumer cannot be created beside those that are there, or not updated so.
+        RefusedError: a listed consumer cannot be created beside the existing ones, or cannot be updated as listed.
     """
     if not listed:
         return {}
@@ -94,10 +94,10 @@ def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:
 def _state_at_start(
     opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig
 ) -> ConsumerState:
-    """The state of a consumer that is created now: it needs nothing below its start sequence.
+    """The state of a new consumer: it needs nothing below its start sequence.
 
     Raises:
-        DamagedError: a file with the times or subjects that are needed cannot be read.
+        DamagedError: a file with required times or subjects cannot be read.
     """
     after = next_seq(opened, inventory)
     first_seq = int(pc.min(inventory.files["min_seq"]).as_py() or after)
