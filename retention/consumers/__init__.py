@@ -1,3 +1,3 @@
-"""Consumers: readers that must have a message before interest and work-queue retention remove it."""
+"""Consumers: readers that must receive a message before interest and work-queue retention remove it."""
 
 from __future__ import annotations

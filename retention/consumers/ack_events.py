@@ -26,7 +26,7 @@ class AckLines:
         return len(self.seq)
 
     def take(self, chosen: Mask | np.ndarray | slice) -> AckLines:
-        """The lines that a mask, an index or a slice chooses."""
+        """The lines selected by a mask, an index or a slice."""
         return AckLines(*(getattr(self, name)[chosen] for name in AckLines.__dataclass_fields__))
 
 
@@ -59,7 +59,7 @@ def read_events(state: ConsumerState, lines: AckLines, unseen: UnseenRuns) -> Ac
     Args:
         state: the consumer's state before the lines.
         lines: the consumer's lines, in the log's order.
-        unseen: the deliveries that the state does not know, up to the highest consumer sequence of the lines.
+        unseen: the deliveries unknown to the state, up to the highest consumer sequence of the lines.
     """
     new = lines.seq > state.delivered.stream_seq
     possible = ~new | unseen.open_ended().hold(lines.consumer_seq)

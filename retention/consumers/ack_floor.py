@@ -12,14 +12,14 @@ from retention.consumers.state import Position
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
 _AT_ONCE = 1 << 12
-"""Acks that are checked together; an ack that goes back in one count and not in the other costs one more check."""
+"""Acks checked together; an ack that goes back in one count and not in the other costs one more check."""
 
 
 def floor_of_all(floor: Position, acks: AckLines) -> Position:
-    """Compute the floor after acks that stand for all before them (server: processAckMsg, AckAll).
+    """Compute the floor after acks that include all before them (server: processAckMsg, AckAll).
 
-    An ack counts only where it lies above the floor in both counts, the consumer's and the stream's. From the floor
-    (4, 40) the acks (6, 60), (5, 70), (7, 65) lead to (7, 65): the second goes back in the consumer's count.
+    An ack counts only if it is above the floor in both counts, the consumer's and the stream's. From the floor (4, 40)
+    the acks (6, 60), (5, 70), (7, 65) lead to (7, 65): the second goes back in the consumer's count.
     """
     low, high = floor.consumer_seq, floor.stream_seq
     for start in range(0, len(acks), _AT_ONCE):
@@ -43,15 +43,15 @@ def floor_of_explicit(
 ) -> Position:
     """Compute the floor after acks of single messages (server: moveAckFloor).
 
-    The floor lies right below the lowest pending message, once anything below was settled after its delivery. It lies
-    at the last delivery when nothing was pending any more, and stays there until a later message is settled; it lies
-    below deliveries that nobody saw.
+    The floor is right below the lowest pending message, once anything below was settled after its delivery. It is at
+    the last delivery once nothing is pending, and remains there until a later message is settled; it is below
+    unobserved deliveries.
 
     Args:
         heard: the state before the log, and the log's lines.
         delivered: the last delivery after the log.
-        waiting: the messages that wait for their ack after the log.
-        unseen: the deliveries that nobody saw, after the log.
+        waiting: the messages with pending acks after the log.
+        unseen: the unobserved deliveries, after the log.
     """
     state = heard.state
     was_pending = state.pending["seq"].to_numpy()
@@ -79,9 +79,9 @@ def last_delivery(before: Position, delivery_lines: AckLines) -> Position:
 
 
 def _floor_at_birth(heard: AckEvents, seq: int) -> Position:
-    """The highest that the floor can lie while the new message `seq` is the lowest that waits.
+    """The highest possible floor while the new message `seq` is the lowest pending one.
 
-    Where nobody saw `seq` delivered, or a message below still waited when it was, there is no bound but `seq` itself.
+    If the delivery of `seq` was not observed, or a lower message was still pending then, `seq` is the only bound.
     """
     lines, state = heard.lines, heard.state
     births = np.flatnonzero(heard.learned & (lines.seq == seq))

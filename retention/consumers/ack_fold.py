@@ -1,4 +1,4 @@
-"""Fold of an ack log into the states of consumers, as the server keeps its books, in a few passes over arrays."""
+"""Fold of an ack log into the states of consumers, by the server's accounting, in a few passes over arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FoldInput:
     """One consumer before a log is folded in."""
 
     ack_policy: str
-    """The server's word: none, all, explicit or flow_control."""
+    """The server's name: none, all, explicit or flow_control."""
     state: ConsumerState
     matching: Numbers | None = None
     """The stream's sequences that the consumer's filters match, ascending; None: any may."""
@@ -38,19 +38,19 @@ class FoldReport:
     """Acks, terms and requests for the next message."""
     naks: int = 0
     unknown_bodies: int = 0
-    """Bodies that mean nothing; the server does nothing for them."""
+    """Unknown bodies; the server ignores them."""
     beyond: int = 0
     """Acks above the last sequence of the stream, or below 1; ignored."""
     undelivered: int = 0
-    """Acks of messages that had not been delivered, by the log or by the state; ignored."""
+    """Acks of messages not yet delivered, by the log or by the state; ignored."""
     missing: pa.Table = field(default_factory=UNSEEN.empty_table)
-    """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state report."""
+    """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state reports."""
 
     def then(self, state: ConsumerState, later: FoldReport) -> FoldReport:
-        """The report of two pieces of a log together.
+        """The combined report of two pieces of a log.
 
         Args:
-            state: the state between the pieces; the later piece knows of the gaps that it keeps.
+            state: the state between the pieces; the later piece knows the gaps in it.
             later: the report of the later piece.
         """
         known = pc.is_in(self.missing["first"], state.unseen["first"].combine_chunks())
@@ -86,18 +86,18 @@ def fold_log(
 ) -> FoldResult:
     """Fold a log of acks into the states of a stream's consumers.
 
-    Each line counts once: what was folded before must not be in `acks`. However a log is cut into folds, the states
-    come out the same, but for the consumer sequence of a floor where lines that report deliveries are missing: it is
-    guessed then, and no message is released by it.
+    Each line counts once: `acks` must not contain lines folded before. The resulting states do not depend on how a log
+    is cut into folds, except for the consumer sequence of a floor where lines that report deliveries are missing: it is
+    a guess then, and no message is released by it.
 
     Args:
         consumers: the stream's consumers, by name.
         acks: shape `ACKS`, in the log's order.
         stream: the name of the stream.
-        last_seq: the last sequence that the stream gave out.
+        last_seq: the last sequence that the stream assigned.
 
     Raises:
-        RefusedError: so much of a consumer's log is missing that too many messages would have to be held.
+        RefusedError: so much of a consumer's log is missing that too many messages would have to be kept.
     """
     of_stream = pc.equal(acks["stream"], stream)
     ours = acks.filter(of_stream)
@@ -122,13 +122,13 @@ def fold_log(
 def fold(before: FoldInput, log_lines: AckLines, last_seq: int) -> tuple[ConsumerState, FoldReport]:
     """Fold one consumer's lines into its state.
 
-    A line reports the delivery that its reply names, and settles it or not. A reply names nothing delivered where its
-    sequence is above the last delivery and its consumer sequence was another message's; the server ignores it.
+    A line reports the delivery that its reply names, and may settle it. A reply names no delivery if its sequence is
+    above the last delivery and its consumer sequence was another message's; the server ignores it.
 
     Args:
         before: the consumer.
         log_lines: the lines about it, in the log's order.
-        last_seq: the last sequence that the stream gave out.
+        last_seq: the last sequence that the stream assigned.
     """
     state = before.state
     within = (log_lines.seq >= 1) & (log_lines.seq <= last_seq) & (log_lines.consumer_seq >= 1)
@@ -166,7 +166,7 @@ def fold(before: FoldInput, log_lines: AckLines, last_seq: int) -> tuple[Consume
 
 
 def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[AckLines, Numbers]:
-    """The lines sorted by consumer, and the index at which each consumer's begin."""
+    """The lines sorted by consumer, and the index at which each consumer's lines begin."""
     codes = names.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     columns = (acks[name].to_numpy()[order] for name in AckLines.__dataclass_fields__)
@@ -192,7 +192,7 @@ def _still_unseen(unseen: UnseenRuns, delivery_lines: AckLines) -> UnseenRuns:
 
 
 def _settlement(ack_policy: str, heard: AckEvents) -> tuple[Settled, Position | None]:
-    """The messages that the lines settle; and the floor, where that alone decides it (all but `explicit`)."""
+    """The messages that the lines settle; and the floor, if the ack policy alone decides it (all but `explicit`)."""
     acks = heard.lines.take(heard.settles)
     if ack_policy == "explicit":
         return (lambda seqs: np.isin(seqs, acks.seq)), None

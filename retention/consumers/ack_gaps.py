@@ -1,4 +1,4 @@
-"""Deliveries that no line of an ack log reports: their consumer sequences, and the messages that they may have been."""
+"""Unobserved deliveries, which no line of an ack log reports: their consumer sequences, and their possible messages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Numbers = np.ndarray
 Mask = np.ndarray
 
 MOST_KEPT = 1 << 24
-"""Most messages that are kept because nobody saw whether they were delivered: 400 MB of state."""
+"""Maximum number of messages kept because their delivery is unknown: 400 MB of state."""
 
 
 @dataclass(frozen=True)
 class UnseenRuns:
-    """Runs of consumer sequences, ascending and apart, in the shape of `UNSEEN`.
+    """Runs of consumer sequences, ascending and disjoint, in the shape of `UNSEEN`.
 
-    The messages that a run delivered for the first time lie between two whose first delivery is known, because a
-    consumer's first deliveries ascend in both counts::
+    The messages first delivered in a run are between two with known first deliveries, because a consumer's first
+    deliveries ascend in both counts::
 
         consumer sequence   4 . . . 8 . . OPEN      . unseen
         stream sequence    40       90              so 5-7 lie above 40 and below 90, what follows 8 above 90
@@ -41,7 +41,7 @@ class UnseenRuns:
         )
 
     def take(self, chosen: Mask) -> UnseenRuns:
-        """The runs that a mask chooses."""
+        """The runs selected by a mask."""
         return UnseenRuns(*(getattr(self, name)[chosen] for name in UNSEEN.names))
 
     def open_ended(self) -> UnseenRuns:
@@ -53,7 +53,7 @@ class UnseenRuns:
         return self.take(self.before - 1 > np.maximum(self.after, floor))
 
     def hold(self, consumer_seqs: Numbers) -> Mask:
-        """Mask of the consumer sequences that lie in a run."""
+        """Mask of the consumer sequences in a run."""
         return self._at(consumer_seqs) >= 0
 
     def admit(self, consumer_seqs: Numbers, seqs: Numbers) -> Mask:
@@ -87,14 +87,14 @@ class UnseenRuns:
         return UnseenRuns(first, last, after, np.minimum(self.before[parent], upper))
 
     def _at(self, consumer_seqs: Numbers) -> np.ndarray:
-        """The index of the run of each consumer sequence, -1 for none."""
+        """The index of the run of each consumer sequence; -1: none."""
         at = np.searchsorted(self.first, consumer_seqs, side="right") - 1
         at[at >= 0] = np.where(consumer_seqs[at >= 0] <= self.last[at[at >= 0]], at[at >= 0], -1)
         return at
 
 
 def runs_up_to(state: ConsumerState, consumer_seq: int) -> UnseenRuns:
-    """The unseen deliveries of a state, with all between its last delivery and a consumer sequence as one more run."""
+    """The unseen deliveries of a state, with those between its last delivery and a consumer sequence as another run."""
     first, last, after, before = (state.unseen[name].to_numpy() for name in UNSEEN.names)
     known = UnseenRuns(first, last, after, before)
     if consumer_seq <= state.delivered.consumer_seq:
@@ -110,7 +110,7 @@ def runs_up_to(state: ConsumerState, consumer_seq: int) -> UnseenRuns:
 
 @dataclass(frozen=True)
 class AckGaps:
-    """The stretches of a stream in which unseen first deliveries lie, ascending and apart, and the runs they may be."""
+    """The ranges of a stream in which unseen first deliveries fall, ascending and disjoint, and their possible runs."""
 
     runs: UnseenRuns
     low: Numbers
@@ -118,17 +118,17 @@ class AckGaps:
     starts: np.ndarray
     """The first run of each gap."""
     matching: Numbers | None
-    """The sequences that the consumer can have been given, ascending; None: any."""
+    """The sequences that the consumer can have received, ascending; None: any."""
 
     def hold(self, seqs: Numbers) -> Mask:
-        """Mask of the stream sequences that lie in a gap."""
+        """Mask of the stream sequences in a gap."""
         return self._at(seqs) >= 0
 
     def seqs_above(self, floor: int) -> Numbers:
         """Every stream sequence of the gaps above `floor` that can have been delivered, ascending.
 
         Raises:
-            RefusedError: nobody knows which can, and there are more than `MOST_KEPT`.
+            RefusedError: these are unknown, and there are more than `MOST_KEPT`.
         """
         if self.matching is not None:
             above = self.matching[np.searchsorted(self.matching, floor, side="right") :]
@@ -148,8 +148,8 @@ class AckGaps:
     def consumer_seqs(self, seqs: Numbers) -> Numbers:
         """Guess the consumer sequence of each stream sequence (ascending) in gaps: the nth in a gap has the gap's nth.
 
-        The last of a gap's consumer sequences serves for all that are too many: in a gap of the consumer sequences 5
-        and 6 the stream sequences 41, 42, 43 get 5, 6, 6.
+        A gap's last consumer sequence serves for all surplus ones: in a gap of the consumer sequences 5 and 6 the
+        stream sequences 41, 42, 43 get 5, 6, 6.
         """
         at = self._at(seqs)
         rank = np.arange(len(seqs)) - np.searchsorted(at, at)
@@ -167,9 +167,9 @@ class AckGaps:
 
 
 def gaps_of(runs: UnseenRuns, delivered: int, matching: Numbers | None) -> AckGaps:
-    """Find the gaps in which the first deliveries of these runs lie, as far as stream sequence `delivered`.
+    """Find the gaps in which the first deliveries of these runs fall, up to stream sequence `delivered`.
 
-    `matching` are the sequences that the consumer can have been given, ascending; None: any.
+    `matching` are the sequences that the consumer can have received, ascending; None: any.
     """
     fits = runs.take((runs.before - 1 > runs.after) & (runs.after < delivered))
     starts = np.flatnonzero(np.diff(fits.after, prepend=-1))

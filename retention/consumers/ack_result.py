@@ -1,4 +1,4 @@
-"""Result of answers to deliveries, as the client gets it that gave them."""
+"""Result of a client's answers to deliveries."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ class AnswerResult:
     """Number of answered messages, by the effect of the answer."""
 
     taken: int = 0
-    """Messages that waited for the answer."""
+    """Messages that were waiting for the answer."""
     repeated: int = 0
-    """Messages that were settled before."""
+    """Messages that were already settled."""
     undelivered: int = 0
     """Messages that had never been delivered."""
     late: int = 0
-    """Messages that still wait: with `ack_policy: all` an ack below the floor in the consumer's count does nothing."""
+    """Messages that are still pending: with `ack_policy: all` an ack below the floor in the consumer's count has no
+    effect."""
     sampled: pa.Table = field(default_factory=SAMPLED.empty_table, repr=False)
-    """Acknowledgements that `sample_freq` reports, shape `SAMPLED`."""
+    """Acknowledgements reported because of `sample_freq`, shape `SAMPLED`."""
 
     def advisories(self) -> list[str]:
         """The sampled acknowledgements as JSON lines for `Stream.publish`: the messages that a server would send."""

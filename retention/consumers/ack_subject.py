@@ -1,4 +1,4 @@
-"""Acks as bytes: the reply subject that names a delivery (`JSAck`, ADR-15) and the body that settles it or not."""
+"""Acks as bytes: the reply subject that names a delivery (`JSAck`, ADR-15) and the body with the verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
 VERBS = pa.array(["delivered", "ack", "nak", "progress", "term", "next", "unknown"])
-"""Effect of a row of an ack log, in the order of the codes above; `unknown` does nothing, as for the server."""
+"""Verb of a row of an ack log, in the order of the codes above; `unknown` has no effect, as on the server."""
 SETTLING = (ACK, TERM, NEXT)
 
 ACKS = pa.schema(
@@ -26,8 +26,8 @@ ACKS = pa.schema(
         ("ts_ns", pa.int64()),
     ]
 )
-"""One row per readable line of an ack log, in its order: its row in the log, the stream and the consumer, its verb
-(a code of `VERBS`), the number of the message's deliveries by then, its stream sequence, the consumer sequence of the
+"""One row per readable line of an ack log, in its order: its row in the log, the stream and the consumer, its verb (a
+code of `VERBS`), the number of the message's deliveries so far, its stream sequence, the consumer sequence of the
 delivery, and the message's time in nanoseconds since the epoch (the server puts no other into a reply)."""
 
 _PREFIX = "$JS.ACK."
@@ -37,12 +37,12 @@ _DOMAIN_TOKENS = 2
 _NUMBERS = ("deliveries", "seq", "consumer_seq", "ts_ns", "pending")
 _LARGEST = str(2**63 - 1)
 _AT_ONCE = 1 << 20
-"""Rows that are parsed together: a million subjects are some hundred megabytes of tokens."""
+"""Rows parsed together: a million subjects are some hundred megabytes of tokens."""
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """Replies of an ack log that are no `JSAck`, for one reason."""
+    """Replies of an ack log that are not a `JSAck`, for one reason."""
 
     why: str
     count: int
@@ -86,7 +86,7 @@ def verbs(bodies: pa.Array) -> pa.Array:
 
 
 def merge_malformed(faults: Iterable[Malformed]) -> list[Malformed]:
-    """Add up the unreadable replies of several parts of a log by reason; the first example of each stays."""
+    """Merge the unreadable replies of several parts of a log by reason; the first example of each is kept."""
     merged: dict[str, Malformed] = {}
     for fault in faults:
         before = merged.get(fault.why, Malformed(fault.why, 0, fault.example))
@@ -129,7 +129,7 @@ def _parse_part(
 
 
 def _numbers(tokens: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Tokens as int64 (0 for what is no number), and the mask of those that are digits within 63 bits."""
+    """Tokens as int64 (0 for a non-number), and the mask of those that are digits within 63 bits."""
     lengths = pc.binary_length(tokens).to_numpy()
     short = lengths < len(_LARGEST)
     fits = short | ((lengths == len(_LARGEST)) & _mask(pc.less_equal(tokens, _LARGEST)))

@@ -1,4 +1,4 @@
-"""The consumers that a configuration lists for a stream, created or updated beside those that the stream has."""
+"""The consumers that a configuration lists for a stream, created or updated alongside the stream's own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def listed_consumers(
 
     Args:
         stream: the stream whose `consumers` are the list.
-        stored: the consumers that the stream has, by name; those that are not listed stay.
+        stored: the consumers that the stream has, by name; unlisted ones are unchanged.
 
     Raises:
-        RefusedError: a listed consumer cannot be created beside those that are there, or not updated so.
+        RefusedError: a listed consumer cannot be created beside the existing ones, or cannot be updated as listed.
     """
     known, listed, sentences = dict(stored), {}, []
     for consumer in stream.consumers:

@@ -1,4 +1,4 @@
-"""Deliveries and answers as functions of a consumer's state and an instant, as the server keeps its books."""
+"""Deliveries and answers as functions of a consumer's state and an instant, by the server's accounting."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Mask = np.ndarray
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of delivery: the part of a consumer's configuration that decides what it is given, and when."""
+    """Terms of delivery: the part of a consumer's configuration that decides which messages it receives, and when."""
 
     ack_policy: str
     waits_ns: tuple[int, ...]
-    """Nanoseconds from each delivery to the next; the last value stands for all that follow."""
+    """Nanoseconds from each delivery to the next; the last value applies to all later ones."""
     max_deliver: int
-    """Most deliveries of a message; not above 0: any number."""
+    """Maximum deliveries of a message; not above 0: no limit."""
     max_ack_pending: int
-    """Most messages that wait for their ack while new ones are delivered; not above 0: any number."""
+    """Maximum pending messages while new ones are delivered; not above 0: no limit."""
 
 
 def terms_of(config: ConsumerConfig) -> Terms:
@@ -48,22 +48,22 @@ class Delivery:
     consumer_seq: Numbers
     """Number of each delivery in the consumer's count."""
     deliveries: Numbers
-    """Number of the message's deliveries, with this one."""
+    """Number of the message's deliveries, including this one."""
 
     def __len__(self) -> int:
         """Number of deliveries."""
         return len(self.seq)
 
     def without(self, seqs: Numbers) -> Delivery:
-        """The deliveries of other messages than these."""
+        """The deliveries of all other messages."""
         others = ~np.isin(self.seq, seqs)
         return Delivery(self.seq[others], self.consumer_seq[others], self.deliveries[others])
 
 
 def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
-    """Give up messages that are due and have been delivered as often as may be (server: hasMaxDeliveries).
+    """Give up messages that are due and have reached the maximum number of deliveries (server: hasMaxDeliveries).
 
-    They wait no longer, and stay among the redelivered until somebody settles them.
+    They are no longer pending, and remain among the redelivered until they are settled.
     """
     if terms.max_deliver <= 0:
         return state
@@ -95,9 +95,9 @@ def deliver(
 
     Args:
         state: the state before.
-        terms: without acks a delivered message is settled at once.
-        seqs: first messages that wait, then new ones above the last delivery, ascending.
-        now_ns: the begin of their waits.
+        terms: with ack policy `none` a delivered message is settled at once.
+        seqs: first pending messages, then new ones above the last delivery, ascending.
+        now_ns: the start of their waits.
     """
     if not len(seqs):
         return state, Delivery(seqs, seqs, seqs)
@@ -124,11 +124,11 @@ def deliver(
 def settle(
     state: ConsumerState, terms: Terms, seqs: Numbers, consumer_seqs: Numbers | None = None
 ) -> tuple[ConsumerState, AnswerResult]:
-    """Take acks, or terms, which settle the same (server: processAckMsg).
+    """Apply acks, or terms, which settle the same way (server: processAckMsg).
 
     Args:
         state: the state before.
-        terms: with `ack_policy: all` an ack stands for all before it.
+        terms: with `ack_policy: all` an ack includes all before it.
         seqs: the stream sequences of the messages.
         consumer_seqs: the consumer sequences of the acknowledged deliveries; None: of the first ones.
     """
@@ -144,7 +144,7 @@ def settle(
 
 
 def drop_messages(state: ConsumerState, seqs: Numbers) -> ConsumerState:
-    """Drop messages from what waits: they are settled, or not in the stream any more."""
+    """Drop messages from the pending ones: they are settled, or no longer in the stream."""
     dropped = np.isin(state.redelivered["seq"].to_numpy(), seqs)
     after = _without(state, np.isin(state.pending["seq"].to_numpy(), seqs))
     if not dropped.any():
@@ -155,7 +155,7 @@ def drop_messages(state: ConsumerState, seqs: Numbers) -> ConsumerState:
 def postpone(
     state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
 ) -> tuple[ConsumerState, AnswerResult]:
-    """Take naks: those of the messages that wait are due at `due_ns`, whatever their wait is."""
+    """Apply naks: the pending ones of these messages are due at `due_ns`, whatever their wait."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     began = np.maximum(due_ns - _waits(state, terms), 1)
     return _timed_and_answered(state, seqs, named, began)
@@ -164,7 +164,7 @@ def postpone(
 def restart_waits(
     state: ConsumerState, seqs: Numbers, now_ns: int
 ) -> tuple[ConsumerState, AnswerResult]:
-    """Take reports of progress: the waits of these messages begin anew."""
+    """Apply progress reports: the waits of these messages restart."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     return _timed_and_answered(state, seqs, named, np.full(len(named), now_ns))
 
@@ -178,7 +178,7 @@ def _timed_and_answered(
 
 
 def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbers) -> AnswerResult:
-    """Count messages by the effect of an answer, from the sequences that waited before and after it."""
+    """Count messages by the effect of an answer, from the sequences pending before and after it."""
     seqs = np.unique(seqs)
     strange = (seqs > state.delivered.stream_seq) | (seqs < 1)
     waited, waits = np.isin(seqs, before), np.isin(seqs, after)
@@ -191,12 +191,12 @@ def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbe
 
 
 def _waiting(state: ConsumerState) -> Numbers:
-    """Sequences of the messages that wait for their ack, and of those given up."""
+    """Sequences of the pending messages, and of those given up."""
     return np.append(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
 
 
 def _without(state: ConsumerState, dropped: Mask) -> ConsumerState:
-    """Drop some pending messages, and move the floor right below the lowest that remains (server: moveAckFloor)."""
+    """Drop some pending messages, and move the floor right below the lowest remaining one (server: moveAckFloor)."""
     if not dropped.any():
         return state
     remaining = state.pending.filter(pa.array(~dropped)).combine_chunks()
@@ -234,7 +234,7 @@ def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> AckLin
 
 
 def _first_consumer_seqs(state: ConsumerState, seqs: Numbers) -> Numbers:
-    """The consumer sequences of the first deliveries of pending messages; 0 for any other."""
+    """The consumer sequences of the first deliveries of pending messages; 0 for others."""
     known, consumer_seqs = state.pending["seq"].to_numpy(), state.pending["consumer_seq"].to_numpy()
     return _looked_up(known, consumer_seqs, seqs)
 
@@ -279,7 +279,7 @@ def _counted(state: ConsumerState, seqs: Numbers, counts: Numbers) -> pa.Table:
 
 
 def _timed(pending: pa.Table, named: Mask, began: Numbers | int) -> pa.Table:
-    """The pending messages, shape `PENDING`, with another begin of the wait where `named` is true."""
+    """The pending messages, shape `PENDING`, with another start of the wait where `named` is true."""
     times = np.where(named, began, pending["ts_ns"].to_numpy())
     columns = [pending["seq"], pending["consumer_seq"], pa.chunked_array([pa.array(times)])]
     return pa.table(columns, schema=PENDING)

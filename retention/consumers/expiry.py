@@ -1,4 +1,4 @@
-"""Expiry of consumers that nobody uses: ephemeral ones, and others that have an `inactive_threshold`."""
+"""Expiry of unused consumers: ephemeral ones, and others with an `inactive_threshold`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def inactive_threshold_ns(config: Mapping[str, Any]) -> int:
 
 
 def has_expired(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
-    """Whether a consumer was unused for too long (server: deleteNotActive); false where its last use is not known."""
+    """Whether a consumer was unused for too long (server: deleteNotActive); False if its last use is unknown."""
     threshold, last_ns = inactive_threshold_ns(config), state.last_active_ns
     return threshold > 0 and last_ns is not None and as_of_ns - last_ns >= threshold
 

@@ -1,4 +1,4 @@
-"""Messages that wait for their ack once a log is folded in, and their redeliveries."""
+"""Messages with pending acks once a log is folded in, and their redeliveries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Settled: TypeAlias = Callable[[Numbers], Mask]
 
 @dataclass(frozen=True)
 class PendingMessages:
-    """Messages that wait for their ack, ascending by stream sequence; arrays of equal length."""
+    """Messages with pending acks, ascending by stream sequence; arrays of equal length."""
 
     seq: Numbers
     consumer_seq: Numbers
     ts_ns: Numbers
     is_guess: Mask
-    """Mask of the messages whose first delivery nobody saw, so that `consumer_seq` is the likeliest."""
+    """Mask of the messages whose first delivery was not observed, so that `consumer_seq` is the likeliest."""
 
     def table(self) -> pa.Table:
         """The messages in shape `PENDING`."""
@@ -35,15 +35,15 @@ class PendingMessages:
 def pending_after(
     state: ConsumerState, delivery_lines: AckLines, gaps: AckGaps, settled: Settled
 ) -> PendingMessages:
-    """Compute the messages that wait after some lines.
+    """Compute the messages pending after some lines.
 
-    They are those that waited before and those that the lines report as delivered, without the settled ones; and every
-    sequence of the gaps: any of them may have been delivered there, so that all are kept.
+    They are the messages pending before and those that the lines report as delivered, without the settled ones; and
+    every sequence of the gaps: any of them may have been delivered, so all are kept.
 
     Args:
         state: the state before the lines.
         delivery_lines: the lines that report deliveries.
-        gaps: the gaps in which the first deliveries that nobody saw lie, after the lines.
+        gaps: the gaps of unobserved first deliveries, after the lines.
         settled: the messages that the lines settle.
     """
     seq, consumer_seq, ts_ns = (state.pending[name].to_numpy() for name in PENDING.names)
@@ -53,7 +53,7 @@ def pending_after(
         (new | np.isin(delivery_lines.seq, seq)) & ~settled(delivery_lines.seq)
     )
     stays = was_known & ~settled(seq)
-    # The consumer sequence of a delivery that nobody had seen is a guess; a line that reports it knows better.
+    # The consumer sequence of an unobserved delivery is a guess; a line that reports the delivery replaces it.
     consumer_seq = np.where(np.isin(seq, fresh.seq[fresh.deliveries == 1]), OPEN, consumer_seq)
     seqs = np.concatenate([seq[stays], fresh.seq])
     order = np.argsort(seqs, kind="stable")
@@ -87,7 +87,7 @@ def redelivered_after(
 
 
 def _held(guesses: Numbers, delivered: int, delivery_lines: AckLines, gaps: AckGaps) -> Numbers:
-    """The guesses that still lie in gaps, and the sequences of the gaps that are new; none that the lines report."""
+    """The guesses that still fall in gaps, and the sequences of new gaps; none that the lines report."""
     more = gaps.seqs_above(delivered)
     return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, delivery_lines.seq)]])
 

@@ -1,4 +1,4 @@
-"""Acknowledgements that are reported: a share of them, as the server's metric of them (`sample_freq`)."""
+"""Reported acknowledgements: a sample of them, as in the server's metric (`sample_freq`)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SAMPLED = pa.schema(
         ("ts_ns", pa.int64()),
     ]
 )
-"""One acknowledgement a row, with the server's names: `ack_time` is the number of nanoseconds from the last
-delivery to it, `deliveries` the number of deliveries by then, `ts_ns` its time in nanoseconds since the epoch."""
+"""One acknowledgement a row, with the server's names: `ack_time` is the number of nanoseconds from the last delivery to
+it, `deliveries` the number of deliveries so far, `ts_ns` its time in nanoseconds since the epoch."""
 
 _TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
 _SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
@@ -30,12 +30,12 @@ _Numbers = np.ndarray
 
 
 def sample_percent(sample_freq: str) -> int:
-    """Parse the number of acknowledgements of a hundred that are reported, from text such as `50%`."""
+    """Parse the percentage of acknowledgements to report, from text such as `50%`."""
     return int(sample_freq.removesuffix("%") or 0)
 
 
 def is_sampled(consumer_seqs: _Numbers, share: int) -> np.ndarray:
-    """Mask of the deliveries in a sample of `share` percent, by the delivery's number alone: always the same sample."""
+    """Mask of the deliveries in a sample of `share` percent, by the delivery's number alone: the sample is stable."""
     mixed = consumer_seqs.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -49,12 +49,12 @@ def sampled_acks(
     now_ns: int,
     names: tuple[str, str],
 ) -> pa.Table:
-    """The sampled ones among acknowledgements of single messages (server: sampleAck), shape `SAMPLED`.
+    """The sample of some acknowledgements of single messages (server: sampleAck), shape `SAMPLED`.
 
     Args:
-        state: the state before them; only messages that wait there are reported.
+        state: the state before them; only messages pending there are reported.
         acks: stream sequences, and the consumer sequences of the acknowledged deliveries; None: of the first ones.
-        share: the number of acknowledgements of a hundred that are reported.
+        share: the percentage of acknowledgements to report.
         now_ns: the time of the acknowledgements.
         names: the stream's and the consumer's.
     """
@@ -85,9 +85,9 @@ def sampled_acks(
 
 
 def advisories(sampled: pa.Table) -> list[str]:
-    """Rows of shape `SAMPLED` as lines that a stream takes, each the message that a server would publish.
+    """Rows of shape `SAMPLED` as lines that a stream accepts, each the message that a server would publish.
 
-    The `id` names the delivery, so that a delivery has the same `id` wherever it is reported.
+    The `id` names the delivery, so that reports of one delivery have the same `id` everywhere.
     """
     return [_advisory(**row) for row in sampled.to_pylist()]
 

@@ -1,4 +1,4 @@
-"""A consumer's progress: the messages delivered, settled, and still waiting for their ack."""
+"""A consumer's progress: the messages delivered, settled, and pending."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from retention.errors import DamagedError
 
 PENDING = pa.schema([("seq", pa.int64()), ("consumer_seq", pa.int64()), ("ts_ns", pa.int64())])
 """Messages delivered and not settled, one row each: stream sequence, consumer sequence of the first delivery, time of
-the last in nanoseconds since the epoch; 0: nobody saw a delivery, but there may have been one (`UNSEEN`)."""
+the last in nanoseconds since the epoch; 0: no delivery was observed, but there may have been one (`UNSEEN`)."""
 REDELIVERED = pa.schema([("seq", pa.int64()), ("count", pa.int64())])
 """Messages delivered more than once and not settled: stream sequence, number of deliveries after the first."""
 UNSEEN = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("after", pa.int64()), ("before", pa.int64())]
 )
-"""Deliveries that nobody saw, one row per run of consumer sequences `first` to `last`. The messages that they delivered
-for the first time lie above the stream sequence `after` and below `before` (`OPEN`: nobody knows)."""
+"""Unobserved deliveries, one row per run of consumer sequences `first` to `last`. The messages first delivered in a run
+are above the stream sequence `after` and below `before` (`OPEN`: unknown)."""
 OPEN = 2**63 - 1
 LASTS = pa.schema([("seq", pa.int64())])
-"""Messages that were the last of their subjects when a consumer with `last_per_subject` was created."""
+"""The last messages of their subjects when a consumer with `last_per_subject` was created."""
 
 _DELIVERY = pa.struct([("Sequence", pa.int64()), ("Timestamp", pa.int64())])
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a consumer's count of deliveries, and the stream sequence that belongs to it."""
+    """A position in a consumer's count of deliveries, and the corresponding stream sequence."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -50,26 +50,26 @@ class ConsumerState:
     redelivered: pa.Table = field(default_factory=REDELIVERED.empty_table)
     """Shape `REDELIVERED`, ascending by `seq`."""
     unseen: pa.Table = field(default_factory=UNSEEN.empty_table)
-    """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in a state read from it."""
+    """Shape `UNSEEN`, ascending by `first`; not part of the server's stored form, and empty in a state read from it."""
     lasts: pa.Table = field(default_factory=LASTS.empty_table)
-    """Shape `LASTS`, ascending: the messages up to `until` that are to come; no part of the server's stored form."""
+    """Shape `LASTS`, ascending: the undelivered messages up to `until`; not part of the server's stored form."""
     until: int = 0
-    """New messages come in their order above this stream sequence; up to it there are `lasts`."""
+    """New messages are delivered in order above this stream sequence; up to it only `lasts` are."""
     last_active_ns: int | None = None
-    """Time of the consumer's last use, nanoseconds since the epoch; None where nobody knows."""
+    """Time of the consumer's last use, nanoseconds since the epoch; None: unknown."""
 
     @property
     def num_ack_pending(self) -> int:
-        """Number of deliveries that wait for their ack, as the server's `info` shows it."""
+        """Number of deliveries with pending acks, as the server's `info` shows it."""
         return int(self.pending.num_rows)
 
     def num_redelivered(self, max_deliver: int = -1) -> int:
-        """Number of redelivered messages, as the server's `info` shows it: none where `max_deliver` is 1."""
+        """Number of redelivered messages, as the server's `info` shows it: 0 if `max_deliver` is 1."""
         return 0 if max_deliver == 1 else int(self.redelivered.num_rows)
 
     @property
     def lasts_to_come(self) -> int:
-        """Number of `lasts` that have not been delivered."""
+        """Number of `lasts` not yet delivered."""
         return int((self.lasts["seq"].to_numpy() > self.delivered.stream_seq).sum())
 
     def as_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class ConsumerState:
 
 
 def new_state(start_seq: int) -> ConsumerState:
-    """The state of a consumer that begins at `start_seq`: it needs no message before (jetstream consumer start)."""
+    """The state of a consumer that begins at `start_seq`: it needs no earlier message (jetstream consumer start)."""
     start = Position(0, start_seq - 1)
     return ConsumerState(delivered=start, ack_floor=start)
 
@@ -101,7 +101,7 @@ def with_lasts(state: ConsumerState, lasts: Sequence[int], until: int) -> Consum
 
 
 def truncate_state(state: ConsumerState, last_seq: int) -> ConsumerState:
-    """Cut a state off at the stream sequence `last_seq`, above which none was ever given out."""
+    """Truncate a state at the stream sequence `last_seq`, above which none was ever assigned."""
 
     def not_above(table: pa.Table) -> pa.Table:
         return table.filter(pc.less_equal(table["seq"], last_seq)).combine_chunks()
@@ -122,10 +122,10 @@ def truncate_state(state: ConsumerState, last_seq: int) -> ConsumerState:
 
 
 def from_json(stored: Mapping[str, Any]) -> ConsumerState:
-    """Read the `state` object of a consumer in the server's stored form (that of backups).
+    """Read the `state` object of a consumer in the server's stored form (as in backups).
 
     Raises:
-        DamagedError: a value is missing, or is no number where one belongs.
+        DamagedError: a value is missing, or is not a number where one is required.
     """
     try:
         return ConsumerState(
@@ -143,11 +143,11 @@ def from_json(stored: Mapping[str, Any]) -> ConsumerState:
 
 
 def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[str]:
-    """Describe what no server's consumer could have come to, one sentence each; none for a sound state.
+    """Describe contradictions that no server's consumer can have, one sentence each; none for a sound state.
 
     Args:
         state: the state to check.
-        last_seq: the last sequence that the stream gave out, where it is known.
+        last_seq: the last sequence that the stream assigned, if known.
     """
     seqs, consumer_seqs = state.pending["seq"], state.pending["consumer_seq"]
     repeated, counts = state.redelivered["seq"], state.redelivered["count"]
@@ -197,7 +197,7 @@ def _beyond_stream(delivered: Position, last_seq: int | None) -> str:
 
 
 def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., Any], bound: int) -> str:
-    """Name the values for which `compare` with the bound holds: their number and the first; empty if there are none."""
+    """Name the values for which `compare` with the bound is true: their number and the first; empty if none."""
     odd = values.filter(compare(values, bound))
     return f"{len(odd)} {what} ({bound}), such as {odd[0]}" if len(odd) else ""
 

@@ -1,4 +1,4 @@
-"""A consumer's state as few bytes: each column as its steps, in an Arrow stream of one row, compressed."""
+"""A consumer's state in few bytes: each column as differences, in an Arrow stream of one row, compressed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PACKED = pa.schema(
     ]
 )
 _LEVEL = 3
-"""Lowest level of zstd that sees that a step repeats."""
+"""Lowest level of zstd that detects repeated differences."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=_LEVEL))
 
 
 def encode_state(state: ConsumerState) -> bytes:
     """Encode a state as an Arrow stream; equal states have equal bytes.
 
-    Sequences that follow each other and equal times are one step over and over, which compresses to almost nothing.
+    Consecutive sequences and equal times have one repeated difference, which compresses to almost nothing.
     """
     columns = [
         pa.array([vars(state.delivered)], _POSITION),
@@ -54,7 +54,7 @@ def decode_state(content: bytes) -> ConsumerState:
     """Decode a state that `encode_state` encoded.
 
     Raises:
-        DamagedError: the bytes are no such stream.
+        DamagedError: the bytes are not such a stream.
     """
     try:
         table = pa.ipc.open_stream(content).read_all()
@@ -76,7 +76,7 @@ def decode_state(content: bytes) -> ConsumerState:
 
 
 def _as_steps(table: pa.Table, shape: pa.Schema) -> pa.Array:
-    """Turn a table into a list array of one element, numbers as steps from the one before: 5, 6, 9 is 5, 1, 3."""
+    """Turn a table into a list array of one element, numbers as differences from the one before: 5, 6, 9 is 5, 1, 3."""
     columns = [pa.array(np.diff(table[name].to_numpy(), prepend=0)) for name in shape.names]
     rows = pa.StructArray.from_arrays(columns, fields=list(shape))
     offsets = pa.array(np.array([0, len(rows)], dtype=np.int32))

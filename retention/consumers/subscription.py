@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A client's request to subscribe; empty text where it does not say."""
+    """A client's request to subscribe; empty text: not specified."""
 
     subject: str = ""
     stream: str = ""
     consumer: str = ""
     """The name of an existing consumer."""
     queue: str = ""
-    """The group whose members share what is pushed."""
+    """The group whose members share pushed messages."""
     pull: bool = False
     config: ConsumerConfig | None = None
 
 
 def find_stream(wanted: Subscription, streams: Collection[StreamConfig]) -> StreamConfig:
-    """Find the stream that a subscription is for: by its name, or by the subject alone (server: STREAM.NAMES).
+    """Find the stream of a subscription: by its name, or by the subject alone (server: STREAM.NAMES).
 
     Raises:
-        UsageError: no stream is named so, none takes the subject, or several do.
+        UsageError: no stream has that name, none accepts the subject, or several do.
     """
     if wanted.stream:
         matches = [stream for stream in streams if stream.name == wanted.stream]
@@ -74,7 +74,7 @@ def subscription_refusals(
 
     Args:
         wanted: the subscription.
-        stream: the stream that it is for, from `find_stream`.
+        stream: its stream, from `find_stream`.
         existing: the consumer of that name, if there is one.
     """
     yield from _request(wanted)
@@ -139,7 +139,7 @@ def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
 def _unapplied(
     wanted: Subscription, existing: ConsumerConfig, stream: StreamConfig
 ) -> Iterator[Refusal]:
-    """Refuse a configuration that differs from the existing consumer; only the subject it pushes to may change."""
+    """Refuse a configuration that differs from the existing consumer; only the push subject may change."""
     if wanted.config is None:
         return
     requested = with_server_defaults(wanted.config, stream)
