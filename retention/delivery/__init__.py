@@ -1,1 +1,1 @@
-"""A consumer's messages, fetched in batches and answered: the server's pull consumer for a lakehouse."""
+"""A consumer's messages, fetched in batches and acknowledged: the server's pull consumer for a lakehouse."""

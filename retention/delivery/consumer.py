@@ -1,4 +1,4 @@
-"""A batch consumer: a delivery is recorded before it is handed out, an answer when the call returns."""
+"""A batch consumer: a delivery is recorded before the client gets it, an answer when the call returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AnswerTarget: TypeAlias = Messages | Message | Sequence[int] | Numbers
-"""Messages that an answer is about: many, one, or their stream sequences."""
+"""Messages to be answered: many, one, or their stream sequences."""
 
 NONE_BEFORE = 0
 _log = logging.getLogger("retention.consuming")
@@ -44,24 +44,24 @@ _log = logging.getLogger("retention.consuming")
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Deliveries chosen for a request, and the configuration that they were chosen by."""
+    """Deliveries chosen for a request, and the configuration used to choose them."""
 
     config: ConsumerConfig
     delivery: Delivery
     after_seq: int
-    """Stream sequence of the last new message before; `NONE_BEFORE`: there was none."""
+    """Stream sequence of the previous new message; `NONE_BEFORE`: there was none."""
 
 
 @checked_class
 class BatchConsumer:
-    """Client of a consumer that works on its messages; several, in any process, are given different ones."""
+    """Client of a consumer; several clients, in any process, receive different messages."""
 
     def __init__(self, opened: OpenedStream, name: str) -> None:
-        """Find the consumer; one that the configuration lists is created.
+        """Find the consumer; if the configuration lists it, it is created.
 
         Raises:
             UsageError: there is no such consumer, or the stream is a topic.
-            RefusedError: the consumer cannot be asked for messages.
+            RefusedError: the consumer does not support fetching.
         """
         refuse_consumers_of_topic(opened.config)
         self._opened = opened
@@ -81,22 +81,22 @@ class BatchConsumer:
 
     @property
     def state(self) -> ConsumerState:
-        """The consumer's progress, of all clients together."""
+        """The consumer's progress, over all its clients."""
         return self._recorded.read().state
 
     def fetch(self, n: int | None = None, max_bytes: int | None = None) -> Messages:
-        """Fetch the next messages: first those that are due again, then new ones; none where there are none.
+        """Fetch the next messages: first those due for redelivery, then new ones; empty if there are none.
 
         They are recorded as delivered when this returns; a message not answered within `ack_wait` is delivered again.
 
         Args:
-            n: most messages; None: 1,000, or the consumer's `max_batch` if that is less.
-            max_bytes: most bytes, by the sizes that the stream counts.
+            n: maximum number of messages; None: 1,000, or the consumer's `max_batch` if that is less.
+            max_bytes: maximum bytes, by the sizes that the stream counts.
 
         Raises:
-            UsageError: more than the consumer's `max_batch` or `max_bytes` is asked for, or nothing.
+            UsageError: more than the consumer's `max_batch` or `max_bytes` is requested, or nothing.
             RefusedError: the first message alone has more than `max_bytes`.
-            BusyError: rivals kept coming first.
+            BusyError: other clients kept coming first.
         """
         chosen, stream = self._deliver(n, max_bytes)
         rows, delivery, gaps = stream.rows(chosen.delivery.seq), chosen.delivery, None
@@ -126,15 +126,15 @@ class BatchConsumer:
         return frame.drop("payload") if chosen.config.headers_only else frame
 
     def ack(self, messages: AnswerTarget) -> AnswerResult:
-        """Settle messages; those settled before, or never delivered, are counted and no error.
+        """Settle messages; those already settled, or never delivered, are counted without an error.
 
         Raises:
-            BusyError: rivals kept coming first.
+            BusyError: other clients kept coming first.
         """
         return self._answer("ack", *_named(messages))
 
     def ack_all(self) -> AnswerResult:
-        """Settle every message that this object was given and has not answered; as `ack`."""
+        """Settle every message that this object received and has not answered; as `ack`."""
         empty = np.zeros(0, np.int64)
         seqs = np.concatenate([empty, *(delivery.seq for delivery in self._unanswered)])
         consumer_seqs = np.concatenate(
@@ -143,20 +143,20 @@ class BatchConsumer:
         return self._answer("ack", seqs, consumer_seqs)
 
     def nak(self, messages: AnswerTarget, delay: str | int = 0) -> AnswerResult:
-        """Have messages delivered again, at once or after a delay: a duration, or nanoseconds."""
+        """Request redelivery of messages, at once or after a delay: a duration, or nanoseconds."""
         return self._answer("nak", *_named(messages), delay)
 
     def term(self, messages: AnswerTarget, reason: str = "") -> AnswerResult:
-        """Settle messages that nobody can work on; the reason goes to the log."""
+        """Settle messages that cannot be processed; the reason is logged."""
         return self._answer("term", *_named(messages), reason)
 
     def in_progress(self, messages: AnswerTarget) -> AnswerResult:
-        """Report that work on messages goes on: `ack_wait` begins anew."""
+        """Report progress on messages: `ack_wait` restarts."""
         return self._answer("in_progress", *_named(messages))
 
     def _deliver(self, n: int | None, max_bytes: int | None) -> tuple[_Chosen, Upcoming]:
         now_ns = self._opened.clock()
-        # Read before the record is: messages that rivals deliver meanwhile must not look removed.
+        # Read before the record: otherwise messages that other clients deliver meanwhile would look removed.
         self._stream = stream = upcoming(self._opened, self._stream)
 
         def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Chosen]:
@@ -214,7 +214,7 @@ class BatchConsumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the consumer unless it is durable: it was there for this block."""
+        """Delete the consumer unless it is durable: it existed only for this block."""
         if not self._recorded.config().is_durable:
             delete_consumer(self._opened, self.name)
 
@@ -223,7 +223,7 @@ class BatchConsumer:
 
 
 def _named(messages: AnswerTarget) -> tuple[Numbers, Numbers | None]:
-    """The stream sequences of messages, and their consumer sequences where messages have them."""
+    """The stream sequences of messages, and their consumer sequences if known."""
     if isinstance(messages, Messages):
         return messages.seqs, messages.consumer_seqs
     if isinstance(messages, Message):

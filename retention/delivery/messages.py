@@ -1,4 +1,4 @@
-"""Messages that a consumer was given: columns for many, an object for one, and answers to both."""
+"""Delivered messages: columns for many, an object for one, and answers to both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELIVERED_ROWS = pa.schema(
     ]
 )
 """A delivered message: its row, the delivery's number in the consumer's count, the number of the message's deliveries
-by now, and with `replay_policy: original` the nanoseconds from the message before it."""
+so far, and with `replay_policy: original` the nanoseconds since the message before it."""
 
 Answer = Callable[..., AnswerResult]
 _FIRST_LINE = b"NATS/1.0\r\n"
@@ -39,10 +39,10 @@ _LINE_END = b"\r\n"
 
 @checked_class
 class Messages:
-    """Messages in the order of their delivery."""
+    """Messages in delivery order."""
 
     def __init__(self, table: pa.Table, answer: Answer) -> None:
-        """Take a table of shape `DELIVERED_ROWS`, and `answer(verb, seqs, consumer_seqs, detail)`."""
+        """Store a table of shape `DELIVERED_ROWS`, and `answer(verb, seqs, consumer_seqs, detail)`."""
         self.table = table
         self._answer = answer
 
@@ -63,22 +63,22 @@ class Messages:
         return self._answer_all("ack")
 
     def nak(self, delay: str | int = 0) -> AnswerResult:
-        """Have the messages delivered again, at once or after a delay: a duration, or nanoseconds."""
+        """Request redelivery of the messages, at once or after a delay: a duration, or nanoseconds."""
         return self._answer_all("nak", delay)
 
     def term(self, reason: str = "") -> AnswerResult:
-        """Settle the messages that nobody can work on; the reason goes to the log."""
+        """Settle messages that cannot be processed; the reason is logged."""
         return self._answer_all("term", reason)
 
     def in_progress(self) -> AnswerResult:
-        """Report that work goes on: `ack_wait` begins anew."""
+        """Report progress: `ack_wait` restarts."""
         return self._answer_all("in_progress")
 
     def filter(self, mask: Mask | pa.Array | pa.ChunkedArray) -> Messages:
         """Select the messages where a mask is true.
 
         Raises:
-            UsageError: the mask has something else than True or False for each message.
+            UsageError: the mask does not have exactly True or False for each message.
         """
         try:
             truths = np.asarray(mask)
@@ -154,12 +154,12 @@ class Message:
 
     @property
     def deliveries(self) -> int:
-        """The number of the message's deliveries by now."""
+        """The number of the message's deliveries so far."""
         return int(self.row["deliveries"])
 
     @property
     def gap_ns(self) -> int:
-        """Nanoseconds from the message before to this one, with `replay_policy: original`; otherwise 0."""
+        """Nanoseconds between the previous message and this one, with `replay_policy: original`; otherwise 0."""
         return int(self.row["gap_ns"] or 0)
 
     def ack(self) -> AnswerResult:
@@ -167,15 +167,15 @@ class Message:
         return self.answer("ack")
 
     def nak(self, delay: str | int = 0) -> AnswerResult:
-        """Have the message delivered again; as `Messages.nak`."""
+        """Request redelivery of the message; as `Messages.nak`."""
         return self.answer("nak", delay)
 
     def term(self, reason: str = "") -> AnswerResult:
-        """Settle a message that nobody can work on; as `Messages.term`."""
+        """Settle a message that cannot be processed; as `Messages.term`."""
         return self.answer("term", reason)
 
     def in_progress(self) -> AnswerResult:
-        """Report that work goes on; as `Messages.in_progress`."""
+        """Report progress; as `Messages.in_progress`."""
         return self.answer("in_progress")
 
 
@@ -196,14 +196,14 @@ def delivered_rows(
 
 
 def gaps_of(times: Numbers, delivery: Delivery, before_ns: int | None) -> Numbers:
-    """Compute the time from the message before to each one, nanoseconds (server: ReplayOriginal); 0 for redeliveries.
+    """Compute the time from the previous message to each one, nanoseconds (server: ReplayOriginal); 0 for redeliveries.
 
     The times 100, 130, 190 after 90 are the gaps 10, 30, 60.
 
     Args:
         times: the times of the delivered messages, nanoseconds since the epoch.
-        delivery: new messages in their order, behind redelivered ones.
-        before_ns: the time of the new message before them; None: nobody knows.
+        delivery: new messages in order, after redelivered ones.
+        before_ns: the time of the new message before them; None: unknown.
     """
     is_new = delivery.deliveries == 1
     new = times[is_new]

@@ -1,4 +1,4 @@
-"""One consumer's record as its clients change it: each change once, whatever rivals do."""
+"""One consumer's record as its clients change it: each change exactly once, despite concurrent clients."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from retention.stores.lease import held
 
 Outcome = TypeVar("Outcome")
 Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]
-"""Function from a state to the next one and the outcome for the caller."""
+"""Function from a state to the next one and the caller's outcome."""
 
 PATIENCE_S = 5.0
 REMEMBERED = 64
-"""Number of the newest changes that a record names, so that a change finds itself there under those of rivals."""
+"""Number of recent changes that a record names, so that a writer can recognize its own change among others."""
 
 
 class RecordedConsumer:
     """Reader and writer of one consumer's record."""
 
     def __init__(self, opened: OpenedStream, name: str) -> None:
-        """Find the record; a consumer that the configuration lists is created.
+        """Find the record; if the configuration lists the consumer, it is created.
 
         Raises:
             UsageError: there is no such consumer.
-            RefusedError: the consumer cannot be asked for messages.
+            RefusedError: the consumer does not support fetching.
         """
         self.name = name
         self._opened = opened
@@ -53,27 +53,27 @@ class RecordedConsumer:
         """Read the newest record.
 
         Raises:
-            UsageError: the consumer is not there any more.
-            DamagedError: the record is not what was written.
+            UsageError: the consumer no longer exists.
+            DamagedError: the record differs from what was written.
         """
         return self._alive(self._table.read(self.name))
 
     def config(self) -> ConsumerConfig:
-        """The consumer's configuration, with the server's values for what it leaves out."""
+        """The consumer's configuration, with the server's defaults for omitted values."""
         return self._config(self.read())
 
     def change(self, work: Work[Outcome], now_ns: int) -> Outcome:
-        """Let work change the state, record it, and return the outcome of the change that was recorded.
+        """Apply work to the state, record the new state, and return the outcome of the recorded change.
 
-        Work that changes nothing writes nothing, unless the consumer expires when nobody uses it.
+        Work that changes nothing writes nothing, unless the consumer expires when unused.
 
         Args:
-            work: the change; tried again on the record of a rival who came first.
+            work: the change; retried on the new record if another client came first.
             now_ns: the instant, which becomes the consumer's last use.
 
         Raises:
-            UsageError: the consumer is not there any more.
-            BusyError: rivals kept coming first.
+            UsageError: the consumer no longer exists.
+            BusyError: other clients kept coming first.
         """
         change_id = uuid.uuid4().hex
         outcomes: list[Outcome] = []
@@ -97,7 +97,7 @@ class RecordedConsumer:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for rivals on this machine, whose work would be in vain otherwise; the record is what excludes them."""
+        """Wait for other clients on this machine, to avoid wasted work; the record is what excludes them."""
         with ExitStack() as stack:
             if not files.is_remote(self._opened.root):
                 with suppress(BusyError):
@@ -120,7 +120,7 @@ class RecordedConsumer:
 
 
 def _refuse_others(stream: str, config: ConsumerConfig) -> None:
-    """Refuse consumers that no batch can be asked of: push, flow control, priorities."""
+    """Refuse consumers that do not support fetching: push, flow control, priorities."""
     why = None
     if config.is_push:
         why = f"pushes its messages to {config.deliver_subject}, and a batch is asked for"

@@ -30,11 +30,11 @@ DEFAULT_BATCH = 1000
 
 @dataclass(frozen=True)
 class Request:
-    """A client's request to a consumer: at most so many messages and bytes, at an instant."""
+    """A client's request to a consumer: limits on messages and bytes, and an instant."""
 
     count: int
     bytes: int
-    """Most bytes, by the sizes that the stream counts."""
+    """Maximum bytes, by the sizes that the stream counts."""
     now_ns: int
 
 
@@ -44,7 +44,7 @@ def request_of(
     """Make a request within the limits of the consumer; `n` and `max_bytes` as in `BatchConsumer.fetch`.
 
     Raises:
-        UsageError: more than the consumer's `max_batch` or `max_bytes` is asked for, or nothing.
+        UsageError: more than the consumer's `max_batch` or `max_bytes` is requested, or nothing.
     """
     allowed = config.max_batch or n or DEFAULT_BATCH
     count = min(DEFAULT_BATCH, allowed) if n is None else n
@@ -69,16 +69,16 @@ def request_of(
 def answer_request(
     state: ConsumerState, config: ConsumerConfig, stream: Upcoming, request: Request
 ) -> tuple[ConsumerState, Delivery]:
-    """Deliver messages that are due again, then new ones; none while the consumer is paused.
+    """Deliver messages due for redelivery, then new ones; none while the consumer is paused.
 
     Args:
         state: the state before.
         config: the consumer's configuration, resolved.
-        stream: the stream at a version that was read before the state was.
+        stream: the stream at a version read before the state.
         request: the request.
 
     Raises:
-        RefusedError: the first message alone has more bytes than are asked for.
+        RefusedError: the first message alone has more bytes than requested.
     """
     terms = terms_of(config)
     if request.now_ns < (config.pause_until or 0):
@@ -98,7 +98,8 @@ _NOTHING = np.zeros(0, np.int64)
 def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count: int) -> pa.Table:
     """The next undelivered messages: the last ones of subjects that a consumer began with, then all above them.
 
-    A message published after this version of the stream was read may be in it, and stays for a later request.
+    A message published after this version of the stream was read may be missing from it, and is left to a later
+    request.
     """
     known, delivered = state.lasts["seq"].to_numpy(), state.delivered.stream_seq
     lasts = stream.among(known[(known > delivered) & (known < stream.end)], count)
@@ -109,10 +110,10 @@ def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count:
 def _due_again(
     state: ConsumerState, terms: Terms, stream: Upcoming, now_ns: int
 ) -> tuple[ConsumerState, Numbers, Numbers]:
-    """The state without lost messages, and the messages due again with their sizes.
+    """The state without lost messages, and the messages due for redelivery with their sizes.
 
-    A message that the stream has lost is not waited for any longer. One published after this version of the stream was
-    read may be there, and keeps waiting.
+    A message that the stream has lost is no longer pending. One published after this version of the stream was read may
+    exist, and stays pending.
     """
     seqs = due_seqs(state, terms, now_ns)
     if not len(seqs):
@@ -124,7 +125,7 @@ def _due_again(
 
 
 def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> int:
-    """Number of messages, from the first on, that fit into a request."""
+    """Number of leading messages that fit into a request."""
     fitting = int(np.searchsorted(np.cumsum(sizes), request.bytes, side="right"))
     if len(seqs) and not fitting:
         raise RefusedError(

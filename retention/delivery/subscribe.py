@@ -1,4 +1,4 @@
-"""Subscriptions as consumers that messages can be asked of: found, checked, or created (ADR-15)."""
+"""Subscriptions as consumers that support fetching: found, checked, or created (ADR-15)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from retention.stores.consumer_table import ConsumerTable
 
 
 def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchConsumer:
-    """Find the stream and the consumer that a subscription asks for; a consumer that is not there is created.
+    """Find the stream and the consumer of a subscription; a missing consumer is created.
 
-    A consumer without a name is for this client alone: its name is made up, and it is deleted as its `with` block ends.
+    A consumer without a name is private to this client: its name is generated, and it is deleted when its `with` block
+    ends.
 
     Args:
         wanted: the subscription; a queue's name is that of its consumer, if it has no other.
         streams: all streams of the warehouse.
 
     Raises:
-        UsageError: no stream takes the subject, or several do.
-        RefusedError: a client must not request that, a server would refuse the consumer, or its messages are pushed.
+        UsageError: no stream accepts the subject, or several do.
+        RefusedError: a client must not request that, a server would refuse the consumer, or it is a push consumer.
     """
     config = find_stream(wanted, [stream.config for stream in streams])
     refuse_consumers_of_topic(config)
@@ -50,7 +51,7 @@ def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchC
 
 
 def _existing(opened: OpenedStream, name: str) -> ConsumerConfig | None:
-    """The configuration of the consumer of that name: as stored, else as the stream's configuration lists it."""
+    """The configuration of the consumer of that name: as stored, otherwise as the stream's configuration lists it."""
     known = {consumer.name: consumer for consumer in opened.config.consumers}
     if opened.store.exists():
         records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)

@@ -1,4 +1,4 @@
-"""Messages that a consumer may be given at one version of a stream: the next ones, their sizes and rows."""
+"""Messages available to a consumer at one version of a stream: the next ones, their sizes and rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Upcoming:
-    """One version of a stream, with the sequences that were read of its spans of files."""
+    """One version of a stream, with the sequences read so far from its spans of files."""
 
     opened: OpenedStream
     inventory: Inventory
     spans: Spans
     kept: dict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=dict)
-    """Sequences and sizes of matching messages, by a span's first row in the inventory and the filters."""
+    """Sequences and sizes of matching messages, keyed by a span's first row in the inventory and the filters."""
 
     @property
     def end(self) -> int:
-        """The end of the sequences given out at this version, exclusive."""
+        """The end of the sequences assigned at this version, exclusive."""
         highest = pc.max(self.inventory.files["max_seq"]).as_py() or 0
         return max(self.inventory.counters.next_seq.get(PARTITION, 1), highest + 1)
 
@@ -51,7 +51,7 @@ class Upcoming:
         return pa.concat_tables(tables)
 
     def among(self, seqs: Numbers, count: int) -> pa.Table:
-        """The first of some ascending messages that are in the stream, at most `count`: `seq` and `size`."""
+        """The first of some ascending messages that exist in the stream, at most `count`: `seq` and `size`."""
         tables, missing = [_NARROW.empty_table()], count
         for start in range(0, len(seqs), _AT_ONCE):
             if missing <= 0:
@@ -114,7 +114,7 @@ class Upcoming:
 
 
 def upcoming(opened: OpenedStream, before: Upcoming | None = None) -> Upcoming:
-    """Open the stream at its newest version; `before` itself, if nothing was committed since.
+    """Open the stream at its newest version; return `before` itself if nothing was committed since.
 
     Raises:
         DamagedError: the stream's log cannot be read.
