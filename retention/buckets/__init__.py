@@ -1,1 +1,1 @@
-"""Key-value buckets: the broker's clients' operations on keys, on the stream that keeps them (ADR-8, ADR-48)."""
+"""Key-value buckets: the operations of the broker's clients on keys, on the stream that keeps them (ADR-8, ADR-48)."""

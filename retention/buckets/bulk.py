@@ -1,4 +1,4 @@
-"""Many values at once: JSON lines of keys and values."""
+"""Bulk values: JSON lines of keys and values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KEYS = frozenset(("key", "value", "value_b64"))
 
 
 def read_values(source: Path | Iterable[bytes]) -> Iterator[tuple[str, Value]]:
-    """The keys and values of JSON lines, in their order: `key`; `value`, a text or other JSON; or `value_b64`.
+    """The keys and values of JSON lines, in their order: `key`; `value`, text or other JSON; or `value_b64`.
 
     Args:
         source: a file of lines, or the lines.
 
     Raises:
-        UsageError: a line is no such object; it is named by its number.
+        UsageError: a line is not such an object; the error gives its number.
     """
     with open_lines(source) as lines:
         for number, line in enumerate(lines, start=1):

@@ -1,4 +1,4 @@
-"""One value of a key with its revision, and values as bytes."""
+"""One value of a key with its revision, and values encoded as bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
 
 Value: TypeAlias = bytes | str | Mapping[str, Any] | Sequence[Any] | int | float | bool | None
-"""Bytes; a text, kept in UTF-8; or what JSON can say, kept as JSON."""
+"""Bytes; text, kept in UTF-8; or a JSON value, kept as JSON."""
 
 COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload")
-"""The columns of which an entry is made."""
+"""The columns from which an entry is made."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Entry:
     value: bytes
     """Empty where the key is deleted or purged."""
     revision: int
-    """The sequence of its message: what `update`, `delete` and `purge` can expect to be the last one."""
+    """The sequence of its message, which `update`, `delete` and `purge` can require to be the last one."""
     created_ns: int
     """The instant at which it was stored, nanoseconds since the epoch."""
     operation: str = kv.PUT
     """`put`, `delete` or `purge`."""
     delta: int = 0
-    """In a watch: how many more entries there are by now."""
+    """In a watch: the number of further entries so far."""
 
     @property
     def is_deletion(self) -> bool:
-        """Whether it says that the key has no value."""
+        """Whether it marks the key as having no value."""
         return self.operation != kv.PUT
 
     @property
@@ -60,10 +60,10 @@ class Entry:
             ) from error
 
     def json(self) -> Any:
-        """The value as what it says in JSON.
+        """The value decoded from JSON.
 
         Raises:
-            UsageError: it is no JSON.
+            UsageError: it is not JSON.
         """
         try:
             return json.loads(self.value)
@@ -72,12 +72,12 @@ class Entry:
 
     @property
     def created(self) -> datetime:
-        """The instant at which it was stored, cut to microseconds, UTC."""
+        """The instant at which it was stored, truncated to microseconds, UTC."""
         seconds, nanoseconds = divmod(self.created_ns, SECOND)
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1_000)
 
     def as_json(self) -> dict[str, Any]:
-        """The entry as JSON values; `value` where the value is text, `value_b64` always."""
+        """The entry as JSON values; `value` if the value is text, `value_b64` always."""
         values: dict[str, Any] = {
             "bucket": self.bucket,
             "key": self.key,
@@ -102,11 +102,11 @@ class Entry:
 
 
 def entries_of(bucket: str, prefix: str, rows: pa.Table) -> Iterator[Entry]:
-    """The entries that messages mean, in their order.
+    """The entries in messages, in order.
 
     Args:
         bucket: the bucket's name.
-        prefix: what stands before the keys in the messages' subjects.
+        prefix: the prefix of keys in the messages' subjects.
         rows: the columns `COLUMNS`.
     """
     operations = kv.operations(rows["headers"]).to_pylist()
@@ -117,10 +117,10 @@ def entries_of(bucket: str, prefix: str, rows: pa.Table) -> Iterator[Entry]:
 
 
 def octets_of(value: Value) -> bytes:
-    """The bytes that a value is kept as.
+    """The bytes in which a value is stored.
 
     Raises:
-        UsageError: JSON, or UTF-8, cannot say it.
+        UsageError: JSON, or UTF-8, cannot represent it.
     """
     if isinstance(value, bytes):
         return value

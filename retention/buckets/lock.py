@@ -1,4 +1,4 @@
-"""A lock on a key: acquired by create, renewed by update, released by delete with the revision that one holds."""
+"""A lock on a key: acquired by create, renewed by update, released by delete with the holder's revision."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from retention.storage.elapsed import elapsed_ns
 _RENEWALS = 3
 """Renewals in the lifetime of a lock."""
 _LOOKS = 5
-"""Looks at the key after a write of which nobody said whether it happened."""
+"""Reads of the key after a write of unknown outcome."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _PAUSE_PER_LOOK = 4
-"""The longest pause behind a look that took long, as often as that."""
+"""The longest pause after a slow read, as a multiple of its duration."""
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The time that a lock stays with a holder that does not renew it."""
+    """The time after which a lock without renewal expires."""
 
     ttl_ns: int
     """Nanoseconds."""
     of_key: bool
-    """Whether each of its values says so itself; False: the bucket's TTL does."""
+    """Whether each of its values has a TTL of its own; False: the bucket's TTL applies."""
     skew_ns: int
-    """The most by which clocks of holders may differ, nanoseconds: so long before its end a lock counts as lost."""
+    """The largest difference between holders' clocks, nanoseconds: a lock counts as lost this long before its end."""
 
     @classmethod
     def of(cls, config: StreamConfig, ttl_ns: int | None, skew_ns: int | None) -> Self:
@@ -57,11 +57,11 @@ class Lifetime:
 
         Args:
             config: the stream that keeps the bucket.
-            ttl_ns: what is asked for; None: the bucket's TTL.
-            skew_ns: how far clocks are apart; None: a tenth of the lifetime.
+            ttl_ns: the requested TTL; None: the bucket's TTL.
+            skew_ns: the difference between clocks; None: a tenth of the lifetime.
 
         Raises:
-            UsageError: the bucket keeps values for ever, or for another time than is asked for.
+            UsageError: the bucket keeps values forever, or for another time than requested.
         """
         of_bucket = config.max_age_ns
         lasting = of_bucket if ttl_ns is None else ttl_ns
@@ -89,7 +89,7 @@ class Lifetime:
 
 
 def _real_lifetime(config: StreamConfig, asked_ns: int) -> int:
-    """The time for which a value lives that is stored with a TTL, nanoseconds (jetstream's clamp, `max_age`)."""
+    """The actual lifetime of a value stored with a TTL, nanoseconds (jetstream's clamp, `max_age`)."""
     of_bucket = config.max_age_ns
     if not config.allow_msg_ttl:
         return of_bucket or asked_ns
@@ -102,8 +102,8 @@ def _real_lifetime(config: StreamConfig, asked_ns: int) -> int:
 class Lock:
     """A lock of a bucket, for a `with` block; a thread renews it meanwhile.
 
-    One holder at a time, as far as clocks agree: a lock expires by the clock of whoever looks, counted from the instant
-    at which its holder's clock says that it was renewed (docs/buckets.md).
+    There is one holder at a time, as far as clocks agree: a lock expires by the reader's clock, counted from the
+    instant of its renewal on the holder's clock (docs/buckets.md).
     """
 
     def __init__(
@@ -114,18 +114,18 @@ class Lock:
         lifetime: Lifetime,
         wait_s: float,
     ) -> None:
-        """Hold what it takes; nobody holds the lock before the block.
+        """Prepare the lock; it is not acquired before the block.
 
         Args:
             reader: of the bucket.
             writer: of the bucket.
             key: the lock's name.
-            lifetime: how long it stays with a dead holder.
+            lifetime: the time after which a dead holder loses it.
             wait_s: how long to wait for another holder, in seconds.
         """
         self.key = key
         self.revision = 0
-        """The revision that is held; 0: none. It rises with every renewal, and with every holder: a fencing token."""
+        """The revision held; 0: none. It rises with every renewal and every new holder, so it is a fencing token."""
         self._reader = reader
         self._writer = writer
         self._lifetime = lifetime
@@ -139,7 +139,7 @@ class Lock:
         """Acquire the lock.
 
         Raises:
-            BusyError: another holds it, and does not release it in time.
+            BusyError: another holder has it, and does not release it in time.
             UsageError, RefusedError: as `BucketWriter.create`.
         """
         self._acquire()
@@ -169,7 +169,7 @@ class Lock:
             raise LockLostError(self._named, revision, self._lost)
 
     def check(self) -> None:
-        """Go on only if the lock is held: for the block to call before what only a holder may do.
+        """Verify that the lock is held; the block calls it before each protected action.
 
         Raises:
             LockLostError: it is not, or may not be.
@@ -193,12 +193,12 @@ class Lock:
             now = time.monotonic()
             if now >= until:
                 raise busy or self._held_error()
-            # Who waits leaves a slow store to who works there.
+            # A waiter on a slow store leaves it to the holder.
             pause_s = max(min(2 * pause_s, _LONGEST_PAUSE_S), _PAUSE_PER_LOOK * (now - begun))
             time.sleep(min(random.uniform(0, pause_s), until - now))  # noqa: S311
 
     def _take_if_free(self) -> bool:
-        """Take the lock if it is free, and tell whether it was; a look costs a tenth of an attempt."""
+        """Acquire the lock if it is free; return whether it was. A read costs a tenth of an attempt."""
         with suppress(MissingKeyError):
             self._reader.get(self.key)
             return False
@@ -220,14 +220,14 @@ class Lock:
             except RevisionError as error:
                 self._lost = _other_revision(error)
             except RetentionError as error:
-                # What fails now may work before it expires.
+                # A failed renewal may succeed before the lock expires.
                 if elapsed_ns() >= self._until_ns:
                     self._lost = f"it could not be renewed ({error})"
             if self._lost is not None:
                 return
 
     def _take(self, write: Callable[[str], int]) -> None:
-        """Write a value that nobody else writes, and hold its revision from before it was written."""
+        """Write a unique value, and hold its revision from a time before the write."""
         value = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex}"
         begun_ns = elapsed_ns()
         try:
@@ -241,7 +241,7 @@ class Lock:
         self._until_ns = begun_ns + self._lifetime.ttl_ns - self._lifetime.skew_ns
 
     def _revision_of(self, value: str) -> int | None:
-        """The revision of a value of which nobody said whether it was written; None: it is not there."""
+        """The revision of a value whose write had an unknown outcome; None: it was not written."""
         for look in range(_LOOKS):
             time.sleep(look * _FIRST_PAUSE_S)
             try:
@@ -253,7 +253,7 @@ class Lock:
         return None
 
     def _release(self) -> None:
-        """Delete the key, as often as that takes while it is there."""
+        """Delete the key, with retries as long as it exists."""
         while True:
             try:
                 self._writer.delete(self.key, self.revision)
@@ -289,5 +289,5 @@ class Lock:
 
 
 def _other_revision(error: RevisionError) -> str:
-    """The reason for which a lock is lost that has another revision than its holder."""
+    """The reason why a lock is lost whose revision is not its holder's."""
     return f"its key is at revision {error.actual}" if error.actual else "it expired"

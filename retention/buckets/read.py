@@ -1,4 +1,4 @@
-"""Reading a bucket: a key's value or history, keys and their last values, as of now or of a revision."""
+"""Reading a bucket: a key's value or history, keys and their last values, now or at a revision."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _OF_KEYS = ("seq", "subject", "headers")
 
 
 class BucketReader:
-    """Reads of one bucket; what the log says, and subject digests, are held from one to the next."""
+    """Reads of one bucket; the log's state and subject digests are cached between them."""
 
     def __init__(self, opened: OpenedStream) -> None:
-        """Hold the stream that keeps the bucket; nothing is read yet."""
+        """Store the stream that keeps the bucket; nothing is read yet."""
         self._opened = opened
         self._index = DigestIndex()
         self._mutex = Lock()
         self._mark: VersionToken | None = None
         self._files = FILE_STATS.empty_table()
         self.table_id: str | None = None
-        """The id of the table at the last look; None: there was none."""
+        """The id of the table at the last read; None: there was none."""
         self.bucket = bucket_of(opened.name) or opened.name
         self.prefix = subject_prefix(_origin_of(opened) or self.bucket)
-        """What stands before the keys in the subjects of messages: of a mirror, what its origin has."""
+        """The prefix of keys in the subjects of messages; a mirror has its origin's."""
 
     def messages(self) -> KeyMessages:
-        """The messages of keys by now."""
+        """The current messages of keys."""
         return self.messages_in(self._newest_files(), self._opened.clock())
 
     def messages_in(self, files: pa.Table, now_ns: int) -> KeyMessages:
@@ -57,9 +57,9 @@ class BucketReader:
         """The value of a key, now or at a revision.
 
         Raises:
-            UsageError: it is no key.
+            UsageError: the key is not valid.
             MissingKeyError: there is no such key or revision, or it is deleted, or expired.
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         if revision is None:
             check_key(key)
@@ -73,12 +73,12 @@ class BucketReader:
         return entry
 
     def history(self, key: str) -> list[Entry]:
-        """The values that are kept of a key, and its deletions, oldest first.
+        """The kept values of a key, and its deletions, oldest first.
 
         Raises:
-            UsageError: it is no key.
+            UsageError: the key is not valid.
             MissingKeyError: there is none.
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         entries = self._history(key)
         if not entries:
@@ -86,11 +86,11 @@ class BucketReader:
         return entries
 
     def keys(self, filters: Sequence[str] = ()) -> list[str]:
-        """The keys that have a value, sorted; of filters those that one of them matches.
+        """The keys that have a value, sorted; with filters, those that one of them matches.
 
         Raises:
             UsageError: a filter matches no key.
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         keys: list[str] = []
         messages = self.messages()
@@ -101,18 +101,18 @@ class BucketReader:
         return sorted(keys)
 
     def last_entries(self, filters: Sequence[str] = ()) -> Iterator[Entry]:
-        """The last entry of each key, deletions too, ascending by revision; of filters those that one matches.
+        """The last entry of each key, including deletions, ascending by revision; with filters, those that one matches.
 
         Raises:
             UsageError: a filter matches no key.
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         messages = self.messages()
         for rows in messages.rows_at(messages.last_seqs(self.subjects(filters)), COLUMNS):
             yield from entries_of(self.bucket, self.prefix, rows)
 
     def subjects(self, filters: Sequence[str]) -> list[str]:
-        """The subjects that filters of keys mean; all keys without any.
+        """The subjects for filters of keys; without filters, all keys.
 
         Raises:
             UsageError: a filter matches no key.
@@ -127,7 +127,7 @@ class BucketReader:
         return list(entries_of(self.bucket, self.prefix, rows))
 
     def _newest_files(self) -> pa.Table:
-        """The stream's files, shape `FILE_STATS`; read anew if the log has moved, or nobody can tell."""
+        """The stream's files, shape `FILE_STATS`; read again if the log has advanced, or may have."""
         store = self._opened.store
         with self._mutex:
             mark = store.mark()
@@ -142,6 +142,6 @@ class BucketReader:
 
 
 def _origin_of(opened: OpenedStream) -> str | None:
-    """The bucket that a bucket mirrors; None: it is no mirror, or of something else."""
+    """The bucket that a bucket mirrors; None: it is not a mirror, or not of a bucket."""
     mirror = opened.config.mirror
     return None if mirror is None else bucket_of(mirror.name)

@@ -13,18 +13,18 @@ from retention.config import StreamConfig
 
 @dataclass(frozen=True)
 class BucketStatus:
-    """A bucket's numbers by now, and its settings; None where there is no limit."""
+    """A bucket's current numbers, and its settings; None: no limit."""
 
     bucket: str
     stream: str
     values: int
-    """The messages in the stream: all values that are kept, deletions, and what a pass would remove by now."""
+    """The messages in the stream: all kept values, deletions, and those that a pass would remove now."""
     bytes: int
     """Their sizes, as the broker counts them."""
     keys: int
     """The keys that have a value."""
     history: int | None
-    """The values of a key that are kept, the newest included."""
+    """The number of kept values per key, including the newest."""
     ttl_ns: int | None
     """The age at which a value expires, nanoseconds."""
     limit_marker_ttl_ns: int | None
@@ -32,7 +32,7 @@ class BucketStatus:
     max_bytes: int | None
     max_value_size: int | None
     mirrors: str | None
-    """The stream that is mirrored; None: the bucket is written to."""
+    """The mirrored stream; None: the bucket is written to."""
     format: str
 
     def as_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def status_of(reader: BucketReader, config: StreamConfig) -> BucketStatus:
     """Count a bucket.
 
     Raises:
-        DamagedError: a file that had to be read is damaged.
+        DamagedError: a required file is damaged.
     """
     policy, files = config.policy(), reader.messages().files
     return BucketStatus(

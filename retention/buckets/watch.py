@@ -1,4 +1,4 @@
-"""Watching a bucket: its values by now, then what is written to it, found by looking at the log again and again."""
+"""Watching a bucket: its current values, then new entries, found by polling the log."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from retention.errors import UsageError
 from retention.inspect.key_messages import KeyMessages
 
 POLL_S = 1.0
-"""The time between two looks at the log, in seconds."""
+"""The time between two reads of the log, in seconds."""
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """The entries that a watch tells of (nats.go, WatchOpt)."""
+    """The entries that a watch yields (nats.go, WatchOpt)."""
 
     include_history: bool = False
-    """All values that are kept of a key at first, not only the last."""
+    """Whether to begin with all kept values of a key, not only the last."""
     updates_only: bool = False
-    """Nothing at first: only what is written from now on."""
+    """Whether to begin with new entries only."""
     ignore_deletes: bool = False
-    """No deletions and purges."""
+    """Whether to omit deletions and purges."""
     resume_from: int | None = None
-    """At first all values that are kept from this revision on."""
+    """The revision from which to begin with all kept values."""
 
 
 class Watcher:
-    """A watch over keys that filters match: an iterator that goes on for ever, in the order of revisions.
+    """A watch over keys that filters match: an endless iterator, in order of revisions.
 
-    It yields None once, behind the values that were there at first.
+    It yields None once, after the initial values.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Watcher:
         options: WatchOptions,
         poll_s: float = POLL_S,
     ) -> None:
-        """Hold what is wanted; nothing is read before the first entry is asked for.
+        """Store the options; nothing is read before the first entry is requested.
 
         Raises:
             UsageError: a filter matches no key, or options exclude each other.
@@ -71,11 +71,11 @@ class Watcher:
             yield from self.poll()
 
     def poll(self) -> Iterator[Entry]:
-        """The entries since the last look; at the first look those that were there.
+        """The entries since the last poll; on the first poll, the initial ones.
 
         Raises:
             UsageError: the bucket was dropped since.
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         messages = self._reader.messages()
         self._refuse_another_table()

@@ -1,4 +1,4 @@
-"""Writing to a bucket: what a message has to expect of its key is decided with the commit that stores it."""
+"""Writing to a bucket: a message's expectation of its key is checked at the commit that stores it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from retention.ingest.publish_checks import EXPECTED_SUBJECT_SEQ
 from retention.ingest.turns import ONE_BY_ONE, AllAtOnce
 
 CONTENTION_WAIT_S = 30.0
-"""The time, in seconds, after which a write gives up whose bucket others keep writing to first."""
+"""The time, in seconds, after which a write gives up because other writers keep committing first."""
 _STANDING = ("seq", "headers")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The last entry of a key, as far as a write rests on it."""
+    """The last entry of a key, as far as a write depends on it."""
 
     revision: int = 0
     """0: the key has no entry."""
@@ -37,33 +37,34 @@ class Standing:
 
 
 Expect: TypeAlias = Callable[[Callable[[], Standing]], int | None]
-"""The revision that a write expects of its key, asked for how that stands; None: any. It raises to write nothing."""
+"""The revision that a write expects of its key, given a function for its standing; None: any. Raises to cancel the
+write."""
 
 
 class BucketWriter:
     """Writes to one bucket; each is one commit, and takes the next sequence of its stream as its revision."""
 
     def __init__(self, opened: OpenedStream, reader: BucketReader) -> None:
-        """Hold the stream that keeps the bucket; the reader is of the same."""
+        """Store the stream that keeps the bucket; the reader is of the same."""
         self._opened = opened
         self._reader = reader
         self._turns = AllAtOnce(max(opened.wait_s, CONTENTION_WAIT_S))
 
     def put(self, key: str, value: Value) -> int:
-        """Set the value of a key, whatever it was; its revision.
+        """Set the value of a key, whatever its current value; return the new revision.
 
         Raises:
-            UsageError: it is no key, or the value cannot be kept.
-            RefusedError: the bucket is a mirror, or full, or takes no value of this size.
-            BusyError: others kept writing first.
+            UsageError: the key is not valid, or the value cannot be stored.
+            RefusedError: the bucket is a mirror, or full, or refuses values of this size.
+            BusyError: other writers kept committing first.
         """
         return self._write(key, octets_of(value), [], _anything)
 
     def put_all(self, values: Iterable[tuple[str, Value]]) -> tuple[int, int]:
-        """Set the values of many keys in one commit, in their order; the first and the last revision.
+        """Set the values of many keys in one commit, in their order; return the first and the last revision.
 
         Raises:
-            UsageError, RefusedError, BusyError: as `put`; nothing was written. Or there is none.
+            UsageError, RefusedError, BusyError: as `put`; nothing was written. Or there is no value.
         """
         self._refuse_mirror()
         pairs = [(key, octets_of(value)) for key, value in values]
@@ -84,12 +85,12 @@ class BucketWriter:
         return appended.first_seq, appended.last_seq
 
     def create(self, key: str, value: Value, ttl_ns: int | None = None) -> int:
-        """Give a key a value that has none, be it that it was deleted, or expired; its revision.
+        """Set the value of a key that has none, was deleted, or has expired; return its revision.
 
         Args:
             key: the key.
             value: its value.
-            ttl_ns: the time after which it expires, nanoseconds; it takes a bucket with `limit_marker_ttl`.
+            ttl_ns: the time after which it expires, nanoseconds; requires a bucket with `limit_marker_ttl`.
 
         Raises:
             KeyExistsError: the key has a value.
@@ -105,13 +106,13 @@ class BucketWriter:
         return self._write(key, octets_of(value), _ttl(ttl_ns), expect)
 
     def update(self, key: str, value: Value, revision: int, ttl_ns: int | None = None) -> int:
-        """Set the value of a key that is at a revision; its new one.
+        """Set the value of a key that is at a given revision; return the new one.
 
         Args:
             key: the key.
             value: its value.
-            revision: what its last revision must be; 0: it must have none.
-            ttl_ns: as for `create`; the broker's clients set none here, its server takes one.
+            revision: the required last revision; 0: the key must have none.
+            ttl_ns: as for `create`; the broker's clients set none here, its server accepts one.
 
         Raises:
             RevisionError: the key is at another revision.
@@ -120,11 +121,11 @@ class BucketWriter:
         return self._write(key, octets_of(value), _ttl(ttl_ns), self._exactly(key, revision))
 
     def delete(self, key: str, revision: int | None = None) -> int:
-        """Delete a key, whose history stays; the revision of the deletion.
+        """Delete a key and keep its history; return the revision of the deletion.
 
         Args:
             key: the key.
-            revision: what its last revision must be; 0: it must have none; None: any.
+            revision: the required last revision; 0: the key must have none; None: any.
 
         Raises:
             RevisionError: the key is at another revision.
@@ -134,16 +135,16 @@ class BucketWriter:
         return self._write(key, b"", operation, self._last(key, revision))
 
     def purge(self, key: str, revision: int | None = None, ttl_ns: int | None = None) -> int:
-        """Delete a key with its history; the revision of the deletion, which expires after `ttl_ns`, if that is given.
+        """Delete a key with its history; return the revision of the deletion, which expires after `ttl_ns`, if given.
 
         Args:
             key: the key.
-            revision: what its last revision must be; 0: it must have none; None: any.
-            ttl_ns: nanoseconds; it takes a bucket with `limit_marker_ttl`.
+            revision: the required last revision; 0: the key must have none; None: any.
+            ttl_ns: nanoseconds; requires a bucket with `limit_marker_ttl`.
 
         Raises:
             RevisionError: the key is at another revision.
-            UsageError, RefusedError, BusyError: as `put`; or a run on the bucket is at work, and does not end.
+            UsageError, RefusedError, BusyError: as `put`; or a run on the bucket is in progress, and does not end.
         """
         operation = [(headers.KV_OPERATION, "PURGE"), (headers.ROLLUP, "sub"), *_ttl(ttl_ns)]
         return self._write(key, b"", operation, self._last(key, revision))
@@ -203,7 +204,7 @@ class BucketWriter:
 
 
 def _anything(_: Callable[[], Standing]) -> None:
-    """Expect nothing, and look at nothing."""
+    """Expect nothing, and read nothing."""
 
 
 def _ttl(ttl_ns: int | None) -> list[tuple[str, str]]:
