@@ -32,13 +32,13 @@ from schemas.messages import FILE_COLUMNS
 
 @dataclass(frozen=True)
 class CopyTask:
-    """Task: write the messages that come back of one copy."""
+    """A task: write the messages to restore from one copy."""
 
     copy: RewriteTask
     messages: int
     sha256: str
     subject: str | None
-    """Subject of all messages, where a topic gets another name; None: unchanged."""
+    """Subject of all messages, if a topic gets another name; None: unchanged."""
 
     def attempt(self) -> CopyTask:
         """The task with a target that no other attempt writes."""
@@ -54,8 +54,8 @@ def staged(
     Args:
         opened: the stream.
         archive: the archive of the copies.
-        parts: the messages that come back.
-        live: the files that the stream has, shape `FILE_STATS`: segments may have been merged since.
+        parts: the messages to restore.
+        live: the stream's files, shape `FILE_STATS`; segments may have been merged since.
         engines: where rows are copied.
     """
     renamed = archive.is_topic and opened.name != archive.origin.stream
@@ -79,7 +79,7 @@ def staged(
 
 
 def _placed(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator[tuple[Part, int]]:
-    """The messages that come back of each copy, divided among the segments where it belongs now."""
+    """The messages to restore from each copy, divided among their present segments."""
     placing = Placing.of(
         live, [(part.copy.partition, part.copy.segment, part.copy.max_seq) for part in parts]
     )
@@ -90,7 +90,7 @@ def _placed(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator
 def _pieces(
     archive: Archive, part: Part, placing: Placing, home: int
 ) -> Iterator[tuple[Part, int]]:
-    """The messages of a copy by the segment to which they belong; a segment without any has no piece."""
+    """The messages of a copy by the segment to which they belong; segments without messages are omitted."""
     source = part.copy.data_file(archive.directory)
     removed = ranges_in(source.hidden) if part.removed is None else part.removed
     seqs = read_columns(replace(source, hidden=removed), ("seq",))[0]["seq"].to_numpy()
@@ -105,7 +105,7 @@ def _task(archive: Archive, part: Part, target: DataFile, subject: str | None) -
         return CopyTask(
             RewriteTask(source, (target,), NO_RANGES), part.messages, copy.sha256, subject
         )
-    # The hidden sequences are part of `removed`.
+    # The hidden sequences are included in `removed`.
     unhidden = replace(source, hidden=NO_RANGES)
     return CopyTask(
         RewriteTask(unhidden, (target,), part.removed), part.messages, copy.sha256, subject
@@ -116,7 +116,7 @@ def run_copy(task: CopyTask) -> RewriteResult:
     """Carry out a `CopyTask`, and read back the file that it wrote.
 
     Raises:
-        DamagedError: the copy is not the one that was archived.
+        DamagedError: the copy differs from the archived file.
     """
     source, [target] = task.copy.source, task.copy.targets
     if digest_of(source) != task.sha256:

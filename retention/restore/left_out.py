@@ -1,4 +1,4 @@
-"""Manifests of other histories, which a restore leaves out: as values, and in words."""
+"""Manifests of other histories, which a restore ignores: as values, and in words."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A manifest that does not count, and the warehouse that wrote it."""
+    """An ignored manifest, and the warehouse that wrote it."""
 
     manifest: str
     """Its location."""
     warehouse: str | None
-    """None: an earlier release wrote it, and did not say."""
+    """None: an earlier release wrote it without naming its warehouse."""
     host: str | None
 
     @classmethod
     def of(cls, manifest: StoredManifest) -> LeftOut:
-        """The manifest as people are told of it."""
+        """The manifest as shown to users."""
         writer = manifest.content.writer
         return cls(
             manifest.location, *(None, None) if writer is None else (writer.warehouse, writer.host)
@@ -42,12 +42,12 @@ class LeftOut:
 
 
 def left_out(others: Sequence[StoredManifest]) -> tuple[LeftOut, ...]:
-    """The last manifest of each history that some manifests are of."""
+    """The last manifest of each history among some manifests."""
     return tuple(map(LeftOut.of, ends(others)))
 
 
 def refused_histories(stream: str, others: Sequence[StoredManifest]) -> RefusedError:
-    """The error of manifests that are not known to be of the history that is wanted."""
+    """The error for manifests that are not known to belong to the wanted history."""
     last = left_out(others)
     return RefusedError(
         f"{stream}: {some_of(last)}: no commit of this table, and no manifest "

@@ -1,4 +1,4 @@
-"""Lineage of an archive's manifests: those that one table's history wrote, told from those of its copies; pure."""
+"""Lineage of an archive's manifests: those of one table's history, separated from those of its copies; pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from retention.stores.archive_manifest import StoredManifest
 
 Links = Mapping[str, str | None]
-"""Link of a manifest → link of the one before it in its history; None: it was the first."""
+"""Link of a manifest → link of its predecessor in its history; None: it was the first."""
 
 
 def links_of(manifests: Iterable[StoredManifest]) -> Links:
-    """The links of manifests; those of earlier releases have none."""
+    """The links of manifests; manifests of earlier releases have none."""
     return {
         manifest.link: manifest.content.previous
         for manifest in manifests
@@ -20,7 +20,7 @@ def links_of(manifests: Iterable[StoredManifest]) -> Links:
 
 
 def ancestors(head: str | None, links: Links) -> set[str]:
-    """The links of a manifest and of all before it, as far as they are known.
+    """The links of a manifest and of all its known predecessors.
 
     >>> sorted(ancestors("c", {"c": "b", "b": "a", "x": "a"}))
     ['a', 'b', 'c']
@@ -33,10 +33,10 @@ def ancestors(head: str | None, links: Links) -> set[str]:
 
 
 def leaves(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
-    """The manifests that no other one follows, but for those of which others have every file.
+    """The manifests without a successor, except those whose files are all in others.
 
-    One leaf ends one history. A run that was killed before its commit leaves a leaf, too; the next run archives its
-    files again.
+    One leaf ends one history. A run killed before its commit leaves a leaf as well; the next run archives its files
+    again.
     """
     linked = [manifest for manifest in manifests if manifest.link is not None]
     followed = {manifest.content.previous for manifest in linked}
@@ -49,7 +49,7 @@ def leaves(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
 
 
 def ends(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
-    """The last manifest of each history, and those of earlier releases, of which each is one by itself."""
+    """The last manifest of each history, and those of earlier releases, each of which is its own history."""
     return [*leaves(manifests), *(manifest for manifest in manifests if manifest.link is None)]
 
 
@@ -59,5 +59,5 @@ def files_of(manifests: Iterable[StoredManifest]) -> set[tuple[str, str]]:
 
 
 def unnamed_files(manifest: StoredManifest, named: Collection[tuple[str, str]]) -> list[str]:
-    """Paths of a manifest's files that are not among those `named`, path and SHA-256."""
+    """Paths of a manifest's files that are not among `named` (path and SHA-256)."""
     return [file.path for file in manifest.content.files if (file.path, file.sha256) not in named]

@@ -1,4 +1,4 @@
-"""The opening of an archive: the directory of one table, and the manifests in it that the table's own history wrote."""
+"""Opening an archive: the directory of one table, and the manifests in it that the table's own history wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from retention.stores.archive_manifest import (
 
 @dataclass(frozen=True)
 class Archive:
-    """One table's part of an archive, as far as one history of the table wrote it."""
+    """One table's part of an archive, limited to one history of the table."""
 
     directory: str
     origin: Origin
@@ -36,21 +36,22 @@ class Archive:
     manifest_of: Mapping[str, str]
     """Path of a file → the location of the manifest that names it."""
     others: Sequence[StoredManifest] = ()
-    """Manifests of other histories of the table: those of a copy, or of the time before it was put back."""
+    """Manifests of other histories of the table: those of a copy, or from before the table was restored from a backup.
+    """
 
 
 def open_archive(place: str, home: Home) -> Archive:
-    """Open the archive of a table that is there, of which only its own manifests count.
+    """Open the archive of an existing table; only its own manifests count.
 
     Args:
-        place: an archive, the directory in it of one table, or a manifest, the last one that counts.
+        place: an archive, the directory of one table in it, or a manifest, the last one that counts.
         home: the table.
 
     Raises:
-        UsageError: the place has nothing of that stream.
-        RefusedError: the archive is of another table, or of the time before a purge; the manifest is another
-            history's; or two manifests contradict each other.
-        DamagedError: a manifest is not as it was written, or a copy is missing.
+        UsageError: the location has nothing of that stream.
+        RefusedError: the archive is of another table, or from before a purge; the manifest is another history's; or two
+            manifests contradict each other.
+        DamagedError: a manifest differs from what was written, or a copy is missing.
     """
     directory = _directory(place, home.origin.stream, home.origin)
     manifests = _manifests(directory)
@@ -73,12 +74,12 @@ def open_any_archive(place: str, stream: str, home: Home | None) -> Archive:
     """Open the archive of any table for a restore into a new stream.
 
     Args:
-        place: as `open_archive`; without a manifest's name the archive has to be of one history.
-        stream: the name of the stream there.
-        home: the table of that name that is there now, whose own manifests count if the archive is of it.
+        place: as `open_archive`; unless it is a manifest, the archive must have a single history.
+        stream: the name of the stream in the archive.
+        home: the existing table of that name; if the archive is its own, its own manifests count.
 
     Raises:
-        UsageError: the place has nothing of that stream, or archives of several tables.
+        UsageError: the location has nothing of that stream, or archives of several tables.
         RefusedError: it has manifests of several histories, or two that contradict each other.
         DamagedError: as `open_archive`.
     """
@@ -94,7 +95,7 @@ def open_any_archive(place: str, stream: str, home: Home | None) -> Archive:
 
 
 def _directory(place: str, stream: str, home: Origin | None) -> str:
-    """The directory of one table that a place is, or is in, or has."""
+    """The directory of one table that a location is, is in, or contains."""
     inside = directory_with(place)
     if inside is not None:
         return inside
@@ -143,7 +144,7 @@ def _named(location: str, manifests: Sequence[StoredManifest]) -> StoredManifest
 
 
 def _up_to(last: StoredManifest, manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
-    """A manifest and those before it in its history; of an earlier release's nobody knows which those are."""
+    """A manifest and its predecessors; those of an earlier release's manifest are unknown."""
     if last.link is None:
         return [last]
     before = ancestors(last.link, links_of(manifests))

@@ -1,4 +1,4 @@
-"""The manifests of an archive that one table's history wrote, each by proof."""
+"""The manifests of an archive that one table's history wrote, each proven."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retention.stores.archive_manifest import (
 
 @dataclass(frozen=True)
 class Home:
-    """A table as it is now, from which it is known which manifests are its own."""
+    """The present table, which proves which manifests are its own."""
 
     origin: Origin
     head: str | None
@@ -36,7 +36,7 @@ class Home:
 
 
 def home_of(opened: OpenedStream, snapshot: Snapshot) -> Home:
-    """The table of a stream, as `open_archive` asks for it."""
+    """The table of a stream, for `open_archive`."""
     counters = snapshot.counters
     return Home(
         Origin(opened.name, snapshot.table_id, counters.epoch),
@@ -49,10 +49,11 @@ def home_of(opened: OpenedStream, snapshot: Snapshot) -> Home:
 
 
 def own_manifests(manifests: Sequence[StoredManifest], home: Home) -> list[StoredManifest]:
-    """The manifests that the history of a table wrote, each by proof.
+    """The manifests that the history of a table wrote, each proven.
 
-    A commit of the table names it, or a manifest does that is its own; or an earlier release wrote it, and the run
-    history has the run, done; or each of its files is live in the table, or in another manifest of its own.
+    There are three proofs: a commit of the table, or one of its own manifests, names the manifest; an earlier release
+    wrote it, and the run history has the run as done; or each of its files is live in the table, or in another manifest
+    of its own.
     """
     links = links_of(manifests)
     proven = ancestors(home.head, links)
@@ -74,7 +75,7 @@ def own_manifests(manifests: Sequence[StoredManifest], home: Home) -> list[Store
 def without(
     manifests: Sequence[StoredManifest], some: Sequence[StoredManifest]
 ) -> list[StoredManifest]:
-    """The manifests that are not among some, by location."""
+    """The manifests that are not among others, by location."""
     locations = {manifest.location for manifest in some}
     return [manifest for manifest in manifests if manifest.location not in locations]
 
@@ -89,7 +90,7 @@ class _Runs:
 
     @classmethod
     def of(cls, home: Home) -> _Runs:
-        """The runs of a table that its newest version has behind it."""
+        """The runs in the history of a table's newest version."""
         names: set[str] = set()
         links: dict[str, str | None] = {}
         for record in home.history.outcomes():
@@ -105,12 +106,12 @@ class _Runs:
         return cls(frozenset(names), links)
 
     def has(self, manifest: StoredManifest) -> bool:
-        """Whether an earlier release wrote a manifest, for one of the runs."""
+        """Whether an earlier release wrote a manifest for one of the runs."""
         return manifest.link is None and manifest.content.plan_id in self.names
 
 
 def _links_at(home: Home) -> Links:
-    """The links of the manifests in the configured archive, which may have been another one earlier."""
+    """The links of the manifests in the configured archive, which may have changed over time."""
     if home.place is None:
         return {}
     return links_of(read_manifests(directory_of(home.place, home.origin)))

@@ -1,4 +1,4 @@
-"""Rivals in an archive: manifests that name other bytes for one file, or another message for one sequence."""
+"""Conflicts in an archive: manifests that name different bytes for one file, or different messages for one sequence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def newest_of_each(manifests: Iterable[StoredManifest]) -> dict[str, tuple[Archi
     """Path → the copy as the newest manifest names it, and the location of that manifest.
 
     Raises:
-        RefusedError: two manifests name other bytes for one path.
+        RefusedError: two manifests name different bytes for one path.
     """
     newest: dict[str, tuple[ArchivedFile, str]] = {}
     for manifest in sorted(manifests, key=lambda file: (file.content.as_of_ns, file.location)):
@@ -41,9 +41,9 @@ def newest_of_each(manifests: Iterable[StoredManifest]) -> dict[str, tuple[Archi
 def refuse_rivals(
     directory: str, copies: Sequence[ArchivedFile], manifest_of: Mapping[str, str]
 ) -> None:
-    """Refuse copies that hold another message under one sequence.
+    """Refuse copies that hold different messages under one sequence.
 
-    Only copies whose ranges of sequences meet are read.
+    Only copies with overlapping ranges of sequences are read.
 
     Args:
         directory: the archive's directory of one table.
@@ -52,7 +52,7 @@ def refuse_rivals(
 
     Raises:
         RefusedError: naming the manifests of two such copies, and the sequence.
-        DamagedError: a copy is not the one that was archived.
+        DamagedError: a copy differs from the archived file.
     """
     for copy, other, common in _meetings(directory, copies):
         pair = [_whole(directory, archived) for archived in (copy, other)]
@@ -72,7 +72,7 @@ def refuse_rivals(
 def _meetings(
     directory: str, copies: Sequence[ArchivedFile]
 ) -> Iterator[tuple[ArchivedFile, ArchivedFile, Array]]:
-    """Copies that share sequences with an earlier copy, that copy, and the sequences, each once for a copy."""
+    """Copies that share sequences with an earlier copy, that copy, and the sequences, each once per copy."""
     for _, inside in groupby(copies, key=lambda copy: copy.partition):
         open_: list[ArchivedFile] = []
         seqs: dict[str, Array] = {}
@@ -94,7 +94,7 @@ def _meetings(
 
 
 def _whole(directory: str, copy: ArchivedFile) -> DataFile:
-    """A copy with the messages that were released before."""
+    """A copy including the messages released before."""
     return replace(copy.data_file(directory), hidden=NO_RANGES)
 
 

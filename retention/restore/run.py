@@ -1,4 +1,4 @@
-"""Restore of messages that runs have removed, from an archive: in place, or as a new stream."""
+"""Restore of removed messages from an archive: in place, or as a new stream."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class Restored:
     messages: int
     bytes: int
     already: int = 0
-    """Wanted messages that are there already: they stay as they are."""
+    """Wanted messages that already exist; they are unchanged."""
     run: str | None = None
-    """Name of the run; None: there was nothing to bring back."""
+    """Name of the run; None: there was nothing to restore."""
     expires_again: Mapping[str, int] | None = field(default_factory=dict)
     """Rule → number of the restored messages that the next pass would remove; None: no pass can be planned now."""
     left_out: Sequence[LeftOut] = ()
-    """The last manifest of each other history of the table which the archive has as well: of a copy of the warehouse,
-    or of the time before it was put back from a backup."""
+    """The last manifest of each other history of the table in the archive: of a copy of the warehouse, or from before
+    it was restored from a backup."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -95,10 +95,10 @@ def restore(
     into: OpenedStream | None,
     engines: Engines,
 ) -> Restored:
-    """Restore messages that runs have removed from a stream.
+    """Restore messages that runs removed from a stream.
 
     Args:
-        opened: the stream, by the name that it had where the messages were.
+        opened: the stream, by its name at the time of removal.
         place: its archive; None: the one of its configuration.
         wanted: the messages to restore.
         into: a new stream for them; None: they are restored in place.
@@ -121,9 +121,9 @@ def restore(
 def restore_in_place(
     opened: OpenedStream, place: str, wanted: MessageRange, engines: Engines
 ) -> Restored:
-    """Restore messages that runs have removed from a stream in place; messages that are there stay as they are.
+    """Restore removed messages in place; existing messages are unchanged.
 
-    They keep their sequences and segments. The stream's next sequence stays.
+    They keep their sequences and segments. The stream's next sequence is unchanged.
 
     Args:
         opened: the stream, which exists.
@@ -133,9 +133,9 @@ def restore_in_place(
 
     Raises:
         UsageError: the archive has nothing of the stream, or no wanted message.
-        RefusedError: the archive is of another table, or of the time before a purge; or the stream is dropped.
+        RefusedError: the archive is of another table, or from before a purge; or the stream is dropped.
         DamagedError: the archive is damaged or incomplete; nothing was changed.
-        BusyError: others are at work, or came first.
+        BusyError: another run is in progress, or another commit came first.
     """
     refuse_dropped(opened, "restore into a new stream with --as")
     with (
@@ -168,20 +168,21 @@ def restore_in_place(
 def restore_as(
     target: OpenedStream, source: OpenedStream, place: str, wanted: MessageRange, engines: Engines
 ) -> Restored:
-    """Restore messages that runs have removed from a stream as a new stream, to which nothing was written yet.
+    """Restore messages that runs removed from a stream as a new stream that was never written to.
 
     They keep their sequences, and their segments are sealed.
 
     Args:
-        target: the new stream; it is created if it does not exist. Topics become topics, which are listed.
-        source: the stream where the messages were, by its name there.
+        target: the new stream; it is created if it does not exist. A topic is restored to a topic, which must be
+            listed.
+        source: the original stream, by its name in the archive.
         place: the archive.
         wanted: the messages to restore.
         engines: the engines that copy rows.
 
     Raises:
         UsageError, DamagedError, BusyError: as `restore_in_place`.
-        RefusedError: the target holds, or held, messages, or is no topic where the other was one.
+        RefusedError: the target contains, or contained, messages, or only one of the two is a topic.
     """
     home = home_of(source, source.store.snapshot()) if source.store.exists() else None
     archive = open_any_archive(place, source.name, home)
@@ -212,7 +213,7 @@ def restore_as(
 
 
 def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
-    """The files of a stream as they are stored, with the released messages that are still in them."""
+    """The files of a stream as stored, including released messages that are still in them."""
     stored = opened.store.stored(inventory.files)
     bounds = zip(*(stored[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
     return [
@@ -222,10 +223,10 @@ def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
 
 
 def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int, int]:
-    """Partition → the next sequence, which stays: the commit is made on exactly the version that was read.
+    """Partition → the next sequence, which is unchanged: the commit requires exactly the version that was read.
 
     Raises:
-        RefusedError: the archive has sequences that the stream never gave out.
+        RefusedError: the archive has sequences that the stream never assigned.
     """
     ends = {}
     for partition in {part.copy.partition for part in selected}:
@@ -309,7 +310,7 @@ def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
 
 
 def _digest(archive: Archive, selected: Sequence[Part]) -> str:
-    """Digest that identifies a restore by its messages, wherever the archive lies."""
+    """Digest that identifies a restore by its messages, whatever the archive's location."""
     digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
     for part in selected:
         digest.update(f"{part.copy.path}/{part.messages}/".encode())

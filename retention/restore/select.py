@@ -1,4 +1,4 @@
-"""Selection of archived messages to restore: the copies, and their sequences that are not there."""
+"""Selection of archived messages to restore: the copies, and their missing sequences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MessageRange:
     """Last sequence; `first` and `last` are inclusive."""
 
     def may_be_in(self, copy: ArchivedFile) -> bool:
-        """Whether a copy may hold messages of the range."""
+        """Whether a copy may have messages of the range."""
         inside = copy.min_seq <= self.last and copy.max_seq >= self.first
         return inside and self.partition in (None, copy.partition)
 
@@ -46,19 +46,19 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Part:
-    """The messages to restore of one copy."""
+    """The messages to restore from one copy."""
 
     copy: ArchivedFile
     messages: int
     removed: Array | None = None
-    """Sequences that do not come back: ascending, disjoint ranges, ends inclusive. None: only those that are hidden."""
+    """Sequences not to restore: ascending, disjoint ranges, ends inclusive. None: only the hidden ones."""
 
 
 def matching_copies(archive: Archive, wanted: MessageRange) -> list[ArchivedFile]:
-    """The copies that may hold wanted messages.
+    """The copies that may have wanted messages.
 
     Raises:
-        UsageError: no copy does.
+        UsageError: no copy has any.
         RefusedError: only manifests of other histories name some.
     """
     copies = [copy for copy in archive.files if wanted.may_be_in(copy)]
@@ -78,10 +78,10 @@ def matching_copies(archive: Archive, wanted: MessageRange) -> list[ArchivedFile
 
 
 def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
-    """Refuse to bring a topic back as a stream, a stream as a topic, and more partitions than a topic has.
+    """Refuse to restore a topic as a stream, a stream as a topic, or more partitions than a topic has.
 
     Raises:
-        RefusedError: the restore would be one of these.
+        RefusedError: the restore would do one of these.
     """
     if archive.is_topic != target.dialect.is_topic:
         was, instead = (
@@ -106,10 +106,10 @@ def select_parts(
     there: Sequence[StoredFile],
     wanted: MessageRange,
 ) -> tuple[list[Part], int]:
-    """Select the messages to restore of each copy, no sequence twice; count the wanted ones that are there already.
+    """Select the messages to restore from each copy, no sequence twice; count the wanted ones that already exist.
 
-    Rows are read only where the range of a copy meets that of another copy or of a stored file, or sticks out of the
-    wanted range.
+    Rows are read only if the range of a copy overlaps that of another copy or of a stored file, or exceeds the wanted
+    range.
     """
     selected: list[Part] = []
     already = 0
@@ -139,7 +139,7 @@ def select_parts(
 
 
 class _Sequences:
-    """The sequences of one partition that are stored, or that an earlier copy brings."""
+    """The sequences of one partition that are stored, or that an earlier copy restores."""
 
     def __init__(self, there: Sequence[StoredFile]) -> None:
         self._there = there
@@ -157,7 +157,7 @@ class _Sequences:
         return mask
 
     def new(self, copy: ArchivedFile, seqs: Array) -> Array:
-        """Mask of a copy's sequences that no earlier copy brings."""
+        """Mask of a copy's sequences that no earlier copy restores."""
         self._taken = [taken for taken in self._taken if len(taken) and taken[-1] >= copy.min_seq]
         brought = [np.isin(seqs, taken) for taken in self._taken]
         return ~np.logical_or.reduce([np.zeros(len(seqs), dtype=bool), *brought])
@@ -167,7 +167,7 @@ class _Sequences:
 
 
 def _meeting(copies: Sequence[ArchivedFile], there: Sequence[StoredFile]) -> Iterator[bool]:
-    """Whether the range of each copy meets that of another copy, or of a stored file."""
+    """Whether the range of each copy overlaps that of another copy, or of a stored file."""
     bounds = np.array(
         [
             *((copy.min_seq, copy.max_seq) for copy in copies),
@@ -189,6 +189,6 @@ def _seqs(file: DataFile) -> Array:
 
 
 def _ranges(seqs: Array, removed: Array) -> Array:
-    """Cover the removed ones of ascending `seqs` by ranges without any other: 3, 5, 8, 9 without 5 and 8 is (5, 8)."""
+    """Cover the removed ones of ascending `seqs` by ranges without any others: 3, 5, 8, 9 without 5 and 8 is (5, 8)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], removed, [False]]).astype(np.int8)))
     return np.stack([seqs[edges[::2]], seqs[edges[1::2] - 1]], axis=1)
