@@ -1,4 +1,4 @@
-"""The configuration: `retention.yaml`, checked and normalised as the server would."""
+"""The configuration: `retention.yaml`, checked and normalised as a server would."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _HOME = {
     "load_config": "load",
     "parse_stream": "load",
 }
-"""Models cost a third of a second, which a command that finds its configuration and reads none has no use for."""
+"""Importing the models takes a third of a second, which a command that only locates its configuration need not spend.
+"""
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the package when somebody asks for it."""
+    """Import a name of the package on first use."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

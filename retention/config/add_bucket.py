@@ -1,4 +1,4 @@
-"""Adding a bucket to `retention.yaml`: one more entry of the list, every other byte of the file as it was."""
+"""Adding a bucket to `retention.yaml`: a new list entry, with every other byte of the file unchanged."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _PLAIN = re.compile(r"(?!(?:true|false|null)$)(?:[A-Za-z_][\w-]*|[0-9]+[a-zA-Z]+
 
 
 def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
-    """List a bucket in a warehouse's configuration, which is made if there is none.
+    """Add a bucket to a warehouse's configuration, which is created if there is none.
 
     Args:
-        config: the configuration as it is.
-        values: the bucket's keys, `name` among them.
+        config: the current configuration.
+        values: the bucket's keys, including `name`.
 
     Returns:
-        The place of the file; None: the bucket is listed already, with these very settings.
+        The location of the file; None: the bucket is already listed with exactly these settings.
 
     Raises:
-        ConfigError: the bucket is listed with other settings, or cannot be as it is given, or the file is of a form
-            into which people have to write it themselves.
-        BusyError: somebody else changed the file at the same time.
+        ConfigError: the bucket is listed with other settings, or is not valid, or the file has a form that only a
+            person can edit.
+        BusyError: another process changed the file at the same time.
     """
     listed = config.stream(stream_of(str(values["name"])))
     if listed is not None:
@@ -69,7 +69,7 @@ def _refuse_other_settings(config: Config, values: Mapping[str, Any]) -> None:
 
 
 def _with_entry(place: str, text: str, values: Mapping[str, Any]) -> str:
-    """A file's text with one more bucket: behind the last one, or at the end."""
+    """A file's text with one more bucket, after the last one or at the end."""
     root = YAML(typ="safe", pure=True).compose(text)
     if root is None:
         return f"{text}{_line_end(text)}{_KEY}:\n{_entry(values, 2)}"
@@ -89,7 +89,7 @@ def _with_entry(place: str, text: str, values: Mapping[str, Any]) -> str:
 def _last_lines(node: Node) -> Iterator[int]:
     """The lines, from 0 on, on which the parts of a node end."""
     if not isinstance(node, MappingNode | SequenceNode) or node.flow_style:
-        # What ends at the beginning of a line belongs to the one before.
+        # A part that ends at the start of a line belongs to the line before.
         yield node.end_mark.line - (node.end_mark.column == 0)
     else:
         pairs = isinstance(node, MappingNode)

@@ -1,4 +1,4 @@
-"""A key-value bucket's configuration, with the names of the broker's clients, and the stream that it means."""
+"""A key-value bucket's configuration, with the names of the broker's clients, and the stream that implements it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from retention.core.bucket_names import bucket_of, is_bucket_name, stream_of, su
 from retention.core.wording import counted
 
 MOST_HISTORY = 64
-"""The most values of a key that a bucket keeps (ADR-8)."""
+"""The maximum number of values of a key that a bucket keeps (ADR-8)."""
 STREAM_KEY: Mapping[str, str] = {
     "history": "max_msgs_per_subject",
     "ttl": "max_age",
     "max_value_size": "max_msg_size",
     "limit_marker_ttl": "subject_delete_marker_ttl",
 }
-"""Key of a bucket → that of its stream, where the two differ."""
+"""Key of a bucket → that of its stream, if they differ."""
 _BUCKET_KEY = {of_stream: of_bucket for of_bucket, of_stream in STREAM_KEY.items()}
 _KEY = 2
-"""The position of a bucket's key in a place: behind `buckets` and the bucket's number."""
+"""The index of a bucket's key in a place: after `buckets` and the bucket's number."""
 _OURS = {"segment_span": "off"}
-"""The settings of buckets that neither they nor their groups write: a key's newest value is of any age."""
+"""The settings of buckets that neither they nor their groups define: a key's newest value may be of any age."""
 _SERVERS = {
     "discard": "new",
     "allow_rollup_hdrs": True,
@@ -53,24 +53,24 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
 
     name: str
     history: Count = 1
-    """The values of a key that are kept, the newest included; 1 to 64."""
+    """The number of kept values per key, including the newest; 1 to 64."""
     ttl: Duration = 0
     """The age at which a value expires, nanoseconds; 0: never."""
     max_value_size: SmallByteLimit = UNLIMITED
     max_bytes: ByteLimit = UNLIMITED
     limit_marker_ttl: Duration = 0
-    """The lifetime of the markers of expired keys, nanoseconds; set, a key can have a TTL of its own (ADR-48)."""
+    """The lifetime of the markers of expired keys, nanoseconds; if set, a key can have a TTL of its own (ADR-48)."""
     allow_msg_ttl: Flag = False
-    """Whether a key can have a TTL of its own without that, as in buckets that nats-py makes."""
+    """Whether a key can have a TTL of its own without it, as in buckets that nats-py makes."""
     storage: Literal["file", "memory"] = "file"
     num_replicas: Count = 1
     compression: Flag = False
     placement: Placement | None = None
     republish: Republish | None = None
     mirror: str | StreamSource | None = None
-    """The bucket that is mirrored, by its name."""
+    """The name of the mirrored bucket."""
     sources: tuple[str | StreamSource, ...] = ()
-    """The buckets of which the values come here, too, by their names."""
+    """The names of the buckets whose values are copied to this one."""
     delete_retention: Duration = 0
     exclusive: Flag = False
     quiet: Flag = False
@@ -95,12 +95,12 @@ def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
 
 
 def with_stream_keys(bucket: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a bucket as they are written, under a stream's keys."""
+    """The values of a bucket as written, under a stream's keys."""
     return {STREAM_KEY.get(key, key): value for key, value in bucket.items() if value is not None}
 
 
 def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
-    """The stream that a bucket means, as a configuration would write it.
+    """The stream that implements a bucket, as a configuration would write it.
 
     Args:
         bucket: the values of the bucket and of its groups, under a stream's keys, without mistakes.
@@ -119,16 +119,16 @@ def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bucket_key(stream_key: str) -> str:
-    """The key of a bucket that means a key of its stream."""
+    """The key of a bucket that corresponds to a key of its stream."""
     return _BUCKET_KEY.get(stream_key, stream_key)
 
 
 def in_bucket_words(mistake: Mistake, buckets: Any) -> Mistake:
-    """The mistake of a bucket's stream at the key that the bucket has for it; any other as it is.
+    """The mistake of a bucket's stream at the bucket's own key; any other mistake is unchanged.
 
     Args:
         mistake: of a configuration.
-        buckets: its list of buckets as it is written.
+        buckets: its list of buckets as written.
     """
     place = mistake.place
     if place[:1] != ("buckets",) or len(place) <= _KEY:
@@ -136,13 +136,13 @@ def in_bucket_words(mistake: Mistake, buckets: Any) -> Mistake:
     key = str(place[_KEY])
     if key not in buckets[place[1]]:
         return replace(mistake, place=(*place[:_KEY], bucket_key(key), *place[_KEY + 1 :]))
-    # What is written so is a key that a bucket does not have.
+    # A stream's key in a bucket is an unknown key.
     name = _BUCKET_KEY.get(key)
     return mistake if name is None else replace(mistake, text=f"a bucket calls it `{name}`")
 
 
 def _origin(given: Any) -> dict[str, Any]:
-    """The origin that a bucket's name, or a mapping with one, means."""
+    """The origin that a bucket's name, or a mapping with one, refers to."""
     values = dict(given) if isinstance(given, Mapping) else {"name": given}
     if bucket_of(values["name"]) is None:
         values["name"] = stream_of(values["name"])
@@ -150,7 +150,7 @@ def _origin(given: Any) -> dict[str, Any]:
 
 
 def _source(given: Any, bucket: str) -> dict[str, Any]:
-    """The source that a bucket's name, or a mapping with one, means: its keys become this bucket's."""
+    """The source that a bucket's name, or a mapping with one, refers to: its keys become this bucket's."""
     if isinstance(given, Mapping) and given.get("subject_transforms"):
         return dict(given)
     values = _origin(given)

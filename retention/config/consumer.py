@@ -24,7 +24,7 @@ DEFAULT_ACK_WAIT_NS = 30 * SECOND
 DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_MAX_WAITING = 512
 DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
-"""The inactivity after which a consumer goes that is not durable and sets no threshold."""
+"""The inactivity after which a non-durable consumer without a threshold expires."""
 DEFAULT_PRIORITY_TIMEOUT_NS = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS = SECOND
 
@@ -93,22 +93,22 @@ class ConsumerConfig(Part):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The filter subjects; empty: all of the stream."""
+        """The filter subjects; empty: all subjects of the stream."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
     @property
     def is_durable(self) -> bool:
-        """Whether the consumer stays when nobody uses it."""
+        """Whether the consumer is kept while unused."""
         return bool(self.durable_name)
 
     @property
     def is_internal(self) -> bool:
-        """Whether another stream created the consumer to read this one; limits on consumers leave it out."""
+        """Whether another stream created the consumer to read this one; limits on consumers ignore it."""
         return self.direct or self.sourcing
 
     @property
     def is_push(self) -> bool:
-        """Whether messages are sent to a subject, not pulled by requests."""
+        """Whether messages are sent to a subject instead of being pulled."""
         return bool(self.deliver_subject)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The server's defaults for the fields that a consumer's configuration leaves out."""
+"""The server's defaults for fields omitted from a consumer's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retention.config.consumer import (
 
 
 def with_server_defaults(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
-    """The consumer with the server's values for the fields it leaves out (server: setConsumerConfigDefaults).
+    """The consumer with the server's values for omitted fields (server: setConsumerConfigDefaults).
 
     Resolving again changes nothing.
     """

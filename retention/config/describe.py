@@ -1,4 +1,4 @@
-"""A configuration in words, for people who want to know what it will do."""
+"""A configuration in words, for users who want to know its effect."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from retention.core.units import format_size, spell_duration
 from retention.core.wording import counted
 
 MOST_LINES = 20
-"""The streams that have a line each; of more, those of which the same is to be said share one."""
+"""The maximum number of streams with a line each; beyond it, streams with the same effect share one."""
 
 
 def explain_config(config: Config) -> list[str]:
-    """Say what each stream will do, a line each; where there are many, a line for those that do the same."""
+    """Describe the effect of each stream's settings, a line each; if there are many, a line per distinct effect."""
     if not config.streams:
         return [f"{config.warehouse}: no stream is listed, so nothing is ever removed"]
     if len(config.streams) <= MOST_LINES:
@@ -30,7 +30,7 @@ def explain_config(config: Config) -> list[str]:
 
 
 def explain_stream(stream: StreamConfig) -> str:
-    """Say what one stream will do: its rules first, then how it is kept."""
+    """Describe the effect of one stream's settings: its rules first, then its storage."""
     return f"{stream.name}: {_meaning(stream)}"
 
 
@@ -77,7 +77,7 @@ def _guards(guards: RemovalGuards) -> Iterator[str]:
         (guards.min_kept_messages, "leaves fewer than {} messages", "{:,}".format),
     )
     for guard, text, written in bounds:
-        # Fewer than none is never left.
+        # A minimum of zero is always met.
         if guard is not None and not (guard is guards.min_kept_messages and guard.limit == 0):
             then = "is refused" if guard.then == "refuse" else "says so"
             yield f"a pass that {text.format(written(guard.limit))} {then}"

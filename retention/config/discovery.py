@@ -19,7 +19,7 @@ CONFIG_NAME = "retention.yaml"
 _MOST_NAMES = 12
 _NAME_ONE = "name another with --warehouse DIR or --config FILE, or make one by publishing or importing into it"
 _PARTS = {"streams", "runs"}
-"""Directories of a warehouse without a file, of which it has at least one after the first write."""
+"""Directories of a warehouse without a file; at least one of them exists after the first write."""
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
@@ -27,9 +27,9 @@ def find_config(path: str | Path) -> Config:
     """Load the configuration of a file, or of a warehouse; a warehouse without a file has no limits.
 
     Raises:
-        ConfigError: the configuration is wrong; every mistake is named with its line.
+        ConfigError: the configuration is not valid; every mistake is reported with its line.
     """
-    # Reading configurations costs a third of a second, which `--help` has no use for.
+    # Importing the models takes a third of a second, which `--help` need not spend.
     from retention.config import Config, load_config
 
     file = config_file(path)
@@ -39,10 +39,10 @@ def find_config(path: str | Path) -> Config:
 
 
 def config_file(path: str | Path) -> str | Path | None:
-    """The file to read for a path, a string on an object store; None for a directory or a prefix without one.
+    """The file to read for a path, a string on an object store; None: a directory or a prefix without one.
 
     Raises:
-        StorageError: the object store cannot be asked, so that rules that may stand there are not known.
+        StorageError: the object store cannot be read, so its rules are unknown.
     """
     if refused_scheme(str(path)) is not None:
         return None
@@ -74,14 +74,14 @@ def _content(location: str) -> bytes | None:
 
 
 def refuse_missing(config: Config) -> None:
-    """Check that there is a warehouse to read, before an act on all of its streams, or on several.
+    """Verify that there is a warehouse to read, before an operation on several or all of its streams.
 
     A configuration that lists streams has them before the first write. Without a file, an empty directory is a
-    warehouse into which nothing was written yet; one with other things in it is somebody else's.
+    warehouse that was never written to; one with unrelated content is not a warehouse.
 
     Raises:
-        UsageError: nothing lies at the place, or something that is no warehouse.
-        StorageError: the place cannot be looked at.
+        UsageError: the location does not exist, or is not a warehouse.
+        StorageError: the location cannot be read.
     """
     from retention.storage import files
 
@@ -99,19 +99,19 @@ def refuse_missing(config: Config) -> None:
 
 
 def no_streams(location: str) -> str:
-    """The sentence for a warehouse that is there, and has no stream."""
+    """The sentence for an existing warehouse without streams."""
     return f"{location}: the warehouse is empty; no streams: publish or import into one, or list it in {CONFIG_NAME}"
 
 
 def no_own_streams(location: str) -> str:
-    """The sentence for a warehouse whose streams other configurations own, all of them."""
+    """The sentence for a warehouse whose streams all belong to other configurations."""
     return (
         f"{location}: other configurations own all streams here; name the file of one with --config"
     )
 
 
 def unknown_stream_error(name: str, names: Sequence[str], location: str) -> UsageError:
-    """The error for the name of a stream that is not among those of a warehouse at `location`."""
+    """The error for a name that is not among the streams of a warehouse at `location`."""
     if not names:
         return UsageError(
             f"{name}: there is no such stream in {location}, nor any other; publish or import into it, or list it in "
@@ -129,7 +129,7 @@ def listed_names(names: Sequence[str]) -> str:
 
 
 def close_name(name: str, names: Sequence[str]) -> str:
-    """The one of some names that is most like another name."""
+    """The most similar of some names."""
     return difflib.get_close_matches(name, names, n=1, cutoff=0)[0]
 
 
@@ -143,7 +143,7 @@ def unlisted_stream(name: str, names: Sequence[str]) -> str:
 
 
 def unlisted_streams(names: Sequence[str], config: Config) -> tuple[str, str]:
-    """The clauses for streams of a warehouse that are in no configuration any more: what is so, and what to do."""
+    """The clauses for streams of a warehouse that no configuration lists any more: the fact, and the remedy."""
     listed = [stream.name for stream in config.streams]
     are, it = ("are", "them") if names[1:] else ("is", "it")
     hints = {hint for name in names if (hint := _hint(name, listed))}

@@ -1,4 +1,4 @@
-"""A YAML or JSON file as plain values, and the line on which each of them stands."""
+"""A YAML or JSON file as plain values, and the line of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.core.encoding import utf8
 from retention.errors import ConfigError, NoConfigError
 
 Place: TypeAlias = tuple[str | int, ...]
-"""The keys and positions that lead to a value, from the top of a file."""
+"""The keys and indexes that lead to a value, from the top of a file."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -25,17 +25,17 @@ _DEEPEST = 64
 _BRACKETS = re.compile(rf"(?:[\[{{]\s*){{{_DEEPEST + 1}}}")
 _MOST_BYTES = 16 << 20
 _MOST_REPEATED = 20_000
-"""The values that aliases may stand for: so many, and `_MOST_TIMES` as many as are written."""
+"""The maximum number of values that aliases may expand to: this many, and `_MOST_TIMES` as many as are written."""
 _MOST_TIMES = 20
 _MOST_SHOWN = 40
 _MOST_QUOTED = 400
 _MOST_BITS = 128
-"""The most bits of an integer; the largest that any key takes has 64."""
+"""The maximum bits of an integer; the largest that any key accepts has 64."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake to correct at a place; `line` is set where it is not the line of the place."""
+    """A mistake at a place in a file; `line` is set if it is not the line of the place."""
 
     place: Place
     text: str
@@ -44,7 +44,7 @@ class Mistake:
 
 @dataclass
 class Document:
-    """A file's values, the line of each, and the mistakes of its form."""
+    """A file's values, the line of each, and its syntax mistakes."""
 
     path: str | Path
     values: Any = None
@@ -52,17 +52,17 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def line(self, place: Place) -> int:
-        """The line of a place, or of the nearest enclosing place that is written; counted from 1."""
+        """The line of a place, or of the nearest enclosing place in the file; counted from 1."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
 
 
 def read_document(path: str | Path, content: bytes | None = None) -> Document:
-    """Read a file, or its content that was read before, as YAML 1.2, of which JSON is a part.
+    """Parse a file, or its given content, as YAML 1.2, a superset of JSON.
 
     Raises:
-        ConfigError: there is no such file, or it is no YAML at all.
+        ConfigError: there is no such file, or it is not YAML.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer = _BoundedComposer
@@ -95,7 +95,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
 
 
 def _content(path: str | Path) -> bytes:
-    """A file's content, cut one byte beyond the longest that is accepted."""
+    """A file's content, cut one byte beyond the maximum length."""
     with Path(path).open("rb") as file:
         return file.read(_MOST_BYTES + 1)
 
@@ -107,7 +107,7 @@ def _too_deep(path: str | Path, line: int) -> ConfigError:
 
 
 class _BoundedComposer(Composer):
-    """A composer that refuses nodes deeper than any configuration goes, long before Python's recursion ends."""
+    """A composer that refuses nodes deeper than any configuration, long before Python's recursion limit."""
 
     _depth = 0
 
@@ -122,7 +122,7 @@ class _BoundedComposer(Composer):
 
 
 class _TooDeepError(Exception):
-    """A text that nests too deep, with the line where it does."""
+    """Carries the line at which a text nests too deeply."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)
@@ -130,14 +130,14 @@ class _TooDeepError(Exception):
 
 
 def _refuse_brackets(text: str) -> None:
-    """Refuse brackets nested too deep, which cost the YAML scanner too long to find out."""
+    """Refuse brackets nested too deeply, which the YAML scanner takes too long to reject."""
     match = _BRACKETS.search(text)
     if match is not None:
         raise _TooDeepError(text.count("\n", 0, match.end()) + 1)
 
 
 class _Reader:
-    """A reader of nodes into values; it notes lines and mistakes in the document on the way."""
+    """A reader of nodes into values; it records lines and mistakes in the document."""
 
     def __init__(self, document: Document, constructor: Any) -> None:
         self._document = document
@@ -222,7 +222,7 @@ def _shortened(text: str) -> str:
 
 
 def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
-    """All mistakes in the order of their lines, each as `file:line: key: what is wrong`."""
+    """All mistakes in line order, each as `file:line: key: what is wrong`."""
     lines = {
         (mistake.line or document.line(mistake.place), _readable(_sentence(document, mistake)))
         for mistake in mistakes
@@ -231,7 +231,7 @@ def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
 
 
 def _readable(text: str) -> str:
-    """A text that quotes a long value, cut to its beginning (what is wrong) and end (what to write)."""
+    """A text that quotes a long value, cut to its beginning (the mistake) and end (the remedy)."""
     return (
         text if len(text) <= 2 * _MOST_QUOTED else f"{text[:_MOST_QUOTED]} … {text[-_MOST_QUOTED:]}"
     )

@@ -1,4 +1,4 @@
-"""Effective settings of a stream or topic: the value of every key, and where it comes from."""
+"""Effective settings of a stream or topic: the value of every key, and its source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUILT_IN = "built in"
 DERIVED = "follows from other keys"
 AT_CREATION = "since the topic was created"
 _RELATIVE = {"archive"}
-"""Keys whose values are written relative to the file."""
+"""Keys whose values are relative to the file."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Setting:
     value: Any
     """The value for JSON: durations in nanoseconds (topics: Iggy's microseconds), sizes in bytes."""
     text: str
-    """The value for people."""
+    """The value as shown to users."""
     source: str
-    """`stream ORDERS`, `group pii`, `defaults`, `server_defaults`, `built in`, or what else it follows from."""
+    """`stream ORDERS`, `group pii`, `defaults`, `server_defaults`, `built in`, or another origin."""
     line: int | None = None
     """Its line in the file; None: it is not written there."""
 
     @property
     def is_written(self) -> bool:
-        """Whether somebody has written it, or it was settled when the topic was created."""
+        """Whether the file has it, or it was fixed when the topic was created."""
         return self.source not in {BUILT_IN, DERIVED}
 
     def as_json(self) -> dict[str, Any]:
@@ -65,11 +65,11 @@ class Setting:
 
 
 def effective_settings(config: Config, stream: StreamConfig) -> list[Setting]:
-    """The settings of a stream or topic, those that somebody wrote first.
+    """The settings of a stream or topic, written ones first.
 
     Args:
         config: the configuration, which need not list it.
-        stream: the stream as it is opened, so that a topic has the settings that it was created with.
+        stream: the stream as opened, so that a topic has the settings that it was created with.
     """
     model = stream.of if isinstance(stream, TopicStream) else stream
     written = config.written.streams.get(stream.name, {})
@@ -105,7 +105,7 @@ def _source(
 def _of_topic(
     config: Config, stream: TopicStream, listed_value: Written | None, key: str
 ) -> Written:
-    """The source of a setting that is a topic's own, or the server's, or from its creation."""
+    """The source of a topic's setting: its own, the server's, or from its creation."""
     listed = config.stream(stream.name)
     value = getattr(stream.settings, key)
     if isinstance(listed, TopicStream) and getattr(listed.settings, key) != value:
@@ -116,7 +116,7 @@ def _of_topic(
 
 
 def _alone(model: BaseModel, key: str, value: Any) -> Any:
-    """The value of a key as it is read alone, without what other keys do to it."""
+    """The value of a key parsed alone, without the effects of other keys."""
     known = type(model).model_fields[key]
     kind: Any = known.annotation
     if known.metadata:
@@ -131,7 +131,7 @@ def _setting(key: str, model: BaseModel, source: Written) -> Setting:
 
 
 def _spelled(key: str, model: BaseModel, value: Any) -> str:
-    """A value as a person would write it."""
+    """A value as a user would write it."""
     kinds = type(model).model_fields[key].metadata
     spell = _SPELL.get(id(kinds[0])) if kinds else None
     if spell is not None and isinstance(value, int):
@@ -168,4 +168,4 @@ def _kinds() -> Iterator[tuple[Any, Callable[[int], str]]]:
 
 
 _SPELL = {id(get_args(kind)[1]): spell for kind, spell in _kinds()}
-"""The reader of a kind of value → how its numbers are written."""
+"""Parser of a kind of value → the formatter of its numbers."""

@@ -34,8 +34,8 @@ def read_model(
 ) -> tuple[Model | None, list[Mistake]]:
     """Validate a mapping.
 
-    Where fields cannot be read, the others are validated without them, so that refusals that
-    rest on several fields are reported together.
+    Where fields cannot be read, the others are validated without them, so that refusals based on several fields are
+    reported together.
 
     Returns:
         The model, or None and the mistakes.
@@ -53,7 +53,7 @@ def read_model(
 def field_mistakes(
     model: type[BaseModel], values: Mapping[str, Any], place: Place
 ) -> list[Mistake]:
-    """The mistakes of single keys in a mapping that is a part of a model's: none about what is not there."""
+    """The mistakes of single keys in a mapping that is part of a model's; missing keys are not mistakes."""
     try:
         model.model_validate({**values, "name": "unnamed"})
     except ValidationError as error:
@@ -67,7 +67,7 @@ def field_mistakes(
 
 
 def _unreadable(inside: Place) -> Place:
-    """The place to leave out to read the rest: one key of a consumer, or else of the whole mapping."""
+    """The place to omit in order to read the rest: one key of a consumer, or otherwise of the whole mapping."""
     return inside[:3] if inside[0] == "consumers" else inside[:1]
 
 
@@ -79,7 +79,7 @@ def _meant(model: type[BaseModel], inside: Place) -> Place:
 def _remaining(
     model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[Place]
 ) -> Iterator[Mistake]:
-    """Refusals that stand whatever the values at the places in `unsure` turn out to be."""
+    """Refusals that apply whatever the values at the places in `unsure`."""
     sound: Any = values
     for inside in unsure:
         sound = _without(sound, inside)
@@ -92,7 +92,7 @@ def _remaining(
 
 
 def _without(values: Any, inside: Place) -> Any:
-    """A copy that lacks a key; an item of a list is emptied, so that the others keep their places."""
+    """A copy without a key; an item of a list is emptied, so that the others keep their indexes."""
     first, rest = inside[0], inside[1:]
     if isinstance(values, list):
         return [
@@ -154,7 +154,7 @@ def _not_among(value: object, choices: list[str]) -> str:
 
 
 def nearest(written: str, choices: Iterable[str]) -> str | None:
-    """The choice that somebody most likely meant; case and separators do not count."""
+    """The choice closest to a text; case and separators are ignored."""
     plain = {re.sub("[-_ ]", "", choice).lower(): choice for choice in choices}
     close = get_close_matches(re.sub("[-_ ]", "", written).lower(), plain, 1, _CLOSE)
     return plain[close[0]] if close else None

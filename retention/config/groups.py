@@ -1,4 +1,4 @@
-"""Groups of settings: what streams and topics inherit, and where each inherited value is written."""
+"""Groups of settings that streams and topics inherit, and the source of each inherited value."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from retention.config.written import Written
 _KEY = "groups"
 _PARENT = "group"
 MOST_PARENTS = 16
-"""The most groups above a group."""
+"""The maximum number of ancestors of a group."""
 
 
 @dataclass
 class Groups:
-    """The groups of a file, and for each stream and topic the places of the keys that it inherits."""
+    """The groups of a file, and for each stream and topic the places of its inherited keys."""
 
     document: Document
     mistakes: list[Mistake] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Groups:
     _inherited: dict[Place, dict[str, Place]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the groups; every mistake in one of them is noted."""
+        """Read the groups, and record every mistake in them."""
         listed = self.document.values.get(_KEY)
         if listed is not None and not isinstance(listed, dict):
             text = f"{listed!r} is no mapping; write {{NAME: {{key: value}}}}"
@@ -66,7 +66,7 @@ class Groups:
         return values
 
     def attributed(self, mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
-        """The mistakes, those of inherited values at the group that has them, once, with the first that meets them."""
+        """The mistakes, with each one of an inherited value reported once, at the group that has the value."""
         met: dict[tuple[Place, str], list[str]] = defaultdict(list)
         known = {(mistake.place, mistake.text) for mistake in self.mistakes}
         for mistake in mistakes:
@@ -80,7 +80,7 @@ class Groups:
             yield Mistake(place, f"{text} (met by {first}{more})")
 
     def written(self, place: Place, values: Mapping[str, Any]) -> dict[str, Written]:
-        """The values of a stream or topic as the file has them, by key."""
+        """The values of a stream or topic in the file, by key."""
         inherited = self._inherited.get(place, {})
         title = self._title(place)
         values_by_key: dict[str, Written] = {}
@@ -92,7 +92,7 @@ class Groups:
         return values_by_key
 
     def _of_group(self, name: str, values: Mapping[str, Any]) -> Iterator[Mistake]:
-        """The mistakes that a group has whoever is in it."""
+        """The mistakes of a group whatever its members."""
         place = (_KEY, name)
         if "name" in values:
             yield Mistake((*place, "name"), "a group has its name before the colon; remove the key")
@@ -113,7 +113,7 @@ class Groups:
             yield Mistake((*place, _PARENT), text)
 
     def _chain(self, name: str) -> list[str]:
-        """A group and its parents, each once, the nearest first; at most one more than there may be."""
+        """A group and its ancestors, each once, the nearest first; at most one more than permitted."""
         if name not in self._chains:
             chain = [name]
             while (parent := self._parent(chain[-1])) in self._settings and parent not in chain:
@@ -124,7 +124,7 @@ class Groups:
         return self._chains[name]
 
     def _closes(self, name: str) -> bool:
-        """Whether a group is its own parent, by way of others or not."""
+        """Whether a group is its own ancestor."""
         return self._parent(self._chain(name)[-1]) == name
 
     def _parent(self, name: str) -> str | None:
@@ -138,7 +138,7 @@ class Groups:
         return f"no group is called {name!r}; {hint}"
 
     def _group_place(self, place: Place) -> Place | None:
-        """The place in a group from which the value at a place comes; None: it stands there itself."""
+        """The place in a group that supplies the value at a place; None: the value is not inherited."""
         for length in (2, 3):
             inherited = self._inherited.get(place[:length], {})
             key = place[length] if len(place) > length else None

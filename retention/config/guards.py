@@ -1,4 +1,4 @@
-"""The `guards` of a stream in its configuration: a limit each, bare or with what becomes of a pass beyond it."""
+"""The `guards` of a stream in its configuration: limits, each bare or with the consequence for a pass beyond it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Guard(Part):
     then: GuardAction = "refuse"
 
     def rule(self) -> GuardLimit:
-        """The guard as the rules read it."""
+        """The guard as used by the rules."""
         return GuardLimit(self.limit, self.then)
 
 
@@ -41,7 +41,7 @@ class CountGuard(_Guard):
 
 
 def _as_mapping(value: object) -> object:
-    """A bare limit as the mapping that it stands for; every other value as it is."""
+    """A bare limit as the equivalent mapping; every other value unchanged."""
     return value if isinstance(value, Mapping | _Guard) else {"limit": value}
 
 
@@ -59,6 +59,6 @@ class GuardSettings(Part):
     ] = None
 
     def rule(self) -> RemovalGuards:
-        """The guards as the rules read them."""
+        """The guards as used by the rules."""
         written = ((name, getattr(self, name)) for name in GuardSettings.model_fields)
         return RemovalGuards(**{name: guard.rule() for name, guard in written if guard is not None})

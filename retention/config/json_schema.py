@@ -26,7 +26,7 @@ def json_schema() -> str:
 
 
 def _group(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a group: the keys of a stream and of a topic, but the name; none is required."""
+    """The schema of a group: all keys of a stream and of a topic except the name; none is required."""
     places: dict[str, list[dict[str, str]]] = {}
     for model in ("StreamConfig", "TopicConfig"):
         for key in definitions[model]["properties"].keys() - {"name"}:

@@ -29,12 +29,13 @@ class Compaction(Part):
     """The bounds from which on files are compacted."""
 
     min_files: Several = 8
-    """The files of a segment that are worth merging into one, at least; none of them may hold more than one in so many
-    of their bytes, so that what was merged is not merged again for a few small files more."""
+    """The minimum number of files of a segment worth merging into one. None may hold more than one in this many of
+    their bytes, so that a merged file is not merged again for a few more small files."""
     dead_share: Share = 20
-    """The share of what a file or segment once held, in percent, that must be gone before the rest is written anew."""
+    """The removed share of a file's or segment's original content, in percent, from which the rest is rewritten."""
     min_segment: Budget = 8 * 2**20
-    """The bytes up to which small sealed segments are merged with their neighbours, however long they last; 0: not."""
+    """The maximum bytes of small sealed segments that are merged with their neighbours, whatever their time span; 0:
+    none."""
 
 
 class Approval(Part):
@@ -53,7 +54,7 @@ class Approval(Part):
 
 
 def _switch(value: object) -> object:
-    """The settings that `true` and `false` stand for; every other value as it is."""
+    """The settings for `true` and `false`; every other value unchanged."""
     if isinstance(value, bool):
         return Compaction() if value else None
     return value
@@ -63,13 +64,13 @@ class Selected(Part):
     """The keys by which streams and topics are put together: a group that they inherit from, and tags."""
 
     group: str | None = None
-    """The name of the group whose settings hold where there are none of its own."""
+    """The name of the group that supplies settings without a value of their own."""
     tags: Tags = ()
     """Words by which commands and jobs select."""
 
 
 def _approval(value: object) -> object:
-    """The settings that `true` and `false` stand for; every other value as it is."""
+    """The settings for `true` and `false`; every other value unchanged."""
     if isinstance(value, bool):
         return Approval(above_messages=0) if value else None
     return value
@@ -81,7 +82,7 @@ class KeepingSettings(Part):
     format: Literal["delta", "parquet"] = "delta"
     grace: Grace = 7 * DAY
     history: Kept = INT64_MAX
-    """The time that records of runs stay, nanoseconds; the largest 64-bit integer: for ever."""
+    """The time for which records of runs are kept, nanoseconds; the largest 64-bit integer: forever."""
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
     archive: Location | None = None
@@ -89,20 +90,20 @@ class KeepingSettings(Part):
     compact: Annotated[
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None
-    """The compaction that scheduled jobs do; None: none."""
+    """The compaction by scheduled jobs; None: none."""
     spark_writes: Flag = False
-    """Whether Spark writes to the table while the engine does: on a local disk each commit waits for it."""
+    """Whether Spark writes to the table concurrently with the engine: on a local disk each commit waits for it."""
     guards: GuardSettings = GuardSettings()
-    """The bounds beyond which a single pass is refused, or says so."""
+    """The limits beyond which a single pass is refused, or warns."""
     approve: Annotated[
         Approval | None,
         BeforeValidator(_approval, json_schema_input_type=bool | Approval | None),
     ] = None
-    """The amounts from which on a person has to approve what scheduled jobs remove; None: nobody has to."""
+    """The amounts from which a person has to approve removals by scheduled jobs; None: no approval is needed."""
 
     @property
     def grace_ns(self) -> int:
-        """The time that removed files stay, nanoseconds."""
+        """The time for which removed files are kept, nanoseconds."""
         return self.grace
 
 
@@ -115,5 +116,5 @@ class StorageSettings(KeepingSettings):
 
     @property
     def segment_span_ns(self) -> int | None:
-        """The longest time between the first and last message of a segment, nanoseconds; None: no bound."""
+        """The longest time between the first and last message of a segment, nanoseconds; None: no limit."""
         return self.segment_span or None

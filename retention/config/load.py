@@ -1,4 +1,4 @@
-"""`retention.yaml` as a whole: where the warehouse is, and which streams are configured."""
+"""`retention.yaml` as a whole: the location of the warehouse, and the configured streams."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DEFAULTED: Mapping[type[Part], type[Part]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
 }
-"""The model of those `defaults` that a stream, or a topic, takes."""
+"""The model of those `defaults` that apply to a stream, or a topic."""
 
 
 class StreamInfo(Part):
@@ -105,18 +105,18 @@ class Config:
     """A warehouse and its streams."""
 
     warehouse: str
-    """The warehouse's place: an absolute path, or an `s3://` URI without a slash at the end."""
+    """The warehouse's location: an absolute path, or an `s3://` URI without a trailing slash."""
     streams: tuple[StreamConfig, ...] = ()
-    """The configured streams, and topics as the streams that they are kept as."""
+    """The configured streams; a topic is listed as the stream that implements it."""
     defaults: StorageSettings = field(default_factory=StorageSettings)
     file: str | None = None
-    """The file that says so; None: there is none, and a directory or prefix was named."""
+    """The configuration file; None: there is none, and a directory or prefix was named."""
     owner: Owner | None = None
     """The configuration as the owner of its streams; None: there is no file."""
     unlisted: UnlistedAction = "warn"
-    """The consequence of a stream that is in the warehouse, and that neither this file nor another one lists."""
+    """The action for a stream in the warehouse that neither this file nor another one lists."""
     written: WrittenFile = field(default=WrittenFile(), repr=False, compare=False)
-    """The values of the file, and where they stand."""
+    """The values of the file, and their lines."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -131,14 +131,14 @@ class Config:
         return cls(absolute_location(warehouse, "here"))
 
     def stream(self, name: str) -> StreamConfig | None:
-        """The stream of that name, if it is listed."""
+        """The stream of that name; None: it is not listed."""
         return self._by_name.get(name)
 
     def default_stream(self, name: str) -> StreamConfig:
         """The configuration of a stream that is not listed: defaults, any subject, no limit; keys can be purged.
 
         Raises:
-            ConfigError: no stream can be called so.
+            ConfigError: the name is not valid for a stream.
         """
         values = {"name": name, "subjects": [">"], "no_ack": True}
         if bucket_of(name) is not None:
@@ -155,7 +155,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
 
     Args:
         path: the file, a path or an `s3://` location.
-        content: the content of the file, if that was read already, as on object stores.
+        content: the content of the file, if it was already read, as on object stores.
 
     Raises:
         ConfigError: one line for every mistake in the file: `file:line: key: what, why, and the
@@ -207,14 +207,14 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
-    """Read one stream's configuration as the server writes it, alone or in a stream info.
+    """Read one stream's configuration as the server writes it, on its own or in a stream info.
 
     Args:
         values: the parsed JSON.
-        origin: where it comes from, for error messages.
+        origin: its source, for error messages.
 
     Raises:
-        ConfigError: all mistakes, one a line.
+        ConfigError: all mistakes, one per line.
     """
     config = values.get("config")
     inner = config if isinstance(config, Mapping) else values
@@ -226,7 +226,7 @@ def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
 
 
 def _lift_single_stream(document: Document) -> None:
-    """Wrap a file that is one stream's info, or its bare config, into a list of that stream."""
+    """Wrap a file with one stream's info, or its bare config, into a list of that stream."""
     values = document.values
     is_info = "config" in values and "streams" not in values
     if is_info or ("name" in values and not values.keys() & ConfigFile.model_fields.keys()):
@@ -249,7 +249,7 @@ def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None
 def _written(
     document: Document, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
-    """The values of each stream and topic, with those that it inherits, by its place."""
+    """The values of each stream and topic, including inherited ones, by its place."""
     written: dict[Place, Mapping[str, Any]] = {}
     for at, item in _listed(document, "streams", mistakes):
         is_info = isinstance(item.get("config"), dict)
@@ -265,7 +265,7 @@ def _written(
 def _written_buckets(
     document: Document, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
-    """The values of the stream that each bucket means, by the bucket's place; none where they are wrong."""
+    """The values of the stream of each bucket, by the bucket's place; none if they have mistakes."""
     written: dict[Place, Mapping[str, Any]] = {}
     for place, item in _listed(document, "buckets", mistakes):
         bucket, own_mistakes = read_model(BucketConfig, item, place)
@@ -308,7 +308,7 @@ def _read_topics(
 def _listed(
     document: Document, key: str, mistakes: list[Mistake]
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The mappings of a list in the document with their places; every other item is noted as a mistake."""
+    """The mappings of a list in the document with their places; every other item is recorded as a mistake."""
     listed = document.values.get(key)
     for at, item in enumerate(listed if isinstance(listed, list) else []):
         if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""Places that a configuration names: paths beside it, or prefixes of an object store."""
+"""Locations in a configuration: paths relative to it, or prefixes of an object store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOWHERE = "is neither a path nor s3://bucket/prefix; write one of them"
 
 
 def refused_location(text: str) -> str | None:
-    """The reason for which a text is no directory, and what to write; None: it is a path or names an object store."""
+    """The reason why a text is not a directory, and the remedy; None: it is a path or names an object store."""
     why = refused_scheme(text) or refused_table(text)
     if why is not None:
         return why
@@ -36,14 +36,14 @@ def _checked(text: str) -> str:
 
 
 Location = Annotated[str, AfterValidator(_checked)]
-"""A location in its one form; `absolute_location` makes it absolute."""
+"""A location in canonical form; `absolute_location` makes it absolute."""
 
 
 def absolute_location(location: str, beside: str) -> str:
-    """Resolve a location against the file `beside`: an absolute path, or an `s3://` URI without a slash at the end.
+    """Resolve a location against the file `beside`: an absolute path, or an `s3://` URI without a trailing slash.
 
     Raises:
-        ConfigError: the location would lie outside of the bucket in which that file is.
+        ConfigError: the location would be outside the bucket of that file.
     """
     location, beside = place_of(location), place_of(beside)
     if location.startswith(S3):

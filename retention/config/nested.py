@@ -73,7 +73,7 @@ class ConsumerHold(Part):
     max_bytes: Budget = 0
 
     def rule(self) -> ConsumerProtection:
-        """The protection as the rules read it: None instead of 0 for no bound."""
+        """The protection as used by the rules: None instead of 0 for no limit."""
         return ConsumerProtection(
             self.consumers, self.action, self.max_age or None, self.max_bytes or None
         )

@@ -13,14 +13,14 @@ class Owner:
     """A configuration that owns streams."""
 
     name: str | None
-    """The `owner` that its file says: the same one wherever the file lies; None: its place tells it from others."""
+    """The `owner` named in its file, independent of the file's location; None: its location identifies it."""
     file: str
-    """The location of its file, symbolic links not followed."""
+    """The location of its file, with symbolic links not resolved."""
     host: str | None
     """The machine with that file; None on an object store."""
 
     def is_same(self, other: Owner) -> bool:
-        """Whether two of them are one configuration: by their names, if both have one, else by their places."""
+        """Whether both are one configuration: by name, if both have one, otherwise by location."""
         if self.name is not None and other.name is not None:
             return self.name == other.name
         return (self.file, self.host) == (other.file, other.host)
@@ -31,11 +31,11 @@ class Owner:
 
 
 def owner_of(file: str, name: str | None) -> Owner:
-    """The owner that the configuration in a file is.
+    """The owner for the configuration in a file.
 
     Args:
         file: its location; a local one may be relative to the working directory.
-        name: its `owner`, if it says one.
+        name: its `owner`, if it has one.
     """
     place = places.place_of(file)
     if place.startswith(places.S3):

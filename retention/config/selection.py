@@ -18,7 +18,7 @@ _WILDCARD = re.compile(r"[*?]|\[.+\]")
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name has wildcards of the shell: `*`, `?`, or a set such as `[0-9]`."""
+    """Whether a name has shell wildcards: `*`, `?`, or a set such as `[0-9]`."""
     return _WILDCARD.search(name) is not None
 
 
@@ -32,15 +32,15 @@ def select_streams(
     """The streams that have one of the names, or match one of the patterns, and have one of the tags.
 
     Args:
-        config: the configuration, which has the tags.
+        config: the configuration, with the tags.
         all_streams: lists the streams of the warehouse.
-        names: names and patterns; none stands for all streams. A name that is a stream's is no pattern, and one that
-            is nobody's stays, for whoever acts on it to refuse.
-        tags: tags; none stands for any.
-        among: the streams that patterns, tags and nothing stand for; not looked at where names alone are given.
+        names: names and patterns; none selects all streams. The name of a stream is never a pattern, and an unknown
+            name is kept, so that the operation on it can refuse it.
+        tags: tags; none means any.
+        among: the streams to which patterns, tags and an empty selection apply; ignored if only names are given.
 
     Raises:
-        UsageError: a pattern or a tag matches nothing, or no stream both.
+        UsageError: a pattern or a tag matches nothing, or no stream matches both.
     """
     names, tags = list(dict.fromkeys(names)), set(tags)
     if names and not tags and not any(map(is_pattern, names)):
@@ -64,7 +64,7 @@ def select_streams(
 
 
 def tags_of(config: Config, name: str) -> tuple[str, ...]:
-    """The tags of a stream; none of one that is not listed."""
+    """The tags of a stream; none if it is not listed."""
     stream = config.stream(name)
     return () if stream is None else stream.tags
 

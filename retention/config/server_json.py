@@ -1,4 +1,4 @@
-"""A stream's configuration as the API of a server takes it: without our own fields, and without empty ones."""
+"""A stream's configuration in the form of a server's API: without our own fields, and without empty ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = {
     "hold_for_consumers",
     "consumers",
 }
-"""Fields of a stream that no server knows; its consumers have requests of their own."""
+"""Fields of a stream that servers do not have; its consumers have requests of their own."""
 
 
 def server_config(stream: StreamConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Directories that a stream shares with another one: the place tells, where names alone say that they differ."""
+"""Directories that two streams share although their names differ, as the file system shows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from retention.errors import RefusedError, UsageError
 from retention.storage.errors import as_storage_errors
 
 Mounts = dict[tuple[int, int], list[str]]
-"""Device and inode → the streams of which a part lies there."""
+"""Device and inode → the streams with a part there."""
 _PARTS = ("", "messages", "_retention", "consumers")
-"""The parts of a stream's directory that may be mounted, or linked, by themselves."""
+"""The parts of a stream's directory that may be mounted, or linked, separately."""
 
 
 def refuse_shared(warehouse: str, stream: str) -> None:
-    """Refuse a stream whose directory, or that of its history, is reached by the name of another one only.
+    """Refuse a stream whose directory, or that of its history, also belongs to another name.
 
-    Names differ where a place does not tell upper from lower case, or where a link leads from one to the other. Object
-    stores have neither.
+    Different names may lead to one directory if the file system ignores case, or by symbolic links. Object stores have
+    neither.
 
     Args:
-        warehouse: where `streams/` and `runs/` lie.
+        warehouse: the location of `streams/` and `runs/`.
         stream: its name.
 
     Raises:
@@ -43,7 +43,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
 
 
 def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
-    """Find streams whose tables, consumers and run histories are one directory of a disk, except behind links."""
+    """Find streams whose tables, consumers and run histories are one directory of a disk, links excepted."""
     streams_at: Mounts = defaultdict(list)
     with as_storage_errors(warehouse):
         for stream in streams:
@@ -55,10 +55,10 @@ def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
 
 
 def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
-    """Refuse a stream of which a part is mounted in the directory of another one, too: nobody can say whose it is.
+    """Refuse a stream with a part mounted in another one's directory as well: its owner would be unknown.
 
     Args:
-        warehouse: where both lie.
+        warehouse: of both streams.
         stream: its name.
         streams_at: the parts of all streams.
 
@@ -69,13 +69,13 @@ def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
     with as_storage_errors(warehouse):
         for place in _places(warehouse, stream) if streams_at else ():
             for other in streams_at.get(_identity(place) or (0, 0), ()):
-                # Of one directory as a whole its `format.json` says whose it is.
+                # The owner of a whole directory is in its `format.json`.
                 if other != stream and not _is_same(root, root.with_name(path_name(other))):
                     raise shared(str(place), stream, other)
 
 
 def shared(directory: str, stream: str, owner: str) -> RefusedError:
-    """The error of a stream that leads to the directory of another one."""
+    """The error for a stream whose name leads to the directory of another one."""
     return RefusedError(
         f"{directory}: stream {stream} would share this directory with stream {owner}, and the rules of one would "
         "remove what the other keeps; nothing was changed; keep one of them in another warehouse, or under a name that "
@@ -84,7 +84,7 @@ def shared(directory: str, stream: str, owner: str) -> RefusedError:
 
 
 def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
-    """Refuse streams of which two share a directory, or would as soon as they are written to.
+    """Refuse streams if two of them share a directory, or would once they are written to.
 
     Raises:
         RefusedError: naming two such streams, and the directory.
@@ -94,7 +94,7 @@ def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
 
 
 def shared_directories(warehouse: str, streams: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Streams that share a directory, or would as soon as they are written to: the directory, and the names of both."""
+    """Streams that share a directory, or would once they are written to: the directory, and both names."""
     if "://" in warehouse:
         return []
     with as_storage_errors(warehouse):
@@ -132,7 +132,7 @@ def _is_same(place: Path, other: Path) -> bool:
 
 
 def _owner_of(directory: Path) -> str | None:
-    """The stream whose directory this really is; None: the directory has its own name, or is not there."""
+    """The stream that the directory really belongs to; None: the directory has its own name, or does not exist."""
     if directory.is_symlink():
         return _stream_at(directory.resolve(), directory)
     other = directory.with_name(directory.name.swapcase())
@@ -146,7 +146,7 @@ def _owner_of(directory: Path) -> str | None:
 
 
 def _owner_of_links(root: Path) -> str | None:
-    """The stream into whose directory a link leads out of the places of this one."""
+    """The stream whose directory a link in this one's directories leads to."""
     for place in (root, root / "messages", root / "_retention"):
         if place.is_dir():
             with os.scandir(place) as entries:
@@ -159,7 +159,7 @@ def _owner_of_links(root: Path) -> str | None:
 
 
 def _stream_at(target: Path, directory: Path) -> str | None:
-    """The stream in whose directory, or table, a link's target lies; None: that of the link itself, or none."""
+    """The stream whose directory, or table, contains a link's target; None: the link's own stream, or none."""
     above = directory.parent.resolve()
     inside = target.relative_to(above).parts if target.is_relative_to(above) else ()
     if inside[:1] == (TABLES,):
@@ -185,7 +185,7 @@ def _identity(place: Path) -> tuple[int, int] | None:
 
 
 def _tells_case(place: Path) -> bool:
-    """Whether a place tells upper from lower case: asked of the nearest directory with a letter in its name."""
+    """Whether a location is case-sensitive, tested on the nearest directory with a letter in its name."""
     nearest = next(
         (
             p

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
 MOST_FILES = 16
-"""The most files among which an append or a rewrite divides one segment with `layout: deadline`."""
+"""The maximum number of files into which an append or a rewrite splits one segment with `layout: deadline`."""
 
 
 class StreamConfig(StreamFields):
@@ -47,7 +47,7 @@ class StreamConfig(StreamFields):
 
     @property
     def topic(self) -> TopicConfig | None:
-        """The topic that is kept as this stream; None: the stream is no topic."""
+        """The topic that this stream implements; None: the stream is not a topic."""
         return None
 
     @property
@@ -62,7 +62,7 @@ class StreamConfig(StreamFields):
 
     @property
     def most_files(self) -> int:
-        """The most files among which an append or a rewrite may divide a segment's messages by deadline."""
+        """The maximum number of files into which an append or a rewrite may split a segment by deadline."""
         return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES
 
     @property
@@ -72,7 +72,7 @@ class StreamConfig(StreamFields):
 
     @property
     def duplicate_window_ns(self) -> int:
-        """The time that a message id is remembered, nanoseconds; 0: not at all."""
+        """The time for which a message id is remembered, nanoseconds; 0: not at all."""
         return self.duplicate_window
 
     @property
@@ -81,7 +81,7 @@ class StreamConfig(StreamFields):
         return self.subject_delete_marker_ttl or None
 
     def policy(self) -> Policy:
-        """The limits as the rules read them: None where there is no limit."""
+        """The limits as used by the rules; None: no limit."""
         return Policy(
             max_age_ns=self.max_age_ns,
             expiry="head" if self.max_age_ns is None else self.expiry,
@@ -102,7 +102,7 @@ class StreamConfig(StreamFields):
         )
 
     def _for_markers(self) -> dict[str, Any]:
-        """The fields of a policy that only runs which store delete markers need."""
+        """The fields of a policy that are needed only by runs that store delete markers."""
         if self.subject_delete_marker_ttl_ns is None:
             return {}
         longest = _none_if_unlimited(self.max_msg_size)
@@ -126,7 +126,7 @@ def _derived(stream: StreamConfig) -> dict[str, Any]:
 
 
 def _implied(stream: StreamConfig) -> dict[str, Any]:
-    """The fields that delete markers and schedules switch on (ADR-43, ADR-51)."""
+    """The fields that delete markers and schedules enable (ADR-43, ADR-51)."""
     changes: dict[str, Any] = {}
     if stream.subject_delete_marker_ttl:
         changes["allow_msg_ttl"] = True

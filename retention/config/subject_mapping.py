@@ -1,4 +1,4 @@
-"""Checks of pairs of subjects as the server's subject transforms (ADR-30)."""
+"""Validation of pairs of subjects as the server's subject transforms (ADR-30)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SHORTEST_FUNCTION = 5
 
 
 def is_mapping(source: str, destination: str) -> bool:
-    """Whether streams, mirrors and sources take the pair: a transform that makes no whitespace."""
+    """Whether streams, mirrors and sources accept the pair: a transform that makes no whitespace."""
     plain = [token for token in destination.split(".") if not _looks_like_function(token)]
     has_space = any(re.search(r"[\t\n\f\r ]", token) for token in plain)
     return is_transform(source, destination) and not has_space
 
 
 def is_transform(source: str, destination: str) -> bool:
-    """Whether republishing takes the pair: both end in `>` or none, and placeholders fit the `*`."""
+    """Whether republishing accepts the pair: both or neither end in `>`, and placeholders match the `*`."""
     source_tokens, tokens = (source or ">").split("."), destination.split(".")
     if not destination:
         return True
@@ -36,13 +36,13 @@ def is_transform(source: str, destination: str) -> bool:
 
 
 def function_of(token: str) -> tuple[str, list[str]] | None:
-    """The function that a token of a destination names, in small letters, and its arguments; None if it names none."""
+    """The function that a token of a destination names, in lower case, and its arguments; None: it names none."""
     function = _FUNCTION.fullmatch(token)
     return (function[1].lower(), re.split(r",\s*", function[2])) if function else None
 
 
 def _fits(token: str, wildcards: int | None) -> bool:
-    """Whether a token of the destination can be made from a source with so many `*` (None: neither `*` nor `>`)."""
+    """Whether a token of the destination can be made from a source with this many `*` (None: neither `*` nor `>`)."""
     if re.fullmatch(r"\$[-+]?[0-9]+", token):
         return wildcards is not None and int(token[1:]) <= wildcards
     if not _looks_like_function(token):

@@ -1,4 +1,4 @@
-"""One topic's configuration: Iggy's names, words and bounds, and ours."""
+"""One topic's configuration: Iggy's names, spellings and limits, and ours."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class TopicConfig(KeepingSettings, Selected):
     max_topic_size: TopicSize = SERVER_DEFAULT
     segment_size: Size = LARGEST_SEGMENT
     max_message_size: Size = 64 * 2**20
-    """The largest batch that the server's bus takes at once; a run reads it only with `profile: modern`."""
+    """The largest batch that the server's bus accepts at once; only runs with `profile: modern` use it."""
     respect_consumer_offsets: Flag = True
     roll_after: Span = 0
     """The age of its first message at which an active segment is sealed, nanoseconds; 0: never, as in Iggy."""
     seed_names: Flag = False
-    """Whether the name is put into the form that servers of 2023 gave it."""
+    """Whether the name is converted to the form that servers of 2023 used."""
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
@@ -74,7 +74,7 @@ class TopicConfig(KeepingSettings, Selected):
         return TopicSettings(**values, defaulted=defaulted)
 
     def policy(self) -> TopicPolicy:
-        """The limits as the rules read them; one still left to the server's default is None: never, or unlimited."""
+        """The limits as used by the rules; one left to the server's default is None: never, or unlimited."""
         return TopicPolicy(
             partitions=self.partitions,
             segment_size=self.segment_size,
@@ -110,5 +110,5 @@ def _partitions(topic: TopicConfig) -> Iterator[Refusal]:
 
 
 def _ours(keys: str, text: str) -> Refusal:
-    """A refusal without an error code, for Iggy numbers its errors otherwise than JetStream."""
+    """A refusal without an error code, because Iggy's error numbers are not JetStream's."""
     return refusal(keys, text, None)

@@ -1,4 +1,4 @@
-"""The settings that a server fixes when a topic is created, and the update of them."""
+"""The settings that a server fixes when a topic is created, and updates of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TopicSettings:
     max_topic_size: int
     segment_size: int
     defaulted: tuple[str, ...] = ()
-    """The names of the settings that were left to the server."""
+    """The names of the settings left to the server."""
 
 
 def updated_settings(
@@ -58,10 +58,10 @@ def updated_settings(
     """The settings of a topic after an update (iggy `UpdateTopic`, docs/semantics/topics.md).
 
     Args:
-        kept: the settings that it has.
-        requested: the settings that it would be created with now; an update does not name those left to the server.
-        profile: the server's; 0.8 has one segment size for all topics, and an update there names every setting, so
-            that a setting which is left to the server again gets the present default.
+        kept: its current settings.
+        requested: the settings that it would be created with now; an update does not include those left to the server.
+        profile: the server's; 0.8 has one segment size for all topics, and an update there includes every setting, so a
+            setting left to the server gets the current default again.
     """
     keepable = (
         SETTINGS
@@ -77,7 +77,7 @@ def updated_settings(
 
 
 def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[Refusal]:
-    """The server's refusals of these settings; without a code, for Iggy numbers its errors otherwise than JetStream."""
+    """The server's refusals of these settings; without codes, because Iggy's error numbers are not JetStream's."""
     least = SMALLEST_SEGMENT if profile == "modern" else SEGMENT_UNIT
     size, cap = settings.segment_size, settings.max_topic_size
     if not least <= size <= LARGEST_SEGMENT or size % SEGMENT_UNIT:

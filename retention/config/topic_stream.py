@@ -1,4 +1,4 @@
-"""A topic as the stream that it is kept as."""
+"""A topic as the stream that implements it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retention.errors import ConfigError
 
 
 class TopicStream(StreamConfig):
-    """A topic as a stream; its name may be one that no stream can have."""
+    """A topic as a stream; its name need not be valid for a stream."""
 
     of: TopicConfig
     """The topic, with the settings below."""
@@ -38,7 +38,7 @@ class TopicStream(StreamConfig):
         return 0
 
     def policy(self) -> Policy:
-        """The limits as the rules read them: those of the topic."""
+        """The limits as used by the rules: those of the topic."""
         return Policy(topic=self.of.policy(), archive=self.archive)
 
     def with_kept(self, kept: TopicSettings | None) -> TopicStream:
@@ -48,7 +48,7 @@ class TopicStream(StreamConfig):
             kept: the existing settings; None: the topic is not created yet.
 
         Raises:
-            ConfigError: the configuration says what cannot be changed, or what a server would not take.
+            ConfigError: the configuration changes a fixed setting, or a server would refuse it.
         """
         if kept is None:
             return self
@@ -66,7 +66,7 @@ class TopicStream(StreamConfig):
 
 
 def stream_of_topic(topic: TopicConfig, settings: TopicSettings) -> TopicStream:
-    """The stream that a topic is kept as, with these settings: of one subject, without limits of its own."""
+    """The stream that implements a topic, with these settings: one subject, no limits of its own."""
     shared = {*KeepingSettings.model_fields, *Selected.model_fields}
     keeping = {name: getattr(topic, name) for name in shared}
     return TopicStream.model_construct(

@@ -1,4 +1,4 @@
-"""The kinds of values in a configuration: how each is read, refused, written and described to editors."""
+"""The types of values in a configuration: how each is parsed, refused, formatted and described to editors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from retention.core.units import (
 from retention.errors import UsageError
 
 UNLIMITED = -1
-"""The server's number for a limit that is off."""
+"""The server's value for a disabled limit."""
 INT32_MAX = 2**31 - 1
 UINT64_MAX = 2**64 - 1
 INVALID_CONFIG = 10052
@@ -41,18 +41,18 @@ MAX_METADATA_BYTES = 128 * 1024
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason why a configuration is refused: the keys it rests on, the offending one first."""
+    """A reason why a configuration is refused, with the keys that it depends on, the offending one first."""
 
     keys: tuple[str, ...]
     text: str
     code: int | None = None
-    """The server's error code; None where the refusal is ours."""
+    """The server's error code; None: the refusal is ours."""
     within: tuple[str | int, ...] = ()
-    """The place of the mapping with the offending key, seen from the model that is refused."""
+    """The place of the mapping with the offending key, relative to the refused model."""
 
 
 def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
-    """A refusal of the server, with its error code, or of our own (None)."""
+    """A refusal by the server, with its error code, or by us (None)."""
     sentence = text if code is None else f"{text} (server error {code})"
     return Refusal(tuple(keys.split()), sentence, code)
 
@@ -69,7 +69,7 @@ def _place(refusal: Refusal) -> str:
 
 
 class Part(BaseModel):
-    """A mapping in a configuration: no unknown keys, never changed; an empty value is an absent one."""
+    """A mapping in a configuration: immutable, without unknown keys; an empty value counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -82,7 +82,7 @@ class Part(BaseModel):
 
 
 def refusal_error(text: str) -> PydanticCustomError:
-    """A refusal in our words, for a validator to raise."""
+    """A refusal by us, for a validator to raise."""
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
@@ -122,7 +122,7 @@ _ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
 def _drop_zero_time(value: object) -> object:
-    """None for Go's zero time, which stands for a time that is not set; every other value as it is."""
+    """None for Go's zero time, which means that a time is not set; every other value unchanged."""
     return None if value == _ZERO_TIME else value
 
 
@@ -195,7 +195,7 @@ Duration = Annotated[int, _reader(parse_duration, -INT64_MAX, INT64_MAX), _DURAT
 Grace = Annotated[int, _reader(parse_duration, 0, INT64_MAX), _DURATION_SCHEMA]
 """Nanoseconds, not negative."""
 Kept = Annotated[int, _reader(_parse_kept, 0, INT64_MAX), _KEPT_SCHEMA]
-"""Nanoseconds, not negative; the largest 64-bit integer means for ever."""
+"""Nanoseconds, not negative; the largest 64-bit integer means forever."""
 Span = Annotated[int, _reader(_parse_span, 0, INT64_MAX), _SPAN_SCHEMA]
 """Nanoseconds; 0 means off."""
 Size = Annotated[int, _reader(parse_size, 1, INT64_MAX), _SIZE_SCHEMA]
@@ -246,7 +246,7 @@ Everyone = Annotated[
         }
     ),
 ]
-"""Names, or None: all that are there."""
+"""Names, or None: everyone."""
 Instant = Annotated[
     int,
     _reader(parse_instant, -INT64_MAX - 1, INT64_MAX),
@@ -255,7 +255,7 @@ Instant = Annotated[
 ]
 """Nanoseconds since the epoch, written as RFC 3339."""
 Moment = Annotated[Instant | None, BeforeValidator(_drop_zero_time)]
-"""An instant, or None, for which Go's zero time stands too."""
+"""An instant, or None, which Go's zero time also means."""
 Expiry = Annotated[
     int,
     _reader(parse_expiry, 0, UINT64_MAX),

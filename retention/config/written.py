@@ -1,4 +1,4 @@
-"""Values as a configuration file has them, each with the stream, group or section that says so, and its line."""
+"""Values in a configuration file, each with its stream, group or section, and its line."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class Written:
     """A value of the file."""
 
     source: str
-    """The stream, topic, group or section that says so, such as `group pii`."""
+    """The stream, topic, group or section that has it, such as `group pii`."""
     line: int
     value: Any
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """All values of a file that hold for streams and topics, by key."""
+    """All values of a file that apply to streams and topics, by key."""
 
     streams: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
-    """The values of each stream and topic by its name, with those that it inherits from groups."""
+    """The values of each stream and topic by its name, including those inherited from groups."""
     defaults: Mapping[str, Written] = field(default_factory=dict)
     server_defaults: Mapping[str, Written] = field(default_factory=dict)
 
 
 def written_section(document: Document, section: str) -> dict[str, Written]:
-    """The values of a section at the top of a file; none where it is not there."""
+    """The values of a top-level section of a file; empty if it is absent."""
     values = document.values.get(section) or {}
     return {
         key: Written(section, document.line((section, key)), value)

@@ -1,4 +1,4 @@
-"""Refusals of a consumer on its stream: those of the server, and those that we add."""
+"""Refusals of a consumer on its stream: the server's, and our own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONLY_PUSHED = "works only with a deliver_subject, to which messages are pushed"
 _PATH_SEPARATORS = {"/", "\\"}
 _REQUIRED_LEVEL = "_nats.req.level"
 _REPORTED = {"_nats.ver", "_nats.level"}
-"""Metadata that a server adds to its replies, never to the configuration that it keeps."""
+"""Metadata that a server adds to its replies, but never to the configuration that it stores."""
 
 
 def consumer_refusals(
@@ -42,14 +42,14 @@ def consumer_refusals(
     others: Collection[ConsumerConfig] = (),
     existing: ConsumerConfig | None = None,
 ) -> Iterator[Refusal]:
-    """The refusals of a consumer that is created, or updated, on a stream.
+    """The refusals of a consumer to be created, or updated, on a stream.
 
-    The refusals come in the order in which a server looks: the code of the first that has one is
-    its answer to CONSUMER.CREATE (server: jsConsumerCreateRequest, checkConsumerCfg, addConsumer).
+    The refusals come in the order of a server's checks: the first code among them is its answer to CONSUMER.CREATE
+    (server: jsConsumerCreateRequest, checkConsumerCfg, addConsumer).
 
     Args:
         consumer: the requested configuration; it need not be resolved.
-        stream: the stream, which has limits and defaults for its consumers.
+        stream: the stream, with limits and defaults for its consumers.
         others: the stream's other consumers.
         existing: the consumer of that name, if there is one; then this is an update.
     """
@@ -186,7 +186,7 @@ def _room(
 
 
 def _mode_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
-    """The refusals of a resolved consumer's settings that do not go with push, or with pull."""
+    """The refusals of a resolved consumer's settings that conflict with push, or with pull."""
     yield from _push(consumer, stream) if consumer.is_push else _pull(consumer, stream)
 
 
@@ -235,7 +235,7 @@ def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
 
 
 def _start_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
-    """The refusals of a consumer's start that does not go with its deliver policy, and of its sample frequency."""
+    """The refusals of a consumer's start that conflicts with its deliver policy, and of its sample frequency."""
     policy = consumer.deliver_policy
     given = {
         "opt_start_seq": consumer.opt_start_seq > 0,

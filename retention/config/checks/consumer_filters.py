@@ -1,4 +1,4 @@
-"""The refusals of a consumer's filter subjects, by themselves and on its stream."""
+"""The refusals of a consumer's filter subjects, on their own and on its stream."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The filter subjects in a consumer's configuration with the server's names; empty: all of its stream."""
+    """The filter subjects in a consumer's configuration with the server's names; empty: all subjects of its stream."""
     several = tuple(config.get("filter_subjects") or ())
     single = config.get("filter_subject")
     return several or ((single,) if single else ())
 
 
 def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
-    """The refusals of a consumer's filters that hold on any stream."""
+    """The refusals of a consumer's filters that apply on any stream."""
     if consumer.filter_subject and consumer.filter_subjects:
         text = "filter_subject and filter_subjects exclude each other; put all into filter_subjects"
         yield refusal("filter_subject filter_subjects", text, 10136)
@@ -54,7 +54,7 @@ def has_wildcard_look_alike(wanted: str) -> bool:
 
 
 def unmatched_filter_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
-    """The refusals of filters that no message of the stream can match, where its subjects say what it stores."""
+    """The refusals of filters that no message of the stream can match, if its subjects define what it stores."""
     if stream.mirror is not None or stream.sources or stream.subject_transform is not None:
         return
     key = "filter_subject" if consumer.filter_subject else "filter_subjects"

@@ -28,7 +28,7 @@ FIXED = (
     "flow_control",
     "max_waiting",
 )
-"""Fields that a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
+"""Fields that a consumer cannot change after its creation (server: checkNewConsumerConfig)."""
 
 
 def updated_consumer(
@@ -36,7 +36,7 @@ def updated_consumer(
 ) -> ConsumerConfig:
     """The consumer after an update that is not refused: as requested, but paused as before.
 
-    An inactivity threshold that is left out follows from whether the consumer was durable, as on the server.
+    An omitted inactivity threshold depends on whether the consumer was durable, as on the server.
     """
     as_durable = consumer.model_copy(update={"durable_name": existing.durable_name})
     kept = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}

@@ -14,7 +14,7 @@ from retention.core.filter_index import FilterIndex
 from retention.core.subjects import is_valid_filter, overlap
 
 Written = Mapping[Place, Mapping[str, Any]]
-"""Streams as they are written, some of them wrong in other ways."""
+"""Streams as written, some of them with other mistakes."""
 
 
 def cross_stream_mistakes(
@@ -30,7 +30,7 @@ def cross_stream_mistakes(
 def name_mistakes(
     streams: Mapping[Place, StreamConfig], topics: Mapping[Place, TopicConfig]
 ) -> Iterator[Mistake]:
-    """The mistakes of topics whose name a stream or another topic has."""
+    """The mistakes of topics that share the name of a stream or another topic."""
     taken = {stream.name for stream in streams.values()}
     for place, topic in topics.items():
         if topic.name in taken:
@@ -84,7 +84,7 @@ def _message_sizes(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
 
 
 def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
-    """The mistakes of streams that would get their own messages back, were they created in the order of the file."""
+    """The mistakes of streams that would receive their own messages, if they were created in the order of the file."""
     known: dict[str, StreamConfig] = {}
     for place, stream in streams.items():
         known[stream.name] = stream
@@ -96,9 +96,9 @@ def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
 
 
 def _closing(stream: StreamConfig, known: Mapping[str, StreamConfig]) -> Iterator[str]:
-    """The names of streams upstream of `stream`, itself among them, that take messages from it which they may store.
+    """The names of streams upstream of `stream`, including itself, that take messages from it and may store them.
 
-    Tried with a server 2.15.1.
+    Verified with a server 2.15.1.
     """
     waiting, visited = [stream], {stream.name}
     while waiting:
@@ -114,7 +114,7 @@ def _closing(stream: StreamConfig, known: Mapping[str, StreamConfig]) -> Iterato
 
 
 def _origins(stream: StreamConfig) -> Iterator[tuple[str, StreamSource]]:
-    """Mirror and sources that are streams of the same account, with the key that they stand under."""
+    """Mirror and sources that are streams of the same account, with their keys."""
     origins = [("mirror", stream.mirror)] if stream.mirror is not None else []
     origins += [("sources", source) for source in stream.sources]
     yield from ((key, origin) for key, origin in origins if origin.external is None)

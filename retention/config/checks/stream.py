@@ -1,4 +1,4 @@
-"""Refusals of a stream's own fields: those of the server, and those that we add."""
+"""Refusals of a stream's own fields: the server's, and our own."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 PATH_SEPARATOR_IN_NAME = 10128
 MAX_REPLICAS = 5
 SHORTEST_NS = 100 * MILLISECOND
-"""The shortest age and duplicate window that the server takes."""
+"""The shortest age and duplicate window that the server accepts."""
 
 
 def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
-    """The refusals of a stream by itself, its origins aside (server: checkStreamCfg)."""
+    """The refusals of a stream by itself, without its origins (server: checkStreamCfg)."""
     yield from _names(stream)
     yield from _durations(stream)
     yield from _replicas(stream)
@@ -253,7 +253,7 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
 
 
 def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
-    """The refusals of `delete_retention` beside settings under which subjects cannot go whole."""
+    """The refusals of `delete_retention` with settings under which subjects cannot be removed as a whole."""
     if stream.delete_retention < 0:
         yield refusal(
             "delete_retention",
@@ -287,7 +287,7 @@ def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
 
 
 def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
-    """The refusals of consumer protection (`hold_for_consumers`) beside settings that exclude it."""
+    """The refusals of consumer protection (`hold_for_consumers`) with settings that exclude it."""
     if stream.retention != "limits":
         yield refusal(
             "hold_for_consumers retention",

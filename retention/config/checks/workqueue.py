@@ -1,4 +1,4 @@
-"""The rules of a work queue for its consumers: explicit acks, all messages, each subject for one of them."""
+"""The rules of a work queue for its consumers: explicit acks, all messages, one consumer per subject."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def work_queue_refusals(
     """The refusals of a new consumer on a stream with work-queue retention; none on other streams."""
     if stream.retention != "workqueue" or consumer.is_internal:
         return
-    pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # 10084 says so
+    pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # see 10084
     if consumer.ack_policy not in {"explicit", "flow_control"} and not pulls_without_acks:
         text = "a work queue lets go what is acknowledged one by one; write explicit"
         yield refusal("ack_policy retention", text, 10098)
@@ -53,7 +53,7 @@ def overlap_refusals(
 
 
 def overlapping_consumers(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """The first two consumers whose filters overlap; None: each subject is for one consumer.
+    """The first two consumers whose filters overlap; None: each subject has one consumer.
 
     Args:
         filters: the filter subjects of each consumer, by its name; empty: every subject.
