@@ -1,1 +1,1 @@
-"""An opened stream or topic, and where it ends: the next sequence, and the segment that appends go to."""
+"""An opened stream or topic, and its end: the next sequence, and the segment for appends."""

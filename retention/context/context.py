@@ -1,4 +1,4 @@
-"""A stream made ready for work: its name, configuration, table and clock, held together."""
+"""A stream ready for work: its name, configuration, table and clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retention.ports import Store
 
 @dataclass(frozen=True)
 class OpenedStream:
-    """The parts of a stream from which every act on it starts."""
+    """The parts of a stream that every operation on it starts from."""
 
     name: str
     config: StreamConfig
@@ -26,24 +26,24 @@ class OpenedStream:
     clock: Callable[[], int]
     """The wall clock, nanoseconds since the epoch."""
     since_ns: int
-    """The instant at which whoever works on it began: a later instant was read from the clock, not chosen."""
+    """The instant at which work on it began: a later instant was read from the clock, not chosen."""
     wait_s: float = 0.0
     """The time to wait for another maintainer to end, in seconds."""
     owner: Owner | None = None
-    """The configuration by which it was opened; None: no file says how streams are kept."""
+    """The configuration that opened it; None: no file defines how streams are kept."""
     is_listed: bool = True
-    """Whether that configuration lists it; else it keeps everything."""
+    """Whether that configuration lists it; False: it keeps everything."""
 
     @cached_property
     def dialect(self) -> Dialect:
-        """The rules by which its server takes messages: a stream's are JetStream's, a topic's Iggy's."""
+        """The rules by which its server accepts messages: JetStream's for a stream, Iggy's for a topic."""
         return dialect_of(self.config)
 
 
 def has_table(opened: OpenedStream) -> bool:
-    """Whether a stream has a table, be it dropped: then its files may still be there.
+    """Whether a stream has a table, even a dropped one, whose files may still exist.
 
     Raises:
-        DamagedError: the table is not there, and was.
+        DamagedError: the table existed and is missing.
     """
     return opened.store.exists() or opened.store.dropped_ns() is not None

@@ -1,4 +1,4 @@
-"""The subject digests of a stream, held in memory from one look to the next: those of a data file never change."""
+"""The subject digests of a stream, cached in memory between reads: those of a data file never change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from schemas.files import SUBJECT_COUNTS_OF_FILES
 _SLOT = SUBJECT_COUNTS_OF_FILES.field("file")
 _MOST_CHUNKS = 64
 MOST_HELD = 8_000_000
-"""Messages of the files whose digests are held, a hundred bytes each at most; those of larger streams are read anew."""
+"""Maximum messages of files with cached digests, at most a hundred bytes each; larger streams are read anew."""
 
 _Identity = tuple[str, int]
-"""The path of a file, and the messages that count in it."""
+"""The path of a file, and the number of messages that count in it."""
 
 
 class DigestIndex:
-    """Digests of the files that were there at the last look; at the next one those of new files are read."""
+    """Digests of the files at the last read; the next one reads only those of new files."""
 
     def __init__(self) -> None:
         self._held = SUBJECT_COUNTS_OF_FILES.empty_table()
@@ -34,9 +34,9 @@ class DigestIndex:
         """The digests' rows of one subject: shape `SUBJECT_COUNTS_OF_FILES`.
 
         Args:
-            store: where they are kept.
+            store: the table that has them.
             files: shape `FILE_STATS`.
-            subject: a subject, no filter.
+            subject: a subject, not a filter.
 
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
@@ -55,7 +55,7 @@ class DigestIndex:
         return rows.set_column(0, _SLOT, number).filter(number.is_valid())
 
     def _take_in(self, store: Store, files: pa.Table, identities: list[_Identity]) -> None:
-        """Read the digests of files that are not known yet."""
+        """Read the digests of files that are not cached yet."""
         new = [row for row, identity in enumerate(identities) if identity not in self._slots]
         if not new:
             return
@@ -70,7 +70,7 @@ class DigestIndex:
             self._held = self._held.combine_chunks()
 
     def _give_up(self, live: set[_Identity]) -> None:
-        """Forget the files that are gone, once they are more than those that are there."""
+        """Evict the files that are gone, once they outnumber the live ones."""
         if len(self._slots) <= 2 * len(live):
             return
         self._slots = {identity: self._slots[identity] for identity in live}

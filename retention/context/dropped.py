@@ -1,4 +1,4 @@
-"""Dropped streams: by which run, and the refusal of what needs their messages."""
+"""Dropped streams: the run that dropped each, and the refusal of operations that need their messages."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def dropped_of(opened: OpenedStream) -> Dropped | None:
 
 
 def refuse_dropped(opened: OpenedStream, instead: str) -> None:
-    """Refuse what needs the messages of a stream that is dropped, and would begin another table instead.
+    """Refuse an operation that needs the messages of a dropped stream, and would otherwise create a new table.
 
     Args:
         opened: the stream.
-        instead: what to do, beside bringing it back.
+        instead: the remedy besides restoring it.
 
     Raises:
         RefusedError: it is dropped.

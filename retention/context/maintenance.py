@@ -1,4 +1,4 @@
-"""The maintenance lease of an opened stream: who holds it is the one that changes what is stored."""
+"""The maintenance lease of an opened stream: only its holder changes stored data."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from retention.stores.lease import lease
 
 @contextmanager
 def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
-    """Hold a stream's maintenance lease during a block that begins once another maintainer has ended.
+    """Hold a stream's maintenance lease during a block, which begins once any other maintainer has ended.
 
-    Where the block succeeds, it is recorded whose the stream is.
+    If the block succeeds, the stream's owner is recorded.
 
     Args:
-        opened: the stream; it says how long to wait.
+        opened: the stream, with the time to wait.
         at_least_s: how long to wait at least, in seconds.
 
     Raises:
-        BusyError: someone else still holds it.
-        RefusedError: commits do not exclude each other at that place.
+        BusyError: another process still holds it.
+        RefusedError: the storage does not make commits exclude each other.
     """
     wait_s = max(opened.wait_s, at_least_s)
     with lease(opened.root, "maintenance", opened.clock, wait_s=wait_s):

@@ -1,4 +1,4 @@
-"""The owner of a stream: the configuration that listed it last, by which alone scheduled work on it is done."""
+"""The owner of a stream: the configuration that listed it last, which alone runs scheduled work on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retention.stores.sidecar import owner as records
 
 
 def note_owner(opened: OpenedStream) -> None:
-    """Record that the configuration owns a stream, if it lists it."""
+    """Record that the configuration owns a stream, if it lists the stream."""
     if opened.owner is not None and opened.is_listed:
         records.note_listing(opened.root, opened.owner, opened.clock())
 
@@ -22,7 +22,7 @@ def other_owner(opened: OpenedStream) -> Owner | None:
 
 
 def is_unlisted(opened: OpenedStream) -> bool:
-    """Whether a stream has no policy although there is a configuration: that one lists it not, and no other owns it."""
+    """Whether a stream has no policy although there is a configuration: neither it nor another one lists the stream."""
     return not opened.is_listed and opened.owner is not None and other_owner(opened) is None
 
 

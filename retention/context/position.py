@@ -1,4 +1,4 @@
-"""The position of a log at one version of its table: what an append to a stream or a topic rests on."""
+"""The position of a log at one version of its table, on which an append to a stream or a topic is based."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OF_A_TAIL = ("segment", "min_seq", "max_seq", "bytes", "first_ts_ns", "last_ts_
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a log: what an append rests on."""
+    """The position of a log, on which an append is based."""
 
     snapshot: Snapshot
     inventory: Inventory
     floors: Mapping[int, int]
     """Partition → the next sequence by the run history."""
     first_seq: int
-    """The sequence at which its partitions begin to count."""
+    """The first sequence of its partitions."""
     _tails: dict[int, Tail] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -40,11 +40,11 @@ class Position:
 
     @property
     def turn(self) -> int:
-        """The number of batches that named no partition and were given one."""
+        """The number of batches without a partition that were assigned one."""
         return self.snapshot.counters.batches.get(TURN, 0)
 
     def tail(self, partition: int) -> Tail:
-        """The end of a partition: above every counter, every file, and everything that the run history knows of."""
+        """The end of a partition: above every counter, every file, and everything in the run history."""
         if partition not in self._tails:
             self._tails[partition] = self._read_tail(partition)
         return self._tails[partition]
@@ -63,20 +63,20 @@ class Position:
 
 
 def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
-    """Read where a log stands, at its newest version unless a snapshot is given."""
+    """Read a log's position, at its newest version unless a snapshot is given."""
     snapshot = snapshot or opened.store.snapshot()
     return position_in(opened, snapshot, opened.store.inventory(snapshot))
 
 
 def position_in(opened: OpenedStream, snapshot: Snapshot, inventory: Inventory) -> Position:
-    """The position of a log at a version of which the inventory was read."""
+    """The position of a log at a version whose inventory is given."""
     floors = history_of(opened.warehouse, opened.name).next_seqs(inventory.counters.epoch)
     number_bounds.refuse_floor(opened.name, max(floors.values(), default=0))
     return Position(snapshot, inventory, floors, opened.dialect.first_seq)
 
 
 def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
-    """The next sequence to assign in a stream, as `Position.tail` has it."""
+    """The next sequence to assign in a stream, as in `Position.tail`."""
     highest = pc.max(inventory.files["max_seq"]).as_py()
     counted = inventory.counters.next_seq.get(PARTITION, 0)
     floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION, inventory.counters.epoch)
@@ -85,14 +85,14 @@ def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
 
 
 def with_floors(opened: OpenedStream, inventory: Inventory) -> Inventory:
-    """An inventory whose next sequences are above everything that the run history knows of, too."""
+    """An inventory whose next sequences are also above everything in the run history."""
     counters = history_of(opened.warehouse, opened.name).above(inventory.counters)
     number_bounds.refuse_floor(opened.name, max(counters.next_seq.values(), default=0))
     return replace(inventory, counters=counters)
 
 
 def next_seq_without_table(opened: OpenedStream) -> int:
-    """The next sequence of a stream whose table is not there: what was given out before it was lost stays so."""
+    """The next sequence of a stream without a table: sequences assigned before it was lost are not reused."""
     history = history_of(opened.warehouse, opened.name)
     return max(opened.dialect.first_seq, history.next_seq(PARTITION, history.last_epoch()))
 
@@ -102,7 +102,7 @@ def _next_seq(counted: int, highest: int | None, floor: int) -> int:
 
 
 def _active(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
-    """The segment that is written to, of a partition's files; None if it never had one."""
+    """The segment that is written to, from a partition's files; None: it never had one."""
     bases = [base for base in (open_base, pc.max(files["segment"]).as_py()) if base is not None]
     if not bases:
         return None

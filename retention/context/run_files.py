@@ -1,4 +1,4 @@
-"""Places of the files that records of runs name: what each removed, added and took."""
+"""Locations of the files named in records of runs: each run's removed and added files, and removed ranges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REMOVED = "removed"
 """The name of the record of the files that a run removed."""
 
 RANGES = "ranges"
-"""The name of the record of the sequences that it took."""
+"""The name of the record of the sequences that it removed."""
 
 
 def directory_of(opened: OpenedStream) -> str:
@@ -19,5 +19,5 @@ def directory_of(opened: OpenedStream) -> str:
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:
-    """The location of the record of a run's `removed` or `added` files, or of the `ranges` that it took."""
+    """The location of the record of a run's `removed` or `added` files, or of its removed `ranges`."""
     return files.join(directory_of(opened), f"{run}.{name}{SUFFIX}")

@@ -1,4 +1,4 @@
-"""The subject digests of very many files, of some at a time: together they may be more than memory holds."""
+"""The subject digests of very many files, in batches: together they may exceed the memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FILES_AT_ONCE = 1_000
 
 
 def counts_in_pieces(store: Store, files: pa.Table) -> Iterator[pa.Table]:
-    """Subject digests as `Store.subject_counts` has them, of some files at a time; `file` numbers all of them.
+    """Subject digests as from `Store.subject_counts`, for some files at a time; `file` numbers all of them.
 
     Args:
-        store: where they are kept.
+        store: the table that has them.
         files: shape `FILE_STATS`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Refusals of topics, and of streams that are none, before anything is opened."""
+"""Refusals of topics, and of streams that are not topics, before anything is opened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refuse_partition(opened: OpenedStream, partition: int) -> None:
     """Refuse a partition that a topic does not have.
 
     Raises:
-        UsageError: there is none of that number, or it is no topic.
+        UsageError: there is none of that number, or it is not a topic.
     """
     partitions = topic_of(opened).partitions
     if not 0 <= partition < partitions:
@@ -40,12 +40,12 @@ def refuse_partition(opened: OpenedStream, partition: int) -> None:
 
 
 def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
-    """Refuse what cannot be done with a topic.
+    """Refuse an operation that topics do not support.
 
     Args:
-        config: the configuration of the stream or topic that was named.
-        why: what topics are, or have not, a subordinate clause.
-        instead: what to do.
+        config: the configuration of the named stream or topic.
+        why: the reason, a subordinate clause.
+        instead: the remedy.
 
     Raises:
         UsageError: it is a topic.
@@ -55,7 +55,7 @@ def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
 
 
 def refuse_consumers_of_topic(config: StreamConfig) -> None:
-    """Refuse consumers of a topic: who reads it stores offsets.
+    """Refuse consumers of a topic, whose readers store offsets instead.
 
     Raises:
         UsageError: it is a topic.
@@ -68,7 +68,7 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
 
 
 def has_data(opened: OpenedStream, snapshot: Snapshot) -> bool:
-    """Whether a message was ever put into a topic in the epoch that it is in, as far as anybody knows."""
+    """Whether a message was ever stored in a topic in its current epoch, as far as is known."""
     known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
     counted = (known.get(partition, 0) for partition in range(opened.config.partitions))
     return bool(snapshot.files.num_rows) or any(counted)
