@@ -1,1 +1,1 @@
-"""Checks of a machine, a warehouse and its streams before something fails: findings, each with its remedy."""
+"""Checks of a machine, a warehouse and its streams before a run fails: findings, each with its remedy."""

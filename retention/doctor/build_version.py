@@ -1,4 +1,4 @@
-"""The version of this program with its build: the commit that it was built from."""
+"""The version of this program with its build: the commit from which it was built."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from retention import __version__
 
 PACKAGE = Path(__file__).parents[1]
 RECORD = "build.txt"
-"""The file of the package in which a wheel or sdist has its build; `scripts/build_record.py` writes it."""
+"""The package file with the build of a wheel or sdist; `scripts/build_record.py` writes it."""
 DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=-changed")
-"""The command that names the commit of a clone, and whether its files differ from it."""
+"""The command that prints the commit of a clone, and whether its files differ from it."""
 
 
 def version_and_build() -> str:
-    """The version and the build, as in `0.1.0 (build 84242220a1b2)`; of a clone, the commit that is checked out."""
+    """The version and the build, as in `0.1.0 (build 84242220a1b2)`; for a clone, the commit checked out."""
     return f"{__version__} (build {_build() or 'not recorded'})"
 
 
@@ -27,7 +27,7 @@ def _build() -> str:
 
 
 def _of_clone() -> str:
-    """The build of a clone; empty elsewhere, so that the repository around an environment is not named."""
+    """The build of a clone; empty elsewhere, so that a repository around an environment is not reported."""
     if not (PACKAGE.parent / ".git").exists():
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The order of all checks, each resting on those before: machine, configuration, place, streams."""
+"""The order of all checks, each based on the ones before: machine, configuration, location, streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def examine(
     """Check the machine, a warehouse and its streams (all, if none is named).
 
     Args:
-        open_it: opens the warehouse; a configuration that is wrong is a finding.
+        open_it: opens the warehouse; an invalid configuration is a finding.
         names: the streams to check, names and patterns.
         tags: checks only streams with one of them.
 

@@ -22,9 +22,9 @@ class Finding:
     detail: str
     remedy: str = ""
     stream: str | None = None
-    """The stream that was checked; None: the machine or the warehouse."""
+    """The stream checked; None: the machine or the warehouse."""
     damage: bool = False
-    """Whether data is damaged or missing, which is more than a run that would be refused."""
+    """Whether data is damaged or missing, which is worse than a refused run."""
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
@@ -38,17 +38,17 @@ def ok(check: str, detail: str, stream: str | None = None) -> Finding:
 
 
 def warning(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """A finding that costs time or may go wrong later; runs work."""
+    """A finding that costs time or may fail later; runs succeed."""
     return Finding(check, "warning", detail, remedy, stream)
 
 
 def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """A finding that makes runs refuse."""
+    """A finding because of which runs are refused."""
     return Finding(check, "problem", detail, remedy, stream)
 
 
 def problem_of_error(check: str, error: Exception, stream: str | None = None) -> Finding:
-    """The problem of an error that a run would meet: its sentence, whose last clause is the remedy."""
+    """The problem for an error that a run would raise: its sentence, whose last clause is the remedy."""
     text = sentence_of(error)
     separator = "; " if "; " in text else ": "
     detail, _, remedy = text.rpartition(separator)
@@ -57,7 +57,7 @@ def problem_of_error(check: str, error: Exception, stream: str | None = None) ->
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """A head for the machine and each stream, below it a line a finding, and the remedy of what is wrong."""
+    """A heading for the machine and each stream, then a line per finding, with the remedy of each problem."""
     for stream, group in groupby(findings, lambda finding: finding.stream):
         yield stream or "machine and warehouse"
         for finding in group:
@@ -67,7 +67,7 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """The exit code of findings: 0 without a problem, 6 if data is damaged or missing, else 4."""
+    """The exit code of findings: 0 without a problem, 6 if data is damaged or missing, otherwise 4."""
     problems = [finding for finding in findings if finding.result == "problem"]
     if any(finding.damage for finding in problems):
         return VerificationError.exit_code

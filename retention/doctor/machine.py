@@ -19,7 +19,7 @@ TESTED = {
     "pyarrow": ("26",),
     "pandas": ("2.3",),
 }
-"""Package → the versions, or beginnings of versions, that the tests run with."""
+"""Package → the versions, or version prefixes, that the tests run with."""
 
 _WITHOUT_SPARK = "--engine local needs no Spark"
 
@@ -27,11 +27,11 @@ _WITHOUT_SPARK = "--engine local needs no Spark"
 def check_machine(
     lack: Callable[[str, str, str], Finding], *, on_s3: bool = False
 ) -> Iterator[Finding]:
-    """Check everything that needs no start of Spark.
+    """Check everything that does not require starting Spark.
 
     Args:
-        lack: the result where a part that only Spark needs is missing: `warning`, `problem` where Spark is requested.
-        on_s3: the warehouse is on an object store, which Spark needs more JARs to reach.
+        lack: the finding for a missing part that only Spark needs: `warning`, or `problem` if Spark is requested.
+        on_s3: the warehouse is on an object store, for which Spark needs more JARs.
     """
     yield ok("program", f"lake-retention {version_and_build()}")
     yield _java(lack)

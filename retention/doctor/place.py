@@ -1,4 +1,4 @@
-"""Checks of a warehouse's place: its abilities, tried with real files that are removed again, not assumed."""
+"""Checks of a warehouse's location: its capabilities, tested with real files that are deleted again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHER_PLACE = "keep the warehouse on another file system"
 
 
 def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
-    """Try reading, writing, clock and abilities in a warehouse."""
+    """Test reading, writing, the clock and capabilities in a warehouse."""
     place = _existing(location)
     if place != location:
         yield ok("warehouse", f"{location} is not there yet; the first write makes it")
@@ -49,7 +49,7 @@ def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
 
 
 def check_names(location: str, streams: Sequence[str]) -> Iterator[Finding]:
-    """Check that each stream has a directory of its own: a place may not tell two different names apart."""
+    """Verify that each stream has a directory of its own: a file system may treat two names as one."""
     doubled = shared_directories(location, streams)
     for directory, first, second in doubled:
         yield problem_of_error(f"names {first} and {second}", shared(directory, second, first))
@@ -80,7 +80,7 @@ def _existing(location: str) -> str:
 
 
 def _clock(before_ns: int, after_ns: int, written_ms: int) -> Finding:
-    """Check this machine's clock against that which stamps files: ages and tombstones count from both."""
+    """Compare this machine's clock with the one that stamps files: ages and tombstones depend on both."""
     early, late = before_ns // 1_000_000 - written_ms, written_ms - after_ns // 1_000_000
     apart = max(early, late, 0)
     if apart > _CLOCKS_APART_MS:
@@ -96,7 +96,7 @@ def _clock(before_ns: int, after_ns: int, written_ms: int) -> Finding:
 def _ability(name: str, place: str, tried: Callable[[str], bool], trial: str) -> Finding:
     try:
         held = tried(trial)
-    except Exception as error:  # whatever the file system answers is the finding
+    except Exception as error:  # any error of the file system is the finding
         detail = next(iter(str(error).splitlines()), type(error).__name__)
         return problem(name, f"{place}: this place has no {name} ({detail})", _OTHER_PLACE)
     if not held:
@@ -125,7 +125,7 @@ def _room(place: str) -> Finding:
 
 
 def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Finding | None:
-    """The problem of a clock behind the latest applied instant, which makes every run refuse; None if it is not."""
+    """The problem of a clock behind the latest applied instant, because of which runs are refused; None: it is not."""
     if newest_ns is None or newest_ns <= now_ns:
         return None
     return problem(

@@ -1,4 +1,4 @@
-"""The check of which releases can read a stream, by what its directory and its log say."""
+"""The check of which releases can read a stream, by its directory and its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
 
 
 def check_releases(opened: OpenedStream) -> Iterator[Finding]:
-    """Tell which releases can read a stream that was written."""
+    """Report which releases can read a stream that was written to."""
     record = check_format(Layout(opened.root, opened.name), opened.config.format)
     if record is None or not opened.store.exists():
         return

@@ -1,4 +1,4 @@
-"""Checks of Spark by the very session that jobs use: its tasks are asked what they have and can reach."""
+"""Checks of Spark in the same session that jobs use: the packages of its tasks, and the locations they reach."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEEDED = {
 }
 """Module that tasks import → its distribution."""
 ON_S3 = {"obstore": "obstore", "google_crc32c": "google-crc32c"}
-"""The same, of tasks that write to an object store."""
+"""Module → distribution, for tasks that write to an object store."""
 _PACK = (
     "submit with what `retention package --venv FILE` or `--py-files FILE` packs (docs/spark.md), or install this "
     "package on every worker"
@@ -39,10 +39,10 @@ _SAME_PYTHON = "point PYSPARK_PYTHON at the same Python everywhere, or bring one
 
 
 def check_spark(locate: Callable[[], str]) -> Iterator[Finding]:
-    """Start the session of jobs, or take the active one, and try it out.
+    """Start the session of jobs, or use the active one, and test it.
 
     Args:
-        locate: the warehouse's location; a configuration that is wrong is somebody else's finding.
+        locate: the warehouse's location; an invalid configuration is reported by another check.
     """
     try:
         with session("retention doctor") as spark:
@@ -65,7 +65,7 @@ def _tried(spark: SparkSession, locate: Callable[[], str]) -> Iterator[Finding]:
     except RetentionError as error:
         yield problem_of_error("spark workers", error)
         return
-    except Exception as error:  # whatever a cluster answers is the finding
+    except Exception as error:  # any error of a cluster is the finding
         text = next(iter(str(error).splitlines()), type(error).__name__)
         yield problem("spark workers", f"a Spark task failed: {text}", "look at Spark's own log")
         return
@@ -95,7 +95,7 @@ def _pythons(workers: list[Worker]) -> Finding:
 
 
 def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
-    """Compare the workers' packages with the driver's; one that came as a zip states no version."""
+    """Compare the workers' packages with the driver's; a package shipped as a zip has no version."""
     from retention.engines.spark.task_code import code_digest
 
     strange = sorted({worker.host for worker in workers if worker.code != code_digest()})
@@ -143,7 +143,7 @@ def _delta(spark: SparkSession) -> Finding:
 
 
 def _warehouse(spark: SparkSession, location: str) -> Finding:
-    """Let tasks write to the warehouse, and look whether what they wrote is there for the driver."""
+    """Let tasks write to the warehouse, and verify that the driver can read the files."""
     from retention.engines.spark.workers import places_reached
 
     check = "spark warehouse"

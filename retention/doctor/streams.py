@@ -33,7 +33,7 @@ _NAMED = 3
 
 
 def check_stream(opened: OpenedStream) -> Iterator[Finding]:
-    """Check one stream; an exception of a check becomes its finding, and the other checks go on."""
+    """Check one stream; an exception in a check becomes its finding, and the other checks continue."""
     checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
         ("table", _table),
         ("releases", check_releases),
@@ -48,7 +48,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
     for name, check in checks:
         try:
             yield from check(opened)
-        except Exception as error:  # a run would have met it too
+        except Exception as error:  # a run would have raised it as well
             yield problem_of_error(name, error, opened.name)
 
 
