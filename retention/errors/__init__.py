@@ -1,4 +1,4 @@
-"""Errors, sorted by what the caller may do next; each has the exit code of a command that ends with it."""
+"""Errors, classified by the caller's next step; each has the exit code of a command that ends with it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from retention.errors import printable
 
 
 class RetentionError(Exception):
-    """Root of every error this package raises on purpose; one sentence: what, where, why, what to do.
+    """Root of every error that this package raises on purpose; one sentence: what, where, why, what to do.
 
-    Names from data in the sentence cannot steer a terminal, and locations in it show no credentials.
+    Names from data cannot send control characters to a terminal, and locations show no credentials.
     """
 
     exit_code = 1
@@ -35,7 +35,7 @@ class MissingKeyError(UsageError):
     def __init__(
         self, bucket: str, key: str, revision: int | None = None, operation: str | None = None
     ) -> None:
-        """Say what is not there: `operation` is what was done to the key last, if that took its value."""
+        """Name the missing key; `operation` is the key's last operation, if that removed its value."""
         at = "" if revision is None else f" at revision {revision}"
         why = {"delete": ": it is deleted", "purge": ": it is purged"}.get(operation or "", "")
         super().__init__(
@@ -44,26 +44,26 @@ class MissingKeyError(UsageError):
 
 
 class ConfigError(UsageError):
-    """The configuration was refused: edit the file at the place the message names."""
+    """The configuration was refused: edit the file at the line that the message names."""
 
 
 class NoConfigError(ConfigError):
-    """No file is where the configuration was said to be."""
+    """The configuration file does not exist."""
 
 
 class RefusedError(RetentionError):
-    """A guard refused; nothing was changed, and the message names what would lift the guard."""
+    """A guard refused; nothing was changed, and the message says how to lift the guard."""
 
     exit_code = 4
 
 
 class RevisionError(RetentionError):
-    """A key has another last revision than was expected; nothing was changed, and trying again needs a look first."""
+    """A key has another last revision than expected; nothing was changed, and a retry must read the key first."""
 
     exit_code = 7
 
     def __init__(self, bucket: str, key: str, expected: int, actual: int) -> None:
-        """Keep both revisions; 0: the key has none."""
+        """Store both revisions; 0: the key has none."""
         super().__init__(self._sentence(bucket, key, expected, actual))
         self.expected = expected
         self.actual = actual
@@ -77,7 +77,7 @@ class RevisionError(RetentionError):
 
 
 class KeyExistsError(RevisionError):
-    """A key that was to be created has a value; `actual` is its revision."""
+    """A key to be created already has a value; `actual` is its revision."""
 
     def _sentence(self, bucket: str, key: str, expected: int, actual: int) -> str:
         del expected
@@ -100,10 +100,10 @@ class LostCommitError(RefusedError):
 
 
 class HiddenRowsError(RefusedError):
-    """Deletion vectors of another writer hide rows of files that the engine would decide upon."""
+    """Deletion vectors of another writer hide rows of files that the engine has to decide about."""
 
     def __init__(self, message: str, segments: Sequence[tuple[int, int]] = ()) -> None:
-        """Keep the (partition, segment) of each such file."""
+        """Store the (partition, segment) of each such file."""
         super().__init__(message)
         self.segments = tuple(segments)
 
@@ -115,26 +115,26 @@ class StreamsFailedError(RetentionError):
 
 
 class VerificationError(RetentionError):
-    """Staged files or inputs contradict what they must hold; nothing was committed."""
+    """Staged files or inputs contradict their expected content; nothing was committed."""
 
     exit_code = 6
 
 
 class DamagedError(VerificationError):
-    """A file cannot be read as the data file, or record, that its name claims."""
+    """A file cannot be read as the data file, or record, that its name implies."""
 
 
 class BusyError(RetentionError):
-    """Someone else holds the lease, or the table moved: try again."""
+    """Another process holds the lease, or the table changed: try again."""
 
     exit_code = 75
 
 
 class LockLostError(BusyError):
-    """A lock went to somebody else, or may have, before its holder released it."""
+    """Another process has acquired a lock, or may have, before its holder released it."""
 
     def __init__(self, lock: str, revision: int, why: str) -> None:
-        """Say which lock, the revision that was held, and why it is lost."""
+        """Name the lock, the revision held, and the reason why it is lost."""
         super().__init__(
             f"{lock} was lost at revision {revision}: {why}; another may hold it since; look at what was done "
             "meanwhile before it is done again"
@@ -142,7 +142,7 @@ class LockLostError(BusyError):
 
 
 class StalePlanError(BusyError):
-    """The files that a plan pinned are no longer what they were: plan again."""
+    """The files that a plan pinned have changed: plan again."""
 
 
 class ConflictError(BusyError):
@@ -150,9 +150,9 @@ class ConflictError(BusyError):
 
 
 class StorageError(RetentionError, OSError):
-    """The disk or the object store failed; the requested operation may have happened, or not.
+    """The disk or the object store failed; the requested operation may or may not have happened.
 
-    An `OSError`, too, with its number if the operating system gave one.
+    It is also an `OSError`, with the operating system's error number if there is one.
     """
 
     reason: str = ""
@@ -160,17 +160,17 @@ class StorageError(RetentionError, OSError):
 
 
 class CancelledError(RetentionError):
-    """Somebody cancelled the work while it ran; what was committed before stays, nothing else was changed."""
+    """The work was cancelled while it ran; earlier commits are kept, nothing else was changed."""
 
     exit_code = 130
 
 
 class Terminated(SystemExit):
-    """Somebody ended the process with SIGTERM, as schedulers do; what was committed before stays."""
+    """The process was ended with SIGTERM, as schedulers do; earlier commits are kept."""
 
     def __init__(self) -> None:
         super().__init__(143)
 
 
 class CommitUnknownError(RetentionError):
-    """The store did not say whether a commit happened: look first, delete nothing."""
+    """The store did not say whether a commit happened: inspect first, delete nothing."""

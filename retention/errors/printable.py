@@ -1,4 +1,4 @@
-"""Printable text: no character steers a terminal or reorders a line, and no location shows its credentials."""
+"""Printable text: no character controls a terminal or reorders a line, and no location shows its credentials."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 _STEERING = re.compile(
     # C0, DEL and C1; Arabic letter mark; marks, embeddings, overrides and isolates of direction; line separators;
-    # what has no width or begins a file; interlinear marks; surrogates without their other half.
+    # zero-width characters and byte order marks; interlinear marks; unpaired surrogates.
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 _SECRET_OF_LOCATION = re.compile(
-    # A port is no password, so that `host:9000/path@x` stays; a key without a password is hidden as well.
+    # A port is not a password, so `host:9000/path@x` is unchanged; a key without a password is hidden as well.
     r"(?P<scheme>\b(?:[A-Za-z][A-Za-z0-9+.-]*://|s3a?:/))(?:[^\s/@:?#'\"]*:(?!\d+(?:[/\s?]|$))[^\s'\"]*|[^\s/@:?#'\"]+)@"
 )
 _SECRET_OF_QUERY = re.compile(
@@ -19,7 +19,7 @@ _SECRET_OF_QUERY = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_WORD, _LONGEST_LINE = 1024, 8192
-"""The most characters of a word, and of a line, in a sentence; the longest key of an object store has 1,024 bytes."""
+"""The maximum characters of a word, and of a line, in a sentence; the longest object-store key has 1,024 bytes."""
 _LONGEST_LOCATION = 1 << 14
 """The characters at the ends of a long word that are searched for credentials: the search is quadratic."""
 _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
@@ -29,21 +29,21 @@ NO_CREDENTIALS = (
     "a location names no credentials, which everybody who reads it would have; give them in the environment "
     "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or as a profile"
 )
-"""The refusal of a location that does."""
+"""The refusal of a location with credentials."""
 
 
 def visible(text: str) -> str:
-    r"""A text in which characters that would steer a terminal or reorder a line are written out: `\x1b`, `\u202e`."""
+    r"""A text in which characters that would control a terminal or reorder a line are escaped: `\x1b`, `\u202e`."""
     return text if text.isascii() and text.isprintable() else _STEERING.sub(_written_out, text)
 
 
 def visible_lines(text: str) -> str:
-    """A text of several lines with each line made `visible`; line breaks stay."""
+    """A text of several lines, each made `visible`; line breaks are kept."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def visible_json(text: str) -> str:
-    """JSON text in which characters that would steer a terminal are JSON escapes: the same values."""
+    """JSON text in which characters that would control a terminal are JSON escapes: the values are equal."""
     return text if text.isascii() else "\n".join(map(_escaped, text.split("\n")))
 
 
@@ -63,8 +63,8 @@ def has_credentials(location: str) -> bool:
 def sentence(text: str) -> str:
     """The printable form of an error or of progress, in one line or several: redacted, visible, and of bounded length.
 
-    Sentences repeat names, keys and values of any length: of a long word, and of a long line, the beginning and the end
-    stay, and between them is said how much there was.
+    Sentences repeat names, keys and values of any length: a long word or line is cut to its beginning and end, with its
+    length between them.
     """
     short = _LONG_WORD.sub(_short_word, text) if len(text) > _LONGEST_WORD else text
     return "\n".join(map(_short_line, visible_lines(redacted(short)).split("\n")))
