@@ -1,1 +1,1 @@
-"""Questions that change nothing: state, messages, latest values, consumers, offsets, statistics, exports."""
+"""Read-only queries: state, messages, latest values, consumers, offsets, statistics, exports."""

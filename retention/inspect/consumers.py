@@ -1,4 +1,4 @@
-"""The consumers of a stream as people and programs read them: configuration, progress, and what is still to come."""
+"""The consumers of a stream as users and programs read them: configuration, progress, and pending messages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class ConsumerInfo:
     num_ack_pending: int
     num_redelivered: int
     num_pending: int
-    """Messages that it wants and has not had."""
+    """Messages that it wants and has not received."""
     revision: int
     """Number of times that the consumer was created, edited or deleted."""
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects that it takes; none: all of its stream."""
+        """Its filter subjects; empty: all subjects of its stream."""
         return filters_of(self.config)
 
     def as_json(self) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def stored_consumers(opened: OpenedStream) -> list[ConsumerRecord]:
 
 
 def consumer_infos(opened: OpenedStream, records: Sequence[ConsumerRecord]) -> list[ConsumerInfo]:
-    """Some stored consumers of a stream, with what is still to come for each.
+    """Some stored consumers of a stream, with the number of undelivered messages for each.
 
     Raises:
-        DamagedError: a data file that has to be read is damaged.
+        DamagedError: a required data file is damaged.
     """
     if not records:
         return []
@@ -89,7 +89,7 @@ def consumer_infos(opened: OpenedStream, records: Sequence[ConsumerRecord]) -> l
 def _still_to_come(
     opened: OpenedStream, inventory: Inventory, records: Sequence[ConsumerRecord]
 ) -> list[int]:
-    """Count the messages that each consumer wants and that lie above its last delivery."""
+    """Count the messages that each consumer wants above its last delivery."""
     subjects = opened.config.subjects
     interests = [_above_lasts(record, interest_of(record, subjects)) for record in records]
     filtered = [interest for interest in interests if interest.filters]
@@ -118,12 +118,12 @@ def _matching(
 
 
 def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:
-    """The interest of a consumer as if the messages up to its `until` had been delivered: its lasts tell of them."""
+    """The interest of a consumer as if the messages up to its `until` had been delivered: its lasts cover these."""
     return replace(interest, delivered=max(interest.delivered, record.state.until))
 
 
 def _in_part(opened: OpenedStream, inventory: Inventory, interest: Interest) -> int:
-    """Count the wanted messages above the last delivery in the files into which it falls."""
+    """Count the wanted messages above the last delivery in the files that contain it."""
     spans, stored, count = spans_of(inventory.files), all_remaining(inventory), 0
     split = (spans.min_seq <= interest.delivered) & (spans.max_seq > interest.delivered)
     for span in np.flatnonzero(split).tolist():

@@ -1,4 +1,4 @@
-"""The run history of a stream for an auditor: who removed which messages, when, by which rule, and what came of it."""
+"""The run history of a stream for an auditor: removed messages, times, rules, operators, and later events."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from retention.inspect.taken import Taken
 from schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
 
 UNFINISHED = "unfinished"
-"""The status of a run that has no outcome: it is at work, or was killed, and the next run of the stream settles it."""
+"""The status of a run without an outcome: it is in progress, or was killed, and the stream's next run settles it."""
 
 
 @dataclass(frozen=True)
 class Period:
-    """A stretch of time: runs that began from its start on, and before its end."""
+    """A period: runs that began at its start or later, and before its end."""
 
     since_ns: int | None = None
     """Nanoseconds since the epoch; None: from the first run on."""
@@ -35,18 +35,18 @@ class Period:
     """Nanoseconds since the epoch; None: to the last run."""
 
     def has(self, ns: int) -> bool:
-        """Whether an instant lies in it."""
+        """Whether an instant is in it."""
         is_late = self.since_ns is None or self.since_ns <= ns
         return is_late and (self.until_ns is None or ns < self.until_ns)
 
 
 def exported_runs(opened: OpenedStream, period: Period) -> Iterator[pa.Table]:
-    """The runs of a stream that began in a period, the oldest first, some rows at a time; shape `HISTORY_EXPORT`.
+    """The runs of a stream that began in a period, the oldest first, in batches; shape `HISTORY_EXPORT`.
 
-    What came of them is told whenever it came.
+    Their later events are included even if these are outside the period.
 
     Raises:
-        DamagedError: a record, or a file of evidence, is not what was written.
+        DamagedError: a record, or a file of evidence, differs from what was written.
     """
     history, taken = history_of(opened.warehouse, opened.name), Taken(opened)
     outcomes = list(history.outcomes())
@@ -68,7 +68,7 @@ class _ExportedRun:
     removal: Removal
 
     def tables(self) -> Iterator[pa.Table]:
-        """Its rows, one at least."""
+        """Its rows, at least one."""
         if self._losses is None:
             yield self._with(_NO_LOSS)
             return
@@ -78,7 +78,7 @@ class _ExportedRun:
 
     @cached_property
     def _losses(self) -> Any:
-        """The messages that it took; None: none, or nothing tells, or it committed nothing, or may not have."""
+        """The messages that it removed; None: it removed none, they are unknown, or it did not certainly commit."""
         if not self._may_count:
             return None
         taken = self.removal.ranges()
@@ -95,7 +95,7 @@ class _ExportedRun:
         return self._outcome.status not in {ABANDONED, BEGUN}
 
     def _with(self, losses: pa.Table) -> pa.Table:
-        """Losses, each with the columns of the run."""
+        """Losses, each with the run's columns."""
         run = [
             pa.array([self._run[field.name]] * losses.num_rows, field.type)
             for field in EXPORTED_RUN
@@ -153,7 +153,7 @@ class _ExportedRun:
         return dict(zip(_AMOUNTS, amounts, strict=True))
 
     def _evidence(self) -> str | None:
-        """The word for what is known of its messages; None: it has no outcome yet."""
+        """The word for the evidence of its messages; None: it has no outcome yet."""
         if self._outcome.status == BEGUN:
             return None
         if self._losses is not None:

@@ -1,4 +1,4 @@
-"""Messages of keys as a reader at an instant is shown them, found by digests and read from the files that hold them."""
+"""Messages of keys as visible to a reader at an instant, found by digests and read from their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS = pa.schema([FILE_COLUMNS.field(name) for name in _NARROW])
 
 @dataclass(frozen=True)
 class KeyMessages:
-    """The messages of single keys at one version of a stream; nothing is read before it is asked for."""
+    """The messages of single keys at one version of a stream; reads are lazy."""
 
     store: Store
     files: pa.Table
@@ -36,55 +36,55 @@ class KeyMessages:
     index: DigestIndex = field(default_factory=DigestIndex)
 
     def last(self, subject: str, columns: Sequence[str]) -> pa.Table:
-        """The last message on a subject that is shown; no row, if there is none.
+        """The last visible message on a subject; an empty table if there is none.
 
         Args:
-            subject: no filter.
+            subject: not a filter.
             columns: of `FILE_COLUMNS`.
 
         Raises:
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         counts = self._counts(subject)
         newest = self._picked(counts.slice(0, 1), counts["last_seq"][:1], columns)
         if not newest.num_rows or not self.view.expired(newest)[0]:
             return newest.select(columns)
-        # What expires may uncover what lies below it.
+        # An expired message may uncover an older one.
         shown = self._shown(counts, subject)
         return self._picked(counts, shown["seq"][-1:], columns).select(columns)
 
     def history(self, subject: str, columns: Sequence[str]) -> pa.Table:
-        """The messages on a subject that are shown, ascending by sequence.
+        """The visible messages on a subject, ascending by sequence.
 
         Raises:
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         counts = self._counts(subject)
         return self._picked(counts, self._shown(counts, subject)["seq"], columns).select(columns)
 
     def last_seqs(self, filters: Collection[str]) -> np.ndarray:
-        """The sequence of the last message that is shown of each subject that a filter matches, ascending.
+        """The sequence of the last visible message of each subject that a filter matches, ascending.
 
         Raises:
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         return self._instead_of_expired(last_seqs(self.store, self.files, filters))
 
     def shown_seqs(self, filters: Collection[str]) -> np.ndarray:
-        """The sequences of all messages that are shown on subjects that a filter matches, ascending.
+        """The sequences of all visible messages on subjects that a filter matches, ascending.
 
         Raises:
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         rows = self._narrow(self.files, filters, 0)
         shown: np.ndarray = rows["seq"].to_numpy()[self.view.shown(rows)]
         return shown
 
     def seqs_after(self, seq: int, filters: Collection[str]) -> np.ndarray:
-        """The sequences behind another, of messages that have not expired: also such as others have replaced since.
+        """The sequences after a given one of unexpired messages, including those since replaced.
 
         Raises:
-            DamagedError: a file that had to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         newer = self.files.filter(pc.greater(self.files["max_seq"], seq))
         rows = self._narrow(newer, filters, seq)
@@ -92,15 +92,15 @@ class KeyMessages:
         return left
 
     def rows_at(self, seqs: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows with these ascending sequences, in order, a table for each span of files that holds some.
+        """The rows with these ascending sequences, in order, one table per span of files that has some.
 
         Raises:
-            DamagedError: a file that has to be read is damaged.
+            DamagedError: a required file is damaged.
         """
         return pick_latest(self.store, self.files, seqs, columns)
 
     def _narrow(self, files: pa.Table, filters: Collection[str], after: int) -> pa.Table:
-        """Narrow rows behind a sequence, on subjects that a filter matches, in order."""
+        """Narrow rows after a sequence, on subjects that a filter matches, in order."""
         parts = [_ROWS.empty_table()]
         for rows in columns_in_order(self.store, files, _NARROW):
             wanted = pc.and_(
@@ -110,7 +110,7 @@ class KeyMessages:
         return pa.concat_tables(parts)
 
     def _instead_of_expired(self, seqs: np.ndarray) -> np.ndarray:
-        """The last sequences of subjects, those of what is expired replaced by what that uncovers, if anything."""
+        """The last sequences of subjects; an expired one is replaced by the one that it uncovers, if any."""
         old = self.files.filter(pa.array(self.view.may_expire(self.files)))
         if not old.num_rows:
             return seqs
@@ -135,7 +135,7 @@ class KeyMessages:
         return counts.sort_by([("last_seq", "descending")])
 
     def _shown(self, counts: pa.Table, subject: str) -> pa.Table:
-        """Narrow rows of the messages on a subject that are shown, from no more files than can hold one."""
+        """Narrow rows of the visible messages on a subject, from only the files that can have one."""
         keep, parts = self.view.keep_last, [_ROWS.empty_table()]
         for number, highest in zip(
             *(counts[name].to_pylist() for name in ("file", "last_seq")), strict=True
@@ -148,7 +148,7 @@ class KeyMessages:
         return rows.filter(pa.array(self.view.shown(rows)))
 
     def _picked(self, counts: pa.Table, seqs: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-        """The rows with some sequences, ascending, and the columns that a view takes beside those asked for."""
+        """The rows with some sequences, ascending, and the columns that a view needs besides the requested ones."""
         names = [*columns, *(name for name in _NARROW if name not in columns)]
         files = self.files.take(counts["file"].combine_chunks().sort())
         picked = pick_latest(self.store, files, np.sort(seqs.to_numpy()), names)
@@ -166,11 +166,11 @@ def shown_last_seqs(
     Args:
         store: the stream's table.
         files: its files, shape `FILE_STATS`.
-        view: the messages that count; None: all that are stored.
+        view: the messages that count; None: all stored messages.
         wanted: filters, with `*` for one token and a last `>` for one or more.
 
     Raises:
-        DamagedError: a file that had to be read is damaged.
+        DamagedError: a required file is damaged.
     """
     parts = [SUBJECT_COUNTS_OF_FILES.empty_table()]
     for counts in counts_in_pieces(store, files):

@@ -1,4 +1,4 @@
-"""A stream's lag behind its policy: what a pass would let go at least, and since when one could have."""
+"""A stream's lag behind its policy: the minimum that a pass would remove, and since when one could have."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from schemas.files import FILE_STATS
 
 @dataclass(frozen=True)
 class Lag:
-    """Lower bounds on what a pass now would let go, from metadata alone."""
+    """Lower bounds on what a pass would remove now, from metadata alone."""
 
     messages: int
     bytes: int
     since_ns: int | None = None
-    """The instant since which a pass could have taken some of it; None: nothing is known to go.
+    """The instant since which a pass could have removed some of it; None: nothing is known to be due.
 
-    Exact where time alone lets messages go; what exceeds a number or size, or what consumers released, counts since
-    the last applied pass, or if there was none since the stream's oldest message.
+    It is exact if only time makes messages due; an excess over a number or size, and messages released by consumers,
+    count since the last applied pass, or, if there was none, since the stream's oldest message.
     """
 
     def behind_ns(self, as_of_ns: int) -> int:
@@ -50,13 +50,14 @@ NO_LAG = Lag(0, 0)
 
 @dataclass(frozen=True)
 class Look:
-    """The lag and the files of a stream, from one look at its metadata."""
+    """The lag and the files of a stream, from one read of its metadata."""
 
     lag: Lag | None
     files: pa.Table
     """The live files, shape `FILE_STATS`."""
     due_ns: int | None = None
-    """The instant before which the lag stays none if nothing comes; None: it is not none, or metadata does not tell."""
+    """The instant until which there is no lag unless messages arrive; None: there is a lag, or metadata does not show
+    it."""
 
 
 def urgency(lag: Lag | None) -> tuple[int, int, int]:
@@ -69,17 +70,17 @@ def urgency(lag: Lag | None) -> tuple[int, int, int]:
 
 
 def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
-    """The lag of a stream or topic; None where a consumer's state contradicts itself, so that a pass is refused.
+    """The lag of a stream or topic; None: a consumer's state contradicts itself, so a pass is refused.
 
     Raises:
-        DamagedError: the log, or a file that had to be read, is damaged.
+        DamagedError: the log, or a required file, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
     return look(opened, as_of_ns).lag
 
 
 def look(opened: OpenedStream, as_of_ns: int) -> Look:
-    """The lag as `lag_of` gives it, with the files that it is of, and until when it stays none."""
+    """The lag as from `lag_of`, with its files, and the instant until which there is none."""
     if not opened.store.exists():
         return Look(NO_LAG, FILE_STATS.empty_table())
     topic = opened.config.topic
@@ -103,7 +104,7 @@ def look(opened: OpenedStream, as_of_ns: int) -> Look:
 def stream_lag(
     opened: OpenedStream, inventory: Inventory, decided: Evaluation, bounds: Estimate
 ) -> Lag:
-    """The lag of a stream whose rules ask no consumer.
+    """The lag of a stream whose rules do not depend on consumers.
 
     Args:
         opened: the stream.
@@ -120,7 +121,7 @@ def stream_lag(
 
 
 def consumers_lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
-    """The lag of a stream whose rules ask its consumers; None: the state of one contradicts itself."""
+    """The lag of a stream whose rules depend on its consumers; None: the state of one contradicts itself."""
     try:
         lag = _least(estimate_pass(opened, inventory, as_of_ns))
     except RefusedError:
@@ -151,7 +152,7 @@ def _since(lag: Lag, since_ns: int, as_of_ns: int) -> Lag:
 
 
 def _last_pass(opened: OpenedStream, files: pa.Table) -> int:
-    """The instant of the last applied pass, but not before the oldest message was stored."""
+    """The instant of the last applied pass, or of the oldest message if that is later."""
     applied = history_of(opened.warehouse, opened.name).last_as_of_ns()
     oldest = pc.min(files["min_ts_ns"]).as_py()
     return oldest if applied is None else max(applied, oldest)

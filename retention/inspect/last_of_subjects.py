@@ -1,4 +1,4 @@
-"""The last sequences of any number of subjects, from their digests: many of them lie in a temporary file meanwhile."""
+"""The last sequences of any number of subjects, from their digests: a large set spills to a temporary file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from retention.planners.subject_shuffle import deal_rows, unpacked
 from schemas.files import SUBJECT_COUNTS
 
 HELD_SUBJECTS = 1 << 20
-"""Subjects that are held, some hundred bytes each; if there are more, all are dealt into buckets."""
+"""Subjects in memory, some hundred bytes each; if there are more, all are partitioned into buckets."""
 BUCKETS = 256
 _LEAST_FOLDED = 1 << 20
-"""Rows of digests that are put together at once, at least."""
+"""Minimum rows of digests that are merged at once."""
 _LAST = pa.schema([SUBJECT_COUNTS.field(name) for name in ("subject", "last_seq")])
 
 
 class LastOfSubjects:
-    """Digests on their way to the last sequence of each subject."""
+    """Digests being reduced to the last sequence of each subject."""
 
     def __init__(self) -> None:
         self._held = _LAST.empty_table()
@@ -30,7 +30,7 @@ class LastOfSubjects:
         self._numbers = count()
 
     def add(self, counts: pa.Table) -> None:
-        """Take in the digests of more files: columns `subject` and `last_seq`.
+        """Add the digests of more files: columns `subject` and `last_seq`.
 
         Raises:
             StorageError: the directory of temporary files is full.
@@ -40,7 +40,7 @@ class LastOfSubjects:
             self._fold()
 
     def seqs(self) -> np.ndarray:
-        """The last sequence of each subject, ascending; the digests are given up.
+        """The last sequence of each subject, ascending; the digests are released.
 
         Raises:
             StorageError: the directory of temporary files is full.
@@ -51,7 +51,7 @@ class LastOfSubjects:
         return last
 
     def close(self) -> None:
-        """Give up the temporary file."""
+        """Delete the temporary file."""
         if self._spool is not None:
             self._spool.close()
 

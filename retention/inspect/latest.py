@@ -1,4 +1,4 @@
-"""The last value of each subject, found in subject digests and read from no more than the files that hold it."""
+"""The last value of each subject, found in subject digests and read only from the files that contain it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LATEST = pa.schema(
         *(MESSAGES.field(name) for name in ("headers", "payload")),
     ]
 )
-"""One row per subject, its last message; `operation` is what that does: `put`, `delete` or `purge`."""
+"""One row per subject, its last message; `operation` is that message's effect: `put`, `delete` or `purge`."""
 
 _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Latest:
-    """The last value of each subject at one version of a stream; nothing is read before it is asked for."""
+    """The last value of each subject at one version of a stream; reads are lazy."""
 
     stream: str
     store: Store
@@ -54,11 +54,11 @@ class Latest:
     """The last sequence of each subject, ascending."""
 
     def __len__(self) -> int:
-        """The number of subjects, also of those whose last message deletes."""
+        """The number of subjects, including those whose last message deletes."""
         return len(self.seqs)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Tables of shape `LATEST`, ascending by sequence; a span of files is held at a time."""
+        """Tables of shape `LATEST`, ascending by sequence; one span of files is in memory at a time."""
         for rows in pick_latest(self.store, self.files, self.seqs, _READ):
             whole = rows.append_column("operation", kv.operations(rows["headers"]))
             yield whole.select(LATEST.names).cast(LATEST)
@@ -73,7 +73,7 @@ class Latest:
         return pa.concat_tables([LATEST.empty_table(), *self.batches()])
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame, one subject a row, ascending by sequence."""
+        """All rows as a DataFrame, one subject per row, ascending by sequence."""
         return self.to_arrow().to_pandas()
 
 
@@ -82,7 +82,7 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
 
     Raises:
         UsageError: it is a topic, or the subject filter is not valid.
-        DamagedError: the log, or a file that had to be read, is damaged.
+        DamagedError: the log, or a required file, is damaged.
     """
     refuse_topic(
         opened.config,
@@ -99,7 +99,7 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
 
 
 def last_seqs(store: Store, files: pa.Table, filters: Collection[str] = ()) -> np.ndarray:
-    """The last sequence of each subject in an inventory's files, ascending; of those that a filter matches, if any.
+    """The last sequence of each subject in an inventory's files, ascending; with filters, of matching subjects only.
 
     Raises:
         StorageError: there are very many subjects, and the directory of temporary files is full.
@@ -116,7 +116,7 @@ def last_seqs(store: Store, files: pa.Table, filters: Collection[str] = ()) -> n
 def pick_latest(
     store: Store, files: pa.Table, seqs: np.ndarray, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The rows with these ascending sequences, in order, a table for each span of files that holds some."""
+    """The rows with these ascending sequences, in order, one table per span of files that has some."""
     spans = spans_of(files)
     first = np.searchsorted(seqs, spans.min_seq)
     end = np.searchsorted(seqs, spans.max_seq, side="right")
@@ -128,7 +128,7 @@ def pick_latest(
 
 
 def latest_text(latest: Latest) -> list[str]:
-    """The newest of the last values for people, newest first."""
+    """The newest of the last values as text, newest first."""
     rows = [
         f"{row['seq']:>12}  {row['time']:<30}  {row['subject']}  {row['operation']}  {row['value']}"
         for row in shown_rows(latest)
@@ -137,7 +137,7 @@ def latest_text(latest: Latest) -> list[str]:
 
 
 def latest_headline(latest: Latest) -> str:
-    """The words for how many subjects there are, and how many of them are shown."""
+    """The words for the number of subjects, and of those shown."""
     subjects = f"{len(latest):,} subject{'' if len(latest) == 1 else 's'}"
     return f"{subjects}, the newest {_SHOWN}" if len(latest) > _SHOWN else subjects
 

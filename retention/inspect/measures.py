@@ -1,4 +1,4 @@
-"""Measures of a stream for monitoring: its size and lag, small files, and what waits on the disk for a reclaim."""
+"""Measures of a stream for monitoring: its size and lag, small files, and files due for a reclaim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retention.ports import Snapshot, VersionToken
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 
 LONGEST_KEPT_NS = 7 * DAY
-"""The time for which the measures of a stream at rest count: old log entries become due unseen meanwhile."""
+"""The time for which the measures of an idle stream are reused: old log entries become due meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Measures:
     """The state of a stream in numbers, all from metadata."""
 
     lag_seconds: float | None
-    """The time by which it is behind its policy; None: the next pass is refused, or it has none."""
+    """The time by which it is behind its policy; None: the next pass is refused, or it has no policy."""
     small_files: int
     """The files that a compaction would merge."""
     due_bytes: int
     """The length of dead files that a reclaim would delete."""
     waiting_bytes: int
-    """The length of dead files that stay, most of them until the grace is over."""
+    """The length of dead files that are kept, most of them until the grace period is over."""
     messages: int
     bytes: int
     """The bytes of the messages, as the broker counts them."""
@@ -44,10 +44,10 @@ class Measures:
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
-    """Measure a stream or topic; one at rest is as it was measured before, within a week.
+    """Measure a stream or topic; for an idle one, earlier measures are reused for up to a week.
 
     Raises:
-        RetentionError: it cannot be read, or not all of it.
+        RetentionError: it cannot be read, or not completely.
     """
     mark, settings = _mark(opened), _settings(opened)
     kept = None if mark is None else recall_measures(opened.root, mark, settings, as_of_ns)
@@ -69,7 +69,7 @@ def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
 
 
 def _mark(opened: OpenedStream) -> VersionToken | None:
-    """The token of the state, where it alone decides what is measured; None: offsets or consumers do, too."""
+    """The token of the state, if it alone determines the measures; None: they depend on offsets or consumers too."""
     policy = opened.config.policy()
     if policy.topic is not None or policy.asks_consumers or not opened.store.exists():
         return None
@@ -81,7 +81,7 @@ def _token(snapshot: Snapshot) -> VersionToken | None:
 
 
 def _settings(opened: OpenedStream) -> dict[str, Any]:
-    """The settings by which a state is measured: the policy, and the sizes below which files are small."""
+    """The settings on which measures depend: the policy, and the sizes below which files are small."""
     config = opened.config
     sizes = [config.segment_size, config.segment_span_ns, config.whole_segments, config.most_files]
     return {"policy": config.policy().as_json(), "compact": repr(config.compact), "sizes": sizes}

@@ -22,18 +22,18 @@ from schemas.messages import FILE_COLUMNS, MESSAGES
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice of messages; a field that is None does not select."""
+    """A selection of messages; a field that is None does not restrict it."""
 
     partition: int | None = None
     subject: str | None = None
     """A filter, with `*` for one token and a last `>` for one or more."""
     from_seq: int | None = None
     last: int | None = None
-    """Number of messages that are wanted, the newest of those that the other fields select."""
+    """Number of newest messages to return among those that the other fields select."""
 
 
 def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]:
-    """Read messages of shape `MESSAGES`, in order of partition and sequence; one span of files is held at a time.
+    """Read messages of shape `MESSAGES`, in order of partition and sequence; one span of files is in memory at a time.
 
     Raises:
         UsageError: the subject filter is not valid.
@@ -52,7 +52,7 @@ def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]
 
 
 def check_filter(subject: str | None) -> None:
-    """Refuse what is no subject filter; None filters nothing."""
+    """Refuse an invalid subject filter; None filters nothing."""
     if subject is not None and not is_valid_filter(subject):
         raise UsageError(
             f"{subject!r} is no subject filter: write tokens separated by dots, * for one token, > at the end for one "
@@ -63,7 +63,7 @@ def check_filter(subject: str | None) -> None:
 def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all messages in an inventory's files, in order; `seq` is among them.
 
-    What is held is a row group, or one of each file of a span.
+    One row group is in memory at a time, or one of each file of a span.
     """
     spans = spans_of(files)
     for span in range(len(spans)):
@@ -72,7 +72,7 @@ def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> I
 
 
 def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
-    """Spans that may hold wanted messages, in order; the newest first if only the last ones are wanted."""
+    """Spans that may have wanted messages, in order; the newest first if only the last ones are wanted."""
     mask = np.ones(len(spans), dtype=bool)
     if wanted.partition is not None:
         mask &= spans.partition == wanted.partition
@@ -89,7 +89,7 @@ def _rows(store: Store, files: pa.Table, spans: Spans, span: int) -> pa.Table:
 
 
 def files_of_span(store: Store, files: pa.Table, spans: Spans, span: int) -> list[DataFile]:
-    """The files of an inventory that make up a span, as they can be opened."""
+    """The files of an inventory that form a span, ready to be opened."""
     first, end = (int(number) for number in spans.first_file[span : span + 2])
     return store.data_files(files.slice(first, end - first))
 

@@ -1,4 +1,4 @@
-"""Exporting a stream as a NATS backup: its live messages as they are, the broker's account of them, its consumers."""
+"""Export of a stream as a NATS backup: its live messages unchanged, the broker's account of them, its consumers."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from schemas.files import FILE_STATS
 _ARCHIVE = OutputKind("a NATS backup", begins(r"\xff\x06\x00\x00(?:sNaPpY|S2sTwO)"))
 _REQUEST = OutputKind("what a NATS backup is restored with", begins(r'\{\s*"config":'))
 _NO_TIME = "0001-01-01T00:00:00Z"
-"""The time that a server writes for a message that is not there."""
+"""The time that a server writes for a missing message."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A backup that was written: what it holds, and where it is."""
+    """A written backup: its content and location."""
 
     stream: str
     file: str
     """Location of the archive."""
     request: str
-    """Location of what STREAM.RESTORE takes with the archive: configuration and state, JSON."""
+    """Location of the other input of STREAM.RESTORE: configuration and state, JSON."""
     messages: int
     bytes: int
     first_seq: int
@@ -59,21 +59,21 @@ class Exported:
 
 
 class _OtherBytesError(Exception):
-    """The messages' bytes by the stream's storage are not the sum of their sizes; the argument is what they are."""
+    """Carries the messages' bytes by the stream's storage, where these are not the sum of their sizes."""
 
 
 def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
-    """Write a v2 backup of a stream at its newest version, whole or not at all; a server of 2.15 or later restores it.
+    """Write a v2 backup of a stream at its newest version, atomically; a server of 2.15 or later restores it.
 
     Args:
         opened: the stream.
-        target: the archive, local or on an object store, beside which `<target>.json` will hold the configuration;
-            or a directory (it exists, or `/` stands at the end), which becomes one that `nats stream restore` takes.
+        target: the archive, local or on an object store, beside which `<target>.json` will hold the configuration; or a
+            directory (existing, or with a trailing `/`) for `nats stream restore`.
 
     Raises:
-        UsageError: it is a topic, or something else than a backup is at the target or beside it.
-        RefusedError: a backup is there already.
-        DamagedError: a file of the stream cannot be read, or holds another number of messages than it must.
+        UsageError: it is a topic, or the target or a file beside it exists and is not a backup.
+        RefusedError: the target is an existing backup.
+        DamagedError: a file of the stream cannot be read, or has an unexpected number of messages.
     """
     refuse_topic(
         opened.config,
@@ -107,7 +107,7 @@ def _places(target: str) -> tuple[str, str]:
 
 
 def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]:
-    """Write what the request takes, then the archive, which is there when all is; the state that it begins with."""
+    """Write the request, then the archive, which appears once complete; return the state at its beginning."""
     stored, counters = FILE_STATS.empty_table(), Counters()
     next_seq = next_seq_without_table(opened)
     if opened.store.exists():
@@ -136,7 +136,7 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
 
 
 def _keep_request(place: str, request: dict[str, Any]) -> None:
-    """Write the request, unless an export that was killed left the same."""
+    """Write the request, unless a killed export left an identical one."""
     content = json.dumps(request, indent=2, ensure_ascii=False).encode()
     existing = files.read_bytes(place)
     if existing is None:
@@ -146,7 +146,7 @@ def _keep_request(place: str, request: dict[str, Any]) -> None:
 
 
 def _state(held: Contents, subjects: int, consumers: int) -> dict[str, Any]:
-    """The broker's account of a stream, with its keys in its order."""
+    """The broker's account of a stream, with its keys in order."""
     return {
         "messages": held.messages,
         "bytes": held.bytes,
@@ -163,7 +163,7 @@ def _state(held: Contents, subjects: int, consumers: int) -> dict[str, Any]:
 def _checked(
     stream: str, tables: Iterable[pa.Table], state: dict[str, Any], storage: Storage
 ) -> Iterator[pa.Table]:
-    """The tables, and at their end an error if they are not what the state says."""
+    """The tables, followed by an error if they differ from the state."""
     totals = Totals()
     for table in tables:
         if table.num_rows:

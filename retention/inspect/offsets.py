@@ -1,4 +1,4 @@
-"""Stored offsets of a topic: who has read how far, and how much is still to come for them."""
+"""Stored offsets of a topic: how far each reader has read, and how much is left for it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from retention.stores.offset_table import Reader, StoredOffset
 
 @dataclass(frozen=True)
 class OffsetInfo:
-    """A stored offset as people and programs read it."""
+    """A stored offset as users and programs read it."""
 
     stream: str
-    """The topic, by the name that commands take."""
+    """The topic, by its name in commands."""
     partition: int
     kind: str
     name: str
-    """The number by which Iggy knows who reads, in decimal."""
+    """The number by which Iggy identifies the reader, in decimal."""
     offset: int
     stored_ns: int
     """Nanoseconds since the epoch."""
     lag: int
-    """Number of the partition's offsets that follow."""
+    """Number of the partition's offsets after it."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -46,7 +46,7 @@ def offset_infos(opened: OpenedStream) -> list[OffsetInfo]:
     """All stored offsets, by partition, then consumers before groups.
 
     Raises:
-        UsageError: it is no topic.
+        UsageError: it is not a topic.
         DamagedError: they cannot be read.
     """
     offsets, counters = offsets_of(opened)
@@ -57,6 +57,6 @@ def offset_infos(opened: OpenedStream) -> list[OffsetInfo]:
 
 
 def info_of(topic: str, counters: Counters, reader: Reader, stored: StoredOffset) -> OffsetInfo:
-    """A stored offset, held against the end of its partition."""
+    """A stored offset compared with the end of its partition."""
     lag = max(counters.next_seq.get(reader.partition, 0) - 1 - stored.offset, 0)
     return OffsetInfo(topic, **vars(reader), **vars(stored), lag=lag)

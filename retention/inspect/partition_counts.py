@@ -21,28 +21,28 @@ class PartitionCounts:
     messages: int
     bytes: int
     segments: int
-    """Number of segments, with the active one, also if it holds nothing."""
+    """Number of segments, including the active one even if it is empty."""
     first_seq: int
-    """The offset at which the partition's log begins; of an empty one `last_seq` + 1."""
+    """The first offset of the partition's log; `last_seq` + 1 if it is empty."""
     last_seq: int
-    """Iggy's current offset: what was dropped keeps its number."""
+    """Iggy's current offset; dropped messages keep theirs."""
     active: int
     """The first offset of the segment that is written to."""
     missing: int = 0
-    """Offsets between the first and the last that hold no message: holes that passes or servers left."""
+    """Offsets between the first and the last without a message: holes left by passes or servers."""
     removed_seq: int | None = None
-    """The highest offset that was removed since offsets began to count, as the log keeps it; None: it keeps none."""
+    """The highest offset removed since offsets began to count, as the log keeps it; None: it keeps none."""
 
 
 def partition_counts(
     inventory: Inventory, segments: TopicSegments, partitions: int
 ) -> Iterator[PartitionCounts]:
-    """Count what each partition holds.
+    """Count the contents of each partition.
 
     Args:
         inventory: the topic.
-        segments: its segments, active ones without messages included.
-        partitions: how many it has; what lies in others is not counted.
+        segments: its segments, including empty active ones.
+        partitions: their number; others are not counted.
     """
     next_seq, held = inventory.counters.next_seq, _sums(inventory.files)
     counts = np.zeros(partitions, dtype=np.int64)
@@ -67,7 +67,7 @@ def partition_counts(
 
 
 def no_counts(partitions: int) -> Iterator[PartitionCounts]:
-    """The partitions of a topic to which nothing was ever written."""
+    """The partitions of a topic that was never written to."""
     return (PartitionCounts(partition, 0, 0, 0, 0, -1, 0) for partition in range(partitions))
 
 

@@ -1,4 +1,4 @@
-"""The removals of a stream's runs: what each took, who ran it, and whether and until when it can come back."""
+"""The removals of a stream's runs: the messages and operator of each, and whether and until when it can be undone."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from retention.stores.layout import Layout
 
 @dataclass(frozen=True)
 class Removal:
-    """A run that removed messages, or may have, and what became of it."""
+    """A run that removed messages, or may have, and its later events."""
 
     opened: OpenedStream
     outcome: RunRecord
     """The run's record in the run history."""
     undone_by: str | None
-    """The run that brought back what it removed; None: none did."""
+    """The run that undid it; None: none did."""
     taken: Taken
-    """The messages that the runs of the stream took."""
+    """The messages that the stream's runs removed."""
 
     @property
     def run(self) -> str:
@@ -48,7 +48,7 @@ class Removal:
 
     @property
     def removed_ns(self) -> int:
-        """The start of the run, as near as its name tells when the messages went; nanoseconds since the epoch."""
+        """The start of the run, the closest known time of the removal; nanoseconds since the epoch."""
         return started_ns(self.run, self.outcome.as_of_ns)
 
     @property
@@ -59,19 +59,19 @@ class Removal:
 
     @property
     def messages(self) -> int:
-        """The number of messages that it took."""
+        """The number of messages that it removed."""
         return self.outcome.removed_messages
 
     def ranges(self) -> TakenByRun | None:
-        """The messages that it took, as `Taken.of_run` has them.
+        """The messages that it removed, as from `Taken.of_run`.
 
         Raises:
-            DamagedError: a record, or a file of evidence, is not what was written.
+            DamagedError: a record, or a file of evidence, differs from what was written.
         """
         return self.taken.of_run(self.run)
 
     def is_forgotten(self) -> bool:
-        """Whether it took messages, and nothing tells any more which, nor of which files.
+        """Whether it removed messages, and neither they nor their files are known any more.
 
         Raises:
             DamagedError: as `ranges`.
@@ -81,7 +81,7 @@ class Removal:
         return bool(self.messages) and not has_rows
 
     def reason(self, rule: str) -> str:
-        """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""
+        """The reason why it removed messages by a rule, with the numbers of that time, as far as they are known."""
         request = self.outcome.carried_request
         if request is not None:
             return request.wording
@@ -110,7 +110,7 @@ class Removal:
         return "; ".join([named, *schedulers])
 
     def recovery(self, now_ns: int) -> Recovery:
-        """Whether its messages can come back, as the clock and the disk are now."""
+        """Whether its messages can be restored, by the present clock and disk."""
         until_ns = self.removed_ns + self.opened.config.grace_ns
         return Recovery(
             run=self.run,
@@ -125,7 +125,7 @@ class Removal:
         )
 
     def read(self, row: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
-        """Rows that went with one of its ranges, from the file while that is there; None: it is not, or is damaged.
+        """Rows that one of its ranges removed, read from the file; None: the file is gone, or damaged.
 
         Args:
             row: a row of `RUN_RANGES`.
@@ -143,9 +143,9 @@ class Removal:
         return None
 
     def holds(self, row: Mapping[str, Any], seq: int) -> bool | None:
-        """Whether one of its ranges, which reaches across a sequence, had a message there; None: nothing tells.
+        """Whether one of its ranges, which encloses a sequence, had a message there; None: unknown.
 
-        A range without holes had one everywhere; of any other the file tells, while that is there.
+        A range without holes had one everywhere; for any other, its file decides, if it still exists.
         """
         excepted = sum(
             max(0, min(last, row["last_seq"]) - max(first, row["first_seq"]) + 1)
@@ -185,27 +185,27 @@ class Removal:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Whether, how and until when the messages of a run can come back."""
+    """Whether, how and until when the messages of a run can be restored."""
 
     run: str
     stream: str
     undone_by: str | None
     is_final: str | None
-    """The reason why no undo brings them back, whatever the clock says; None: there is none."""
+    """The reason why no undo restores them, whatever the clock; None: there is none."""
     until_ns: int
-    """The instant up to which the removed files stay at least, under the grace of now."""
+    """The instant until which the removed files are kept at least, under the current grace period."""
     is_over: bool
     """Whether that instant has passed."""
     files_there: bool
     """Whether every file that the run removed is still on the disk."""
     reclaimed: EndOfUndo | None
-    """The reclaim after which no undo is possible; None: there was none, or nothing tells of it."""
+    """The reclaim that made undo impossible; None: there was none, or it is unknown."""
     archive: str | None
     """The manifest of the copies in the archive; None: nothing was archived."""
 
     @property
     def is_possible(self) -> bool:
-        """Whether an undo finds all that it needs; a later run of the same segments may stand in its way."""
+        """Whether an undo finds all that it needs; a later run on the same segments may still prevent it."""
         return self.undone_by is None and self.is_final is None and self.files_there
 
     @property
@@ -250,11 +250,11 @@ class Recovery:
 
 
 def removals_of(opened: OpenedStream, outcomes: Sequence[RunRecord]) -> Iterator[Removal]:
-    """The runs that took messages, or may have, newest first.
+    """The runs that removed messages, or may have, newest first.
 
     Args:
         opened: the stream.
-        outcomes: all its runs' records, newest first.
+        outcomes: the records of all its runs, newest first.
     """
     undone = {
         record.undoes: record.run
@@ -273,7 +273,7 @@ def is_undoing(record: RunRecord, run: str) -> bool:
 
 
 def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
-    """The ranges, of those that reach across a sequence, in which it is no exception.
+    """The ranges, among those that enclose a sequence, in which it is not an exception.
 
     `Removal.holds` tells whether they had a message there.
     """
@@ -286,7 +286,7 @@ def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
 
 
 def _within(rows: pa.Table, row: Mapping[str, Any]) -> pa.Table:
-    """Messages of a file that went with a range."""
+    """Messages of a file that a range removed."""
     seqs = rows["seq"].to_numpy()
     excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
     goes = (seqs >= row["first_seq"]) & (seqs <= row["last_seq"]) & ~in_ranges(seqs, excepted)

@@ -1,4 +1,4 @@
-"""Explaining one message that is not there any more: which run took it and why, or what is not known of it."""
+"""Explaining one missing message: the run that removed it and why, or the limits of what is known."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Taken:
-    """A message that a run took, or may have."""
+    """A message that a run removed, or may have."""
 
     removal: Removal
     row: dict[str, Any]
-    """The range that it went with, a row of `RUN_RANGES`."""
+    """The range that included it, a row of `RUN_RANGES`."""
     is_certain: bool
-    """Whether the range had it; else it reaches across it, has holes, and the file that would tell is gone."""
+    """Whether the range had it; False: the range encloses it and has holes, and the deciding file is gone."""
 
 
 def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
@@ -94,7 +94,7 @@ def _epochs(removals: Sequence[Removal]) -> set[int]:
 
 
 def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, list[Removal]]:
-    """The newest run in force that took a message, else that may have; and the newer ones that were undone."""
+    """The newest run in force that removed a message, or otherwise may have; and the newer ones that were undone."""
     undone: list[Removal] = []
     perhaps: _Taken | None = None
     for taken in _taken(removals, place):
@@ -140,7 +140,7 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
 
 
 def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
-    """Explain a message that was in the range of a file which a run of an earlier version took."""
+    """Explain a message in the range of a file that a run of an earlier version removed."""
     rules = [rule for rule in RULES if rule in removal.outcome.by_rule]
     recovery = removal.recovery(now_ns)
     return Explanation(
@@ -162,7 +162,7 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
 
 
 def _may_have_taken(removal: Removal, place: Place) -> bool:
-    """Whether a run without a record of its ranges removed a file in whose range a message lies."""
+    """Whether a run without a record of its ranges removed a file whose range encloses a message."""
     reaching = removal.taken.reaching(removal.run, *place)
     of_files = reaching.filter(pc.is_null(reaching["rules"]))
     reaches = pc.any(pc.greater(of_files["messages"], 0), min_count=0)
@@ -172,7 +172,7 @@ def _may_have_taken(removal: Removal, place: Place) -> bool:
 def _unrecorded(
     opened: OpenedStream, position: Position, place: Place, undone: Sequence[Removal]
 ) -> str:
-    """The words for a message that was given out, is not there, and that no run in force is known to have taken."""
+    """The words for a message that was assigned, is missing, and is not known to be removed by a run in force."""
     named = _named(opened, place)
     if undone:
         removal = undone[0]
@@ -195,7 +195,7 @@ def _unrecorded(
 
 
 def _deleted(removals: Sequence[Removal]) -> str:
-    """The words for runs of which it cannot be told any more what they took, the newest one first."""
+    """The words for runs whose removed messages are no longer known, the newest one first."""
     newest, *others = removals
     more = f", nor of {counted(len(others), 'run')} before it" if others else ""
     return (
@@ -236,7 +236,7 @@ def _of_epoch(history: History, removal: Removal) -> str:
 
 
 def _message(taken: _Taken, seq: int) -> dict[str, Any]:
-    """The narrow columns of the message, from the file that held it; nothing if that does not tell any more."""
+    """The narrow columns of the message, from its former file; empty if the file no longer exists."""
     rows = taken.removal.read(taken.row, RULE_COLUMNS)
     messages = [] if rows is None else rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
     return dict(messages[0]) if messages else {}

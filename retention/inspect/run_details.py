@@ -1,4 +1,4 @@
-"""One run in detail: what it took by segment and rule, who ran it, and the messages, while files or records tell."""
+"""One run in detail: its removals by segment and rule, its operator, and the messages, while files or records exist."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _SUMS = [("messages", "sum"), ("bytes", "sum", pc.ScalarAggregateOptions(skip_nu
 
 @dataclass(frozen=True)
 class SegmentLoss:
-    """The messages that a run took of one segment."""
+    """The messages that a run removed from one segment."""
 
     partition: int
     segment: int
     files: int
     messages: int
     bytes: int | None
-    """Bytes by the broker's accounting; None where nobody counted them."""
+    """Bytes by the broker's accounting; None: not counted."""
     by_rule: Mapping[str, int] | None
-    """Rule → messages; empty for a repair, None where an earlier version of this program recorded no rules."""
+    """Rule → messages; empty for a repair, None if an earlier version of this program recorded no rules."""
 
 
 @dataclass(frozen=True)
 class RunDetails:
-    """A run of a stream, as far as its records and files tell."""
+    """A run of a stream, as far as its records and files show."""
 
     removal: Removal
     now_ns: int
-    """The clock, which decides whether grace is over."""
+    """The clock, which decides whether the grace period is over."""
     removed_again: RemovedAgain | None = None
-    """Of an undo with no pass after it: what the next one takes again of its messages; None: nothing certain."""
+    """For an undo with no pass after it: the messages that the next pass removes again; None: nothing certain."""
 
     @property
     def outcome(self) -> RunRecord:
@@ -61,17 +61,17 @@ class RunDetails:
 
     @property
     def has_removed(self) -> bool:
-        """Whether the run may have taken messages, so that there is something to bring back."""
+        """Whether the run may have removed messages, so that there is something to restore."""
         return bool(self.outcome.removed_messages) or self.outcome.ends_epoch is not None
 
     @cached_property
     def taken(self) -> TakenByRun | None:
-        """The messages that the run took, as `Removal.ranges` has them."""
+        """The messages that the run removed, as from `Removal.ranges`."""
         return self.removal.ranges()
 
     @property
     def has_ranges(self) -> bool:
-        """Whether it is known which messages the run took."""
+        """Whether the messages that the run removed are known."""
         return self.taken is not None and self.taken.is_exact
 
     def segments(self) -> list[SegmentLoss]:
@@ -82,10 +82,10 @@ class RunDetails:
         return losses(self.taken.tables())
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Every message that went, a range after the other; of a file that is gone, the range alone.
+        """Every removed message, one range after the other; for a file that is gone, only the range.
 
-        A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of which no file
-        tells any more has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
+        A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range whose file is gone
+        has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
         """
         tables = self.taken.tables() if self.taken is not None and self.has_ranges else ()
         for row in (row for table in tables for row in table.to_pylist()):
@@ -102,7 +102,7 @@ class RunDetails:
             )
 
     def notes(self) -> list[str]:
-        """Everything about the run that is no number, a line each."""
+        """All non-numeric facts about the run, a line each."""
         outcome, removal = self.outcome, self.removal
         lines = [
             f"began {format_instant(removal.removed_ns)}, as of {format_instant(outcome.as_of_ns)}",
@@ -130,7 +130,7 @@ class RunDetails:
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """The run as JSON values: the fields of its record, and what is known beside them."""
+        """The run as JSON values: the fields of its record, and the derived facts."""
         recovery = self.removal.recovery(self.now_ns).as_json() if self.has_removed else None
         return {
             **self.outcome.as_json(),
@@ -153,7 +153,7 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
 
     Raises:
         UsageError: it has no outcome.
-        DamagedError: a record is not what was written.
+        DamagedError: a record differs from what was written.
     """
     history = history_of(opened.warehouse, opened.name)
     outcome = history.done(run)
@@ -188,7 +188,7 @@ def _removed_again(opened: OpenedStream, run: str) -> RemovedAgain | None:
 
 
 def _of_ranges(tables: Iterable[pa.Table]) -> list[SegmentLoss]:
-    """The losses of segments, from ranges, some at a time; shape `RUN_RANGES`."""
+    """The losses of segments, from ranges in batches; shape `RUN_RANGES`."""
     by_rule: dict[tuple[int, int], dict[str, int]] = {}
     of_files = [RUN_RANGES.empty_table().select([*_OF_SEGMENT, "path", "messages", "bytes"])]
     for table in tables:
@@ -231,7 +231,7 @@ def _some(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _of_files(tables: Iterable[pa.Table]) -> list[SegmentLoss]:
-    """The losses of segments, from the files that a run removed and wrote: what an earlier version recorded."""
+    """The losses of segments, from the files that a run removed and wrote, as an earlier version recorded them."""
     files = pa.concat_tables([table.select(_OF_FILE) for table in tables])
     removed = pc.cast(pc.greater_equal(files["messages"], 0), pa.int64())
     wanted = [("removed", "sum"), ("messages", "sum"), ("bytes", "sum")]

@@ -1,4 +1,4 @@
-"""Losses of segments: rows of evidence summed up by segment and rules, their ranges put together."""
+"""Losses of segments: rows of evidence summed by segment and rules, with their ranges merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Rows in an order in which those of one segment and the same rules stand together."""
+    """Rows ordered so that those of one segment and the same rules are adjacent."""
 
     rows: pa.Table
     starts: Array
@@ -33,10 +33,10 @@ class _Groups:
 
 
 def segment_losses(taken: pa.Table) -> pa.Table:
-    """The messages that a run took, by segment and rules; shape `EXPORTED_LOSS`.
+    """The messages that a run removed, by segment and rules; shape `EXPORTED_LOSS`.
 
     Args:
-        taken: rows of one run as `apply.run_evidence.TAKEN` has them, at least one, all with rules or all without.
+        taken: rows of one run, shape `apply.run_evidence.TAKEN`, at least one, all with rules or all without.
     """
     groups = _grouped(taken)
     heads = groups.rows.take(pa.array(groups.starts))
@@ -70,7 +70,7 @@ def _grouped(taken: pa.Table) -> _Groups:
 
 
 def _files(groups: _Groups) -> pa.Array:
-    """The number of files of each group that a run removed; those that it wrote have negative numbers of messages."""
+    """The number of files that a run removed, per group; files that it wrote have negative numbers of messages."""
     paths = groups.rows["path"].combine_chunks().dictionary_encode().indices.to_numpy()
     removed = groups.rows["messages"].to_numpy() >= 0
     pairs = np.unique(np.stack([groups.of_row, paths])[:, removed], axis=1)
@@ -85,7 +85,7 @@ def _bytes(groups: _Groups) -> pa.Array:
 
 
 def _rule_messages(groups: _Groups, heads: pa.Table) -> pa.Array:
-    """The messages that each rule takes of each group; a row of a group has them in the order of the others."""
+    """The number of messages removed by each rule, per group; all rows of a group list the rules in the same order."""
     offsets = np.append(0, np.cumsum(pc.list_value_length(heads["rules"]).to_numpy()))
     row = pc.list_parent_indices(groups.rows["counts"]).to_numpy()
     before = np.append(0, np.cumsum(pc.list_value_length(groups.rows["counts"]).to_numpy()))

@@ -1,4 +1,4 @@
-"""A stream's contents now, in the broker's terms, and how far it is behind its policy."""
+"""A stream's current contents, in the broker's terms, and its lag behind its policy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from schemas.files import FILE_STATS
 
 @dataclass(frozen=True)
 class Bucket:
-    """Numbers of the keys that a stream holds as a key-value bucket."""
+    """Counts of the keys in a stream that is a key-value bucket."""
 
     name: str
     keys: int
@@ -48,14 +48,14 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of data files; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
+    """Contents of data files; without any, `first_seq` is `last_seq` + 1, as the server reports it."""
 
     messages: int
     bytes: int
     first_seq: int
     last_seq: int
     first_ts_ns: int | None
-    """Time of the message with the lowest sequence; None in an empty stream."""
+    """Time of the message with the lowest sequence; None: the stream is empty."""
     last_ts_ns: int | None
 
 
@@ -73,28 +73,28 @@ class State:
     num_subjects: int
     segments: int
     lag: Lag | None
-    """Lag behind the policy; None where the state of a consumer contradicts itself, so that a pass would be refused."""
+    """Lag behind the policy; None: the state of a consumer contradicts itself, so a pass would be refused."""
     format: str
     version: int
-    """Version of the table; -1 if there is none yet."""
+    """Version of the table; -1: there is none yet."""
     bucket: Bucket | None = None
-    """The keys of a bucket; None where the stream is no key-value bucket."""
+    """The keys of a bucket; None: the stream is not a key-value bucket."""
     forecast: Forecast = NOTHING_FORETOLD
-    """Forecast of what is due when."""
+    """Forecast of the amounts due and their times."""
     topic: TopicState | None = None
-    """The state as a topic; None where the stream is no topic."""
+    """The state as a topic; None: the stream is not a topic."""
     removed_seq: int | None = None
-    """The highest sequence that was removed, as the log keeps it; None: none, or each partition has its own."""
+    """The highest removed sequence, as the log keeps it; None: none, or each partition has its own."""
     dropped: Dropped | None = None
-    """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
+    """The drop of the stream, because of which it is empty; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
-    """Partitions of a topic with later times than the clock: nothing of them goes by age until then."""
+    """Partitions of a topic with times ahead of the clock: age removes none of their messages until then."""
     unlisted: bool = False
     """Whether no configuration lists the stream any more, so that it has no policy."""
     owner: str | None = None
-    """The other configuration that owns the stream, whose policy is not known here; None: none does."""
+    """The other configuration that owns the stream, whose policy is unknown here; None: there is none."""
     overdue: Overdue | None = None
-    """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
+    """Kept messages older than `max_age`; None: there are none, or consumers release messages first."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
@@ -109,10 +109,10 @@ class State:
 
 
 def state_of(opened: OpenedStream, as_of_ns: int) -> State:
-    """Count what a stream holds, from metadata and subject digests.
+    """Count a stream's contents, from metadata and subject digests.
 
     Raises:
-        DamagedError: the log, or a file that had to be read, is damaged.
+        DamagedError: the log, or a required file, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
     other = other_owner(opened)
@@ -210,7 +210,7 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
 def _behind_and_ahead(
     opened: OpenedStream, inventory: Inventory, as_of_ns: int
 ) -> tuple[Lag | None, Forecast, Overdue | None]:
-    """Find what a pass now would let go at least, what is due when, and what stays although it is old."""
+    """Compute the minimum that a pass would remove now, the forecast, and the overdue messages."""
     policy = opened.config.policy()
     if policy.rests_on_consumers:
         return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None

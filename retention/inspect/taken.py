@@ -1,4 +1,4 @@
-"""The messages that runs took, by their own records while those are there, and then by the evidence of reclaim."""
+"""The messages that runs removed, from their own records while these exist, later from the evidence of reclaim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EndOfUndo:
     at_ns: int
     """Nanoseconds since the epoch."""
     by: str | None
-    """The reclaim that deleted them; None: they were gone before it came."""
+    """The reclaim that deleted them; None: they were gone before it."""
 
     @property
     def sentence(self) -> str:
@@ -36,10 +36,10 @@ class EndOfUndo:
 
 
 class Taken:
-    """The messages that runs of a stream took, as far as anything tells; every method raises DamagedError.
+    """The messages that a stream's runs removed, as far as is known; every method raises DamagedError.
 
-    Records are listed before evidence is looked at, so that what a reclaim moves from the one to the other meanwhile is
-    found.
+    Records are listed before evidence is read, so that entries which a reclaim moves from one to the other meanwhile
+    are found.
     """
 
     def __init__(self, opened: OpenedStream) -> None:
@@ -48,16 +48,16 @@ class Taken:
         self._look()
 
     def of_run(self, run: str) -> TakenByRun | None:
-        """The messages that a run took; None: it took none, or nothing tells any more.
+        """The messages that a run removed; None: it removed none, or they are no longer known.
 
         Raises:
-            DamagedError: a record, or a file of evidence, is not what was written.
+            DamagedError: a record, or a file of evidence, differs from what was written.
         """
         if RANGES in self._kept.get(run, ()):
             taken = recorded(self._opened, run)
             if taken is not None and taken.is_exact:
                 return taken
-            # A reclaim has folded it this moment.
+            # A reclaim has just folded it.
             self._look()
         first = next(self._evidence.of_run(run), None)
         if first is not None:
@@ -81,7 +81,7 @@ class Taken:
         return pa.concat_tables([TAKEN.empty_table(), *(table.cast(TAKEN) for table in covering)])
 
     def end_of_undo(self, run: str) -> EndOfUndo | None:
-        """The end of a run's undo; None: its files are kept, or nothing tells.
+        """The end of a run's undo; None: its files are kept, or it is unknown.
 
         Raises:
             DamagedError: as `of_run`.
@@ -101,7 +101,7 @@ class Taken:
         self._answers: dict[tuple[str, int, int], dict[str, pa.Table]] = {}
 
     def _folded(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:
-        """Run → its rows of evidence whose ends enclose a sequence, of the runs of a month; shape `TAKEN`."""
+        """Run → its rows of evidence that enclose a sequence, for the runs of a month; shape `TAKEN`."""
         question = (month, partition, seq)
         if question not in self._answers:
             self._answers[question] = {

@@ -1,4 +1,4 @@
-"""Messages of a topic as people read them: where they lie, and their user headers with kinds."""
+"""Messages of a topic as users read them: their location, and their user headers with types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TopicMessages:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The messages' columns, and `user_headers`: a list of typed keys and values, None of a block that is none."""
+        """The messages' columns, and `user_headers`: a list of typed keys and values, None for an invalid block."""
         frame = self.table.to_pandas()
         frame["user_headers"] = [
             typed_headers(block) for block in self.table["headers"].to_pylist()
@@ -45,7 +45,7 @@ class TopicMessages:
 
 
 def newest_messages(opened: OpenedStream, wanted: Selection) -> TopicMessages:
-    """Read the messages that are wanted into one table.
+    """Read the wanted messages into one table.
 
     Raises:
         UsageError, DamagedError: as `read_messages`.
@@ -58,7 +58,7 @@ def typed_headers(block: bytes | None) -> list[dict[str, str]] | None:
     """A message's user headers, in their order: `key_kind, key, value_kind, value`; bytes are hexadecimal.
 
     Returns:
-        An empty list of a message without any; None of a block that is none.
+        An empty list for a message without any; None for an invalid block.
     """
     try:
         pairs = user_headers.parse(block or b"")
@@ -71,7 +71,7 @@ def typed_headers(block: bytes | None) -> list[dict[str, str]] | None:
 
 
 def headers_text(block: bytes | None) -> str:
-    """A message's user headers in a line, such as `source=web, tries=3 (uint8)`; a text needs no kind."""
+    """A message's user headers in one line, such as `source=web, tries=3 (uint8)`; text needs no type."""
     headers = typed_headers(block)
     if headers is None:
         return f"{len(block or b''):,} B that are no user headers"
@@ -95,7 +95,7 @@ def topic_rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
 
 
 def topic_text(tables: Iterable[pa.Table]) -> Iterator[str]:
-    """Messages for people, a line each."""
+    """Messages as text, one line each."""
     for table in tables:
         for partition, offset, time, size, payload, headers in topic_rows(table):
             line = f"{partition:>4}  {offset:>10}  {time:<30}  {size}  {payload}"
@@ -103,7 +103,7 @@ def topic_text(tables: Iterable[pa.Table]) -> Iterator[str]:
 
 
 def topic_lines(table: pa.Table) -> Iterator[str]:
-    """The lines of `message_lines` with `user_headers`, as `typed_headers` has them."""
+    """The lines of `message_lines` with `user_headers`, as from `typed_headers`."""
     blocks = table["headers"].to_pylist()
     for line, block in zip(message_lines(table), blocks, strict=True):
         fields: dict[str, Any] = json.loads(line)

@@ -1,4 +1,4 @@
-"""A topic's contents now by partition, the settings that count, and who holds what back (iggy `GetTopic`)."""
+"""A topic's current contents by partition, effective settings, and readers that protect messages (iggy `GetTopic`)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 
 @dataclass(frozen=True)
 class PartitionState(PartitionCounts):
-    """The numbers of one partition, and who reads it."""
+    """The numbers of one partition, and its readers."""
 
     readers: tuple[dict[str, Any], ...] = ()
-    """Readers that have stored an offset: `kind`, `name`, `offset`, `stored_ns`, and `lag`, how many offsets follow."""
+    """Readers with a stored offset: `kind`, `name`, `offset`, `stored_ns`, and `lag`, the number of offsets after it.
+    """
     held_back: int = 0
-    """Messages that would go, had everybody read them."""
+    """Messages that would be due, had all readers read them."""
     waits_for_roll: int = 0
-    """Messages that would go, were the active segment sealed."""
+    """Messages that would be due, were the active segment sealed."""
     roll_due_ns: int | None = None
-    """Instant from which `roll_after` has the next publish or pass seal the active segment; None: size alone does."""
+    """Instant from which `roll_after` makes the next publish or pass seal the active segment; None: only size does."""
 
 
 @dataclass(frozen=True)
 class SettingsState:
-    """The settings that count for a topic; None is no limit."""
+    """The effective settings of a topic; None is no limit."""
 
     message_expiry_us: int | None
     max_topic_size: int | None
@@ -63,12 +64,12 @@ class TopicState:
 def topic_state_of(
     opened: OpenedStream, topic: TopicConfig, planning: TopicPlanning | None
 ) -> TopicState:
-    """Count what each partition holds, from metadata.
+    """Count the contents of each partition, from metadata.
 
     Args:
         opened: the topic.
         topic: its configuration.
-        planning: what a pass over it would do; None: nothing was ever written to it.
+        planning: the plan of a pass over it; None: it was never written to.
     """
     partitions = () if planning is None else tuple(_partitions(planning, topic.policy()))
     return TopicState(opened.name, topic.stream, _settings(opened, topic), partitions)
@@ -100,7 +101,7 @@ def _partitions(planning: TopicPlanning, topic: TopicPolicy) -> Iterator[Partiti
 
 
 def _roll_due_ns(segments: TopicSegments, topic: TopicPolicy) -> dict[int, int]:
-    """Partition → when age seals its active segment, where there is a message in it."""
+    """Partition → the instant at which age seals its active segment, if that has a message."""
     if topic.roll_after_us is None:
         return {}
     active = ~segments.sealed & (segments.first_us != 0)
@@ -111,7 +112,7 @@ def _roll_due_ns(segments: TopicSegments, topic: TopicPolicy) -> dict[int, int]:
 
 
 def _messages_waiting(planning: TopicPlanning, topic: TopicPolicy) -> dict[int, int]:
-    """Partition → messages of its active segment that would go, were it sealed."""
+    """Partition → messages of its active segment that would be due, were it sealed."""
     sealed = with_sealed(
         planning.stored_segments, np.ones(len(planning.stored_segments), dtype=bool)
     )

@@ -1,4 +1,4 @@
-"""Statistics of topics as Iggy's server gives them: of each partition, topic and stream, and of all together."""
+"""Statistics of topics as Iggy's server gives them: for each partition, topic and stream, and in total."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 Level = Literal["total", "iggy_stream", "topic", "partition"]
-"""The level of what a row is about."""
+"""The level of a row."""
 
 
 @dataclass(frozen=True)
 class StatsRow:
-    """The numbers of one partition, or of several together; what a row is not about is None."""
+    """The numbers of one partition, or of several together; a column that does not apply is None."""
 
     level: Level
     iggy_stream: str | None
@@ -39,12 +39,12 @@ class StatsRow:
     last_seq: int | None = None
     """Iggy's current offset of a partition."""
     missing: int = 0
-    """Offsets between a partition's first and last that hold no message."""
+    """Offsets between a partition's first and last without a message."""
 
 
 @dataclass(frozen=True)
 class TopicCounts:
-    """One topic, counted."""
+    """The counts of one topic."""
 
     name: str
     iggy_stream: str | None
@@ -62,7 +62,7 @@ class TopicStats:
         return [asdict(row) for row in self.rows]
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a data frame; numbers that a row does not have are missing values of whole numbers."""
+        """The rows as a data frame; absent numbers are missing values of an integer column."""
         import pandas as pd
 
         names = list(StatsRow.__dataclass_fields__)
@@ -71,10 +71,10 @@ class TopicStats:
 
 
 def count_topic(opened: OpenedStream) -> TopicCounts:
-    """Count what one topic holds, from metadata.
+    """Count the contents of one topic, from metadata.
 
     Raises:
-        UsageError: it is no topic.
+        UsageError: it is not a topic.
         RefusedError, DamagedError: as planning a pass.
     """
     topic = topic_of(opened)
@@ -87,7 +87,7 @@ def count_topic(opened: OpenedStream) -> TopicCounts:
 
 
 def topic_stats(counted: Iterable[TopicCounts]) -> TopicStats:
-    """Sum up topics, by Iggy's stream, those without one last."""
+    """Sum topics by Iggy's stream, those without one last."""
     topics = sorted(
         counted, key=lambda topic: (topic.iggy_stream is None, topic.iggy_stream, topic.name)
     )
