@@ -1,3 +1,3 @@
-"""Views of streams, plans and runs for people and programs: text, HTML, JSON entries, messages, numbers."""
+"""Views of streams, plans and runs for users and programs: text, HTML, JSON entries, messages, numbers."""
 
 from __future__ import annotations

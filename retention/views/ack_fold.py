@@ -1,4 +1,4 @@
-"""Views of folded logs of acks, as text for people and JSON for programs."""
+"""Views of folded ack logs, as text and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.core.wording import counted
 from retention.interest.ack_fold import FoldedLog
 
 MOST_RANGES = 1000
-"""The most gaps that are listed of one consumer."""
+"""The maximum number of gaps listed per consumer."""
 _MOST_SHOWN = 5
 
 

@@ -10,7 +10,7 @@ from retention.core.wording import counted
 
 
 def status_text(status: BucketStatus) -> Iterator[str]:
-    """The status of a bucket, for people."""
+    """The status of a bucket as text."""
     yield f"bucket {status.bucket}, stream {status.stream}, {status.format.capitalize()}"
     if status.mirrors is not None:
         yield f"  mirrors {status.mirrors}"

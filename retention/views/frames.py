@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 
 class RunRecords(list[dict[str, Any]]):
-    """Outcomes of runs, newest first: a list of records, which also becomes a frame."""
+    """Outcomes of runs, newest first: a list of records that converts to a frame."""
 
     def to_pandas(self) -> pd.DataFrame:
-        """The records, one a row, with a column for each number in them (`by_rule.max_age`)."""
+        """The records, one per row, with a column for each number in them (`by_rule.max_age`)."""
         return frame_of(self)
 
 
 class Entries(list[Entry]):
-    """Entries of a bucket: a list, which also becomes a frame."""
+    """Entries of a bucket: a list that converts to a frame."""
 
     def to_pandas(self) -> pd.DataFrame:
-        """The entries, one a row: bucket, key, value (bytes), revision, created_ns, operation, delta."""
+        """The entries, one per row: bucket, key, value (bytes), revision, created_ns, operation, delta."""
         return frame_of(map(vars, self))
 
 
 def frame_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Records as a frame, one a row: whole numbers stay exact also where some are missing.
+    """Records as a frame, one per row: integers are exact even if some are missing.
 
-    What a record has by name has columns of its own, `name.key`; lists are values.
+    A mapping in a record becomes columns of its own, `name.key`; lists are values.
     """
     import pandas as pd
 
@@ -50,7 +50,7 @@ def _flat(record: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _column(values: list[Any]) -> Any:
-    """A column's values; numbers of 64 bits as such, which fractions could not hold."""
+    """A column's values; 64-bit integers keep their type, since floats would lose digits."""
     import pandas as pd
 
     kinds = {type(value) for value in values if value is not None}

@@ -1,4 +1,4 @@
-"""An exported run history as CSV and as JSON, some rows at a time: instants as RFC 3339, ranges as `3-7`."""
+"""An exported run history as CSV and as JSON, in batches: instants as RFC 3339, ranges as `3-7`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _INSTANTS = [field.name for field in HISTORY_EXPORT if pa.types.is_timestamp(fie
 _WHOLE = pa.schema(
     [field.with_type(pa.int64()) if field.name in _INSTANTS else field for field in HISTORY_EXPORT]
 )
-"""The shape with instants in nanoseconds since the epoch, which Python has without loss."""
+"""The shape with instants in nanoseconds since the epoch, which Python represents without loss."""
 
 
 def csv_lines(tables: Iterable[pa.Table]) -> Iterator[str]:
-    """A line of heads, and a line a row; several values of a cell stand apart by `; `, ranges by a space.
+    """A header line, and a line per row; several values in a cell are separated by `; `, ranges by a space.
 
     Args:
         tables: shape `HISTORY_EXPORT`.
@@ -41,11 +41,11 @@ def csv_lines(tables: Iterable[pa.Table]) -> Iterator[str]:
 
 
 def json_pieces(tables: Iterable[pa.Table], period: Mapping[str, str | None]) -> Iterator[str]:
-    """One JSON document in pieces: its kind, the period, and `runs`, each with what it took by segment.
+    """One JSON document in pieces: its kind, the period, and `runs`, each with its removals by segment.
 
     Args:
-        tables: shape `HISTORY_EXPORT`; the rows of a run stand together.
-        period: `from` and `to` as RFC 3339; None: without that bound.
+        tables: shape `HISTORY_EXPORT`; the rows of a run are adjacent.
+        period: `from` and `to` as RFC 3339; None: no such limit.
     """
     head = {"format_version": FORMAT_VERSION, "kind": KIND, **period}
     yield f"{json.dumps(head)[:-1]}, " + '"runs": ['
@@ -94,7 +94,7 @@ def _range(first: int, last: int) -> str:
 
 
 def write_parquet(sink: Any, tables: Iterable[pa.Table]) -> None:
-    """Write rows as one Parquet file, whose schema says what it is.
+    """Write rows as one Parquet file, identified by its schema.
 
     Args:
         sink: an open file.

@@ -57,7 +57,7 @@ def escape(text: str) -> str:
 
 
 def plan_html(plan: Plan) -> str:
-    """A plan as HTML: the messages that go, by which rule, from which segments, and why."""
+    """A plan as HTML: the messages to remove, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
     overdue = None if plan.overdue is None else plan.overdue.as_json()
@@ -120,7 +120,7 @@ def _line(text: str) -> str:
 
 
 def explanation_html(explanation: Explanation) -> str:
-    """An explanation as HTML: why one message stays or goes."""
+    """An explanation as HTML: why one message is kept or removed."""
     fate, colour = ("goes", "dropped") if explanation.goes else ("stays", "kept")
     fate = "is gone" if explanation.removed else fate
     badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
@@ -233,7 +233,7 @@ def _bar(segments: Mapping[str, int]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
-    """A table; `numbers` are the columns to be aligned at their right."""
+    """A table; `numbers` are the right-aligned columns."""
 
     def cells(row: Sequence[str], tag: str, more: str) -> str:
         styles = [

@@ -77,5 +77,5 @@ def entry(outcome: Outcome[Any]) -> dict[str, Any]:
 
 
 def failed_entry(outcome: Outcome[Any]) -> dict[str, Any]:
-    """The JSON entry of a stream that failed: nothing was removed, and why."""
+    """The JSON entry of a stream that failed: nothing was removed, and the reason."""
     return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failure_entry(outcome)

@@ -1,4 +1,4 @@
-"""The sentence for streams that a budget has left undone."""
+"""The sentence for streams that a budget left unprocessed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
-    """The number of streams left for the next run, why, and the most overdue of them; empty if none are."""
+    """The number of streams left for the next run, the reason, and the most overdue of them; empty if none are."""
     left = [
         outcome.value for outcome in outcomes if outcome.value is not None and outcome.value.is_left
     ]

@@ -86,7 +86,7 @@ def metrics_text(run: CommandRun, before: str = "") -> str:
 
     Args:
         run: the run.
-        before: the content of the file so far: last successes, and what counters have counted.
+        before: the content of the file so far: last successes and counter values.
     """
     values: Values = {name: [] for name in HELP}
     command = {"command": run.command}
@@ -130,7 +130,7 @@ def _add_stream(
 def _of_report(
     entry: Mapping[str, Any], rules: Sequence[str]
 ) -> Iterator[tuple[str, float, Mapping[str, str]]]:
-    """The samples of a report, by what it reports of: a metric, its value, and labels of its own."""
+    """The samples of a report: a metric, its value, and labels of its own."""
     if "by_rule" in entry:
         yield "left", int("left" in entry), {}
         yield "removed_bytes", entry["removed_bytes"], {}
@@ -167,7 +167,7 @@ def _add_successes(
     by_stream: Mapping[str, Sequence[Outcome[Any]]],
     kept: Mapping[_Series, float],
 ) -> None:
-    """Add the last success of each stream: this run, an earlier one, or 0; a run that failed as a whole keeps all."""
+    """Add the last success of each stream: this run, an earlier one, or 0; if a run failed as a whole, all are kept."""
     for stream in by_stream or dict.fromkeys(series.stream for series in kept):
         success = kept.get(_Series(_SUCCESS, _encodable(stream)), 0)
         if stream in by_stream and all(map(_is_done, by_stream[stream])):
@@ -181,7 +181,7 @@ def _add_totals(
     by_stream: Mapping[str, Sequence[Outcome[Any]]],
     kept: Mapping[_Series, float],
 ) -> None:
-    """Add each counter: its value in the file so far, and what this run adds to it."""
+    """Add each counter: its value in the file so far, and this run's increment."""
     streams = set(map(_encodable, by_stream)) or {series.stream for series in kept}
     for name in (name for name in HELP if name.endswith("_total")):
         totals = {
@@ -202,7 +202,7 @@ def _is_done(outcome: Outcome[Any]) -> bool:
 
 
 def _kept(content: str) -> dict[_Series, float]:
-    """The samples in the content of a file that outlive its run."""
+    """The samples in the content of a file that are kept across runs."""
     matches = (_SAMPLE.fullmatch(line) for line in content.split("\n"))
     return {
         _Series(match[1], _unescaped(match[2]), match[3] or ""): float(match[4])

@@ -1,4 +1,4 @@
-"""Views of a mirror run: the messages that were carried over from origins, as text and JSON."""
+"""Views of a mirror run: the messages carried from origins, as text and JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NOTHING: dict[str, Any] = {
 
 
 def mirror_text(mirrored: Mirrored) -> list[str]:
-    """Lines for a stream that messages were carried over to: its sum, then each origin."""
+    """Lines for a stream that received messages: its sum, then each origin."""
     came = counted(mirrored.messages, "message")
     where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
     return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
 
 
 def mirror_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
-    """The JSON entry of a stream that messages were carried over to; every requested stream has one."""
+    """The JSON entry of a stream that received messages; every requested stream has one."""
     if outcome.value is None:
         return _NOTHING | failure_entry(outcome)
     return outcome.value.as_json() | {"seconds": round(outcome.seconds, 6)}

@@ -1,4 +1,4 @@
-"""Values that show themselves as text in a terminal, HTML in a notebook: reports, explanations, states, messages."""
+"""Values displayed as text in a terminal and HTML in a notebook: reports, explanations, states, messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ShownReport(RunReport):
-    """A report that shows itself."""
+    """A report that displays itself."""
 
     def __repr__(self) -> str:
         return lines_text(report_text(self))
@@ -42,14 +42,14 @@ class ShownReport(RunReport):
 
 
 class ShownCompaction(CompactionReport):
-    """A report of a compaction that shows itself."""
+    """A report of a compaction that displays itself."""
 
     def __repr__(self) -> str:
         return lines_text(compaction_text(self))
 
 
 class ShownExplanation(Explanation):
-    """An explanation that shows itself."""
+    """An explanation that displays itself."""
 
     def __repr__(self) -> str:
         return lines_text(explanation_text(self))
@@ -59,7 +59,7 @@ class ShownExplanation(Explanation):
 
 
 class ShownState(State):
-    """A state that shows itself."""
+    """A state that displays itself."""
 
     def to_pandas(self) -> pd.DataFrame:
         """The numbers of `as_json` in one row, those of a part under its name (`lag.messages`)."""
@@ -73,7 +73,7 @@ class ShownState(State):
 
 
 class ShownStats(TopicStats):
-    """Statistics of topics that show themselves."""
+    """Statistics of topics that display themselves."""
 
     def __repr__(self) -> str:
         return lines_text(stats_text(self))
@@ -83,7 +83,7 @@ class ShownStats(TopicStats):
 
 
 class ShownMessages(TopicMessages):
-    """Messages of a topic that show themselves."""
+    """Messages of a topic that display themselves."""
 
     def __repr__(self) -> str:
         return lines_text(topic_text([self.table]))
@@ -102,7 +102,7 @@ def stats_of(topics: Iterable[OpenedStream]) -> ShownStats:
 
 
 class ShownLatest(Latest):
-    """The last values that show themselves: the newest of them."""
+    """The last values, which display the newest of them."""
 
     def __repr__(self) -> str:
         return lines_text(latest_text(self))

@@ -1,4 +1,4 @@
-"""Reasons why a plan lets messages go, in a few words with their numbers."""
+"""Reasons why a plan removes messages, in a few words with their numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from retention.rules.reasons import reason_of
 
 
 def reason(plan: Plan, rule: str) -> str:
-    """The reason why a rule lets messages go, with its numbers."""
+    """The reason why a rule removes messages, with its numbers."""
     if plan.request is not None:
         return plan.request.wording
     return reason_of(rule, plan.policy, plan.as_of_ns)

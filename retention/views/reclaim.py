@@ -1,4 +1,4 @@
-"""Views of a reclaim: what went, or would go, by reason, and what stays, as text and JSON."""
+"""Views of a reclaim: deleted files, or those due for deletion, by reason, and kept ones, as text and JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def reclaim_text(report: ReclaimReport) -> list[str]:
-    """Lines for a stream: its sum, then each reason for which files go or stay."""
+    """Lines for a stream: its sum, then each reason why files are deleted or kept."""
     total = report.total
     head = f"{counted(total.files, 'file')} ({format_size(total.bytes)})"
     verb = "went" if report.is_done else "would go"

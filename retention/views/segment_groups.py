@@ -30,12 +30,12 @@ class Group:
     removed: int
     messages: int
     by_rule: Mapping[str, int]
-    """Rule → messages that go by it; none of them is 0."""
+    """Rule → messages that it removes; none of them is 0."""
     reasons: tuple[str, ...]
 
     @property
     def dropped(self) -> bool:
-        """Whether all messages go."""
+        """Whether all messages are removed."""
         return self.removed == self.messages
 
     @property
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def goes(self) -> str:
-        """The number of messages that go, with its noun and verb."""
+        """The number of messages to remove, with its noun and verb."""
         if self.dropped:
             return f"{counted(self.messages, 'message')} {go_or_goes(self.messages)}"
         return f"{self.removed:,} of {counted(self.messages, 'message')} go"
@@ -73,7 +73,7 @@ class Group:
 
 
 def groups_of(plan: Plan) -> list[Group]:
-    """The segments that a plan touches, in order; adjacent ones that go whole by the same rules are one group."""
+    """The segments that a plan touches, in order; adjacent ones dropped by the same rules are one group."""
     table = _segments(plan.actions.files_with_rules)
     if not table.num_rows:
         return []
@@ -91,7 +91,7 @@ def groups_of(plan: Plan) -> list[Group]:
 
 
 def _segments(files: pa.Table) -> pa.Table:
-    """The sums of a plan's files by segment: a row for each, in order."""
+    """The sums of a plan's files by segment: one row each, in order."""
     sums = ["messages", "removed_messages", *(f"by_{rule}" for rule in RULES)]
     folds = [(name, "sum") for name in sums] + [("max_ts_ns", "max")]
     grouped = files.group_by(["partition", "segment"], use_threads=False).aggregate(folds)

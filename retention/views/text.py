@@ -1,4 +1,4 @@
-"""Plans, reports, explanations and states as lines of text for people."""
+"""Plans, reports, explanations and states as lines of text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from retention.views.text_topic import topic_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant, go_or_goes
 
 MOST_GROUPS = 12
-"""The most lines about segments that a plan shows before it sums up the rest."""
+"""The maximum lines about segments that a plan shows before it sums up the rest."""
 
 
 def plan_text(plan: Plan) -> list[str]:
-    """The lines of a plan: the messages that go, by which rule, from which segments, and why."""
+    """The lines of a plan: the messages to remove, by which rule, from which segments, and why."""
     gone = [pin.consumer for pin in plan.expired]
     lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
@@ -53,7 +53,7 @@ def plan_text(plan: Plan) -> list[str]:
 
 
 def brief_plan_text(plan: Plan) -> list[str]:
-    """The lines of a plan; of one that takes nothing without its forecast, so that such plans are alike."""
+    """The lines of a plan; if it removes nothing, without its forecast, so that such plans are identical."""
     lines = plan_text(plan)
     forecast = plan_due_text(plan)
     return [line for line in lines if not (plan.is_empty and line == f"  {forecast}")]
@@ -118,12 +118,12 @@ def report_text(report: RunReport) -> list[str]:
 
 
 def _overdue(overdue: Mapping[str, Any] | None) -> list[str]:
-    """The line for messages that stay although they are old; none if there are none."""
+    """The line for old messages that are kept; empty if there are none."""
     return [f"  {text}"] if (text := overdue_text(overdue)) else []
 
 
 def _archived(report: RunReport) -> list[str]:
-    """The line for the archive that removed files were copied to; none without one."""
+    """The line for the archive that has copies of removed files; empty without one."""
     if report.archived is None:
         return []
     copied = (
@@ -133,7 +133,7 @@ def _archived(report: RunReport) -> list[str]:
 
 
 def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:
-    """The line for consumers that go; none if none do."""
+    """The line for deleted consumers; empty if there are none."""
     names = ", ".join(consumers)
     return [f"  consumers that nobody has used for too long {verb}: {names}"] if names else []
 
@@ -163,9 +163,9 @@ def state_text(state: State) -> list[str]:
 
 
 def behind_text(state: State, now_ns: int, most_ns: int) -> str:
-    """The sentence for a stream that has been behind its policy for longer than a time; empty if it has not been.
+    """The sentence for a stream that was behind its policy for longer than a time; empty if it was not.
 
-    A stream of which nobody can tell counts as behind.
+    A stream of unknown lag counts as behind.
     """
     if state.lag is None:
         return f"{state.stream}: {lag_text(state)}"

@@ -1,4 +1,4 @@
-"""Text about partitions of a topic with later times than the clock, and what helps."""
+"""Text about partitions of a topic with times ahead of the clock, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from retention.plan.ahead_of_clock import AheadOfClock
 from retention.views.wording import brief_instant
 
 MOST_PARTITIONS = 12
-"""The most lines about partitions that are shown before the rest is counted."""
+"""The maximum lines about partitions before the rest is counted."""
 
 
 def ahead_text(topic: str, ahead: Sequence[AheadOfClock]) -> list[str]:
-    """A line for each partition with later times than the clock; none if there are none."""
+    """A line for each partition with times ahead of the clock; none if there are none."""
     remedy = command("repair clock", topic)
     lines = [
         f"{stamped_text(stamped)}; until then nothing of the partition goes by age; {remedy} says what helps"
@@ -24,7 +24,7 @@ def ahead_text(topic: str, ahead: Sequence[AheadOfClock]) -> list[str]:
 
 
 def stamped_text(stamped: AheadOfClock) -> str:
-    """The clause for a partition, its offsets with later times than the clock, and the latest of these."""
+    """The clause for a partition, its offsets with times ahead of the clock, and the latest of these times."""
     offsets = f"offsets {stamped.first_seq:,} to {stamped.last_seq:,}"
     until = brief_instant(stamped.latest_ns)
     return (
@@ -33,7 +33,7 @@ def stamped_text(stamped: AheadOfClock) -> str:
 
 
 def remedy_text(topic: str, stamped: AheadOfClock) -> str:
-    """The command that removes the segments of a partition with later times than the clock, and all before them."""
+    """The command that removes the segments of a partition with times ahead of the clock, and all before them."""
     number = (
         "the oldest segment"
         if stamped.oldest_segments == 1

@@ -16,7 +16,7 @@ _MOST_MERGES = 20
 
 
 def compaction_plan_text(plan: CompactionPlan) -> Iterator[str]:
-    """The merges that a compaction would make, best first, with the reason of each and what it saves."""
+    """The merges that a compaction would make, best first, with the reason and saving of each."""
     if not plan.merges:
         yield f"{plan.stream}: nothing to merge in {counted(plan.files, 'file')}"
     else:
@@ -49,7 +49,7 @@ def compaction_text(report: CompactionReport) -> Iterator[str]:
 
 
 def _so_far(report: CompactionReport) -> str:
-    """The writes of a byte of the stream, by this compaction and all before."""
+    """The number of writes per byte of the stream, by this compaction and all before."""
     if report.amplification is None:
         return ""
     return f"; what was compacted has been written {report.amplification:.1f} times so far"

@@ -7,11 +7,11 @@ from retention.views.wording import brief_instant
 
 
 def dropped_clause(dropped: Dropped) -> str:
-    """The clause for a dropped stream: when it went, and how it comes back."""
+    """The clause for a dropped stream: the time of the drop, and how to undo it."""
     back = "" if dropped.run is None else f"; `retention undo {dropped.run}` brings it back"
     return f"dropped at {brief_instant(dropped.at_ns)}{back}"
 
 
 def dropped_text(dropped: Dropped | None) -> list[str]:
-    """The line for a dropped stream; none for any other."""
+    """The line for a dropped stream; empty for any other."""
     return [] if dropped is None else [f"  {dropped_clause(dropped)}"]

@@ -13,7 +13,7 @@ from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 
 def due_lines(ahead: Forecast) -> list[str]:
-    """The next removal and the amounts by each horizon, a line each; none where no rule depends on time."""
+    """The next removal and the amounts by each horizon, a line each; empty if no rule depends on time."""
     return [_next_text(ahead), *_later(ahead)] if ahead.due else []
 
 
@@ -40,7 +40,7 @@ def _next_text(ahead: Forecast) -> str:
 
 
 def _later(ahead: Forecast) -> list[str]:
-    """The horizons at which the amounts differ from those of the horizon before."""
+    """The horizons at which the amounts differ from those of the previous one."""
     return [
         f"within {brief_duration(due.by_ns - ahead.due[0].by_ns)} {_amount(due)}"
         for before, due in itertools.pairwise(ahead.due)

@@ -1,4 +1,4 @@
-"""Guards as text: what they say of a plan, what a run went past; and limits that were lowered since the last run."""
+"""Guards as text: their findings on a plan, those that a run exceeded; and limits lowered since the last run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.plan.plan import Plan
 
 
 def guards_text(plan: Plan) -> Iterator[str]:
-    """The guards whose limits a plan exceeds, a sentence each, and what becomes of it."""
+    """The guards whose limits a plan exceeds, a sentence each, with the consequence."""
     for finding in plan.guards:
         then = (
             "`apply` refuses it without --allow-large"
@@ -31,7 +31,7 @@ def warning_guards(plan: Plan) -> Iterator[str]:
 
 
 def passed_guards_text(report: RunReport) -> Iterator[str]:
-    """The guards whose limits a run exceeded, a sentence each, and why it went on."""
+    """The guards whose limits a run exceeded, a sentence each, and why it continued."""
     for finding in report.guards or ():
         why = "lifted by --allow-large" if finding["lifted"] else "only a warning"
         yield f"guard: the pass {finding['sentence']} ({why})"
@@ -45,7 +45,7 @@ def passed_guards(outcomes: Sequence[Outcome[RunReport]]) -> Iterator[str]:
 
 
 def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
-    """The limits that were lowered since the last pass, a sentence each, and what goes for that reason."""
+    """The limits lowered since the last pass, a sentence each, and the messages removed for that reason."""
     for limit in lowered:
         more = counted(limit.removed_messages, "message")
         taken = f"{more} ({format_size(limit.removed_bytes)})" if limit.removed_messages else "none"

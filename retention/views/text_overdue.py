@@ -1,4 +1,4 @@
-"""Overdue messages as text: those that are older than `max_age` and stay."""
+"""Overdue messages as text: kept messages older than `max_age`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from retention.views.wording import brief_instant
 
 
 def overdue_text(overdue: Mapping[str, Any] | None) -> str:
-    """The number that stay, behind which message, and what would let them go; empty where none surely stays.
+    """The number of overdue messages, the message that blocks them, and the remedy; empty if none is certain.
 
     Args:
-        overdue: as `Overdue.as_json` has it; None: none stays.
+        overdue: as from `Overdue.as_json`; None: there are none.
     """
     if overdue is None or not overdue["messages_at_least"]:
         return ""

@@ -1,4 +1,4 @@
-"""Protected messages as text: held back from limits by consumers, and of topics by stored offsets."""
+"""Protected messages as text: kept despite limits because of consumers, in topics because of stored offsets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from retention.core.wording import counted
 from retention.views.wording import brief_instant
 
 MOST_READERS = 12
-"""The most lines about readers that are shown before the rest is counted."""
+"""The maximum lines about readers before the rest is counted."""
 
 
 def protected_text(held: Mapping[str, Any] | None) -> list[str]:
-    """Lines for protected messages, for whom, and since when: one for each consumer and rule, or partition and reader.
+    """Lines for protected messages, their readers, and since when: one per consumer and rule, or partition and reader.
 
     Args:
-        held: the value of `Plan.held_as_json`; None where nothing is ever held back.
+        held: the value of `Plan.held_as_json`; None: protection does not apply.
     """
     if held is None:
         return []

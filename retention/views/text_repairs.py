@@ -1,4 +1,4 @@
-"""Repairs as lines of text: what there is to mend, or what was."""
+"""Repairs as lines of text, needed or done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
-    """Passes that were made with a wrong clock, and how they are settled; `grace_ns`: how long they can be undone."""
+    """Passes made with a wrong clock, and how they are settled; `grace_ns`: how long they can be undone."""
     if done.ahead:
         yield from _ahead_lines(done)
     elif done.last_as_of_ns is None and not done.wrong:
@@ -39,7 +39,7 @@ def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
 
 
 def _ahead_lines(done: ClockRepair) -> Iterator[str]:
-    """The lines about partitions of a topic with later times than the clock."""
+    """The lines about partitions of a topic with times ahead of the clock."""
     yield f"{done.stream}: partitions with later times than the clock"
     for stamped in done.ahead:
         yield (
@@ -53,7 +53,7 @@ def _ahead_lines(done: ClockRepair) -> Iterator[str]:
 
 
 def _wrong_runs_lines(done: ClockRepair, grace_ns: int) -> Iterator[str]:
-    """The lines about passes with a wrong clock; none without any."""
+    """The lines about passes with a wrong clock; empty if there are none."""
     if not done.wrong:
         return
     counts = "counts" if done.run else "would count"
@@ -80,7 +80,7 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
 
 
 def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
-    """The rows with impossible numbers, and the counters of such."""
+    """The rows with impossible numbers, and the impossible counters."""
     if not done.is_needed:
         yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
         return
@@ -108,7 +108,7 @@ def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
 
 
 def returned_repair_text(done: ReturnedRepair) -> Iterator[str]:
-    """The messages that came back, by which commit, and where they are."""
+    """The messages that came back, by commit, and their location."""
     if not done.commits:
         yield f"{done.stream}: nothing came back"
         return
@@ -124,7 +124,7 @@ def returned_repair_text(done: ReturnedRepair) -> Iterator[str]:
 
 
 def lost_commits_text(done: LostCommitRepair) -> Iterator[str]:
-    """The commits of ours that another program overwrote, and what of them is in the table again."""
+    """The commits of ours that another program overwrote, and the parts of them that are in the table again."""
     if not done.commits:
         yield f"{done.stream}: nothing to repair: every commit of ours is in the log"
         return
@@ -151,7 +151,7 @@ def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
 
 
 def place_repair_text(done: PlaceRepair) -> Iterator[str]:
-    """The places from which a stream is archived, and the other one at which it lies."""
+    """The locations from which a stream is archived, and its present one."""
     if done.here is None:
         yield f"{done.stream}: nothing to repair: it is archived from where it was, or has no archive"
         return
@@ -162,7 +162,7 @@ def place_repair_text(done: PlaceRepair) -> Iterator[str]:
 
 
 def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
-    """The files of other writers that cannot be taken in, and where they went."""
+    """The files of other writers that cannot be adopted, and their destination."""
     if not done.files:
         yield f"{done.stream}: nothing to repair: every file can be taken in"
         return
@@ -175,7 +175,7 @@ def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
 
 
 def lost_files_text(done: FileRepair) -> Iterator[str]:
-    """The files that leave the table, and what they held."""
+    """The files that leave the table, and their contents."""
     if not done.files:
         yield (
             f"{done.stream}: nothing to repair: every file is there, and its sequences can be read; a file "

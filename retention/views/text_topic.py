@@ -12,7 +12,7 @@ from retention.inspect.topic_stats import StatsRow, TopicStats
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])
 MOST_PARTITIONS = 12
-"""The most lines about partitions that are shown before the rest is counted."""
+"""The maximum lines about partitions before the rest is counted."""
 
 
 def settings_text(settings: SettingsState) -> str:
@@ -55,7 +55,7 @@ def partition_rows(topic: TopicState) -> list[tuple[str, ...]]:
 
 
 def stats_rows(stats: TopicStats) -> list[tuple[str, ...]]:
-    """The rows of all levels, with the columns of `STATS_HEAD`; a cell that does not apply to a row is empty."""
+    """The rows of all levels, with the columns of `STATS_HEAD`; a cell that does not apply is empty."""
     return [_stats_row(row) for row in stats.rows]
 
 
@@ -80,7 +80,7 @@ def _stats_row(row: StatsRow) -> tuple[str, ...]:
 
 
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as lines, with all cells aligned to the right."""
+    """A table as lines, with all cells right-aligned."""
     table = [tuple(head), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""Numbers, durations and instants in text for people."""
+"""Numbers, durations and instants as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retention.plan.estimate_ranges import Bounds
 
 
 def lines_text(lines: Iterable[str]) -> str:
-    """Lines as one text, in which no name steers a terminal."""
+    """Lines as one text, in which no name controls a terminal."""
     return "\n".join(map(visible, lines))
 
 
@@ -20,7 +20,7 @@ def go_or_goes(number: int) -> str:
 
 
 def brief_duration(ns: int) -> str:
-    """A duration rounded down to its two largest units, for people: `31d 2h`."""
+    """A duration rounded down to its two largest units: `31d 2h`."""
     if ns < 0:
         return f"-{brief_duration(-ns)}"
     units = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND))
@@ -36,12 +36,12 @@ def brief_duration(ns: int) -> str:
 
 
 def brief_instant(ns: int) -> str:
-    """An instant rounded down to the second, for people."""
+    """An instant rounded down to the second."""
     return format_instant(ns // SECOND * SECOND)
 
 
 def bounds_text(bounds: Bounds) -> str:
-    """The bounds of a number, `lower to upper`; a single number where they meet."""
+    """The bounds of a number, `lower to upper`; a single number if they are equal."""
     if bounds.lower == bounds.upper:
         return f"{bounds.lower:,}"
     return f"{bounds.lower:,} to {bounds.upper:,}"
