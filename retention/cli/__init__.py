@@ -1,1 +1,1 @@
-"""The command line: thin, for every decision is made in the packages below."""
+"""The command line: a thin layer; every decision is made in the packages below."""

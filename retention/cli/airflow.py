@@ -1,4 +1,4 @@
-"""The command that hands out the package of Airflow DAGs: airflow."""
+"""The command that copies the package of Airflow DAGs: airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retention.errors import UsageError
 
 FOLDER = "airflow_dags"
 SOURCE = Path(__file__).parents[2] / FOLDER
-"""The package of DAGs, beside this one in a clone and in an environment."""
+"""The package of DAGs, next to this one in a clone and in an environment."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def airflow(
 
 
 def _check(folder: Path, target: Path) -> None:
-    """Refuse a folder that is not there, or in which the package's place has anything that is not of the package."""
+    """Refuse a missing folder, or one in which the target contains files that are not part of the package."""
     if not SOURCE.is_dir():
         raise UsageError(
             f"{SOURCE}: this installation has no DAGs; nothing was written; install the whole package"
@@ -70,7 +70,7 @@ def _check(folder: Path, target: Path) -> None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The files below a folder, relative to it, without what Python compiles."""
+    """The files below a folder, relative to it, without Python's compiled files."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path.relative_to(folder).as_posix()

@@ -1,4 +1,4 @@
-"""Commands that act: apply, undo."""
+"""Commands that change streams: apply, undo."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -171,18 +171,18 @@ def _show_undo(settings: Settings, run: str) -> None:
 
 
 def _removed_again(undone: Mapping[str, Any]) -> list[str]:
-    """The line about what the next pass removes again of an undone run."""
+    """The line about messages of an undone run that the next pass removes again."""
     again = undone["removed_again"]
     return [] if again is None else [f"  {again['sentence']}"]
 
 
 def can_ask() -> bool:
-    """Whether standard input is a terminal, where somebody can answer."""
+    """Whether standard input is a terminal, so that a person can answer."""
     return sys.stdin.isatty()
 
 
 def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -> list[Plan] | None:
-    """The plans of a plan file; None if streams are named."""
+    """The plans in a plan file; None: streams are named."""
     known = set(warehouse.streams()) if what else set()
     files = [
         name
@@ -203,7 +203,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
 
 
 def confirm_plans(decided: Sequence[Outcome[Plan]], question: str) -> bool:
-    """Show plans and ask whether to go on; plans that change nothing need no question."""
+    """Show plans and ask for confirmation; plans that change nothing need none."""
     from retention.views.text import plan_text
 
     plans = [outcome.value for outcome in decided if outcome.value is not None]
@@ -219,7 +219,7 @@ def confirm_plans(decided: Sequence[Outcome[Plan]], question: str) -> bool:
 def _carried_out(
     settings: Settings, warehouse: Warehouse, decided: Sequence[Outcome[Plan]], guards: Guards
 ) -> list[Outcome[RunReport]]:
-    """Apply exactly these plans; a stream that could not be planned stays failed."""
+    """Apply exactly these plans; a stream that could not be planned remains failed."""
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     with progress(settings, "applying", len(plans), _went) as watch:
         done = {outcome.stream: outcome for outcome in warehouse.apply_plans(plans, guards, watch)}
@@ -241,7 +241,7 @@ def _put_reports(settings: Settings, outcomes: Sequence[Outcome[RunReport]], ins
 
 
 def _check_metrics(path: str | None) -> None:
-    """Refuse a file for metrics in place of which something else would be lost."""
+    """Refuse a metrics file that would replace other content."""
     if path is not None:
         from retention.storage.outputs import check_output
         from retention.views.metrics import METRICS_FILE

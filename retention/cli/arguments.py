@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and tab completion of stream names."""
+"""Arguments and options shared by several commands, and tab completion of stream names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retention.errors import RetentionError
 
 
 def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of streams that begin with `incomplete`; loads nothing heavy, none where the configuration is wrong."""
+    """Names of streams that begin with `incomplete`; imports nothing heavy, empty if the configuration is invalid."""
     given = ctx.find_root().params
     place = given.get("warehouse") or given.get("config") or CONFIG_NAME
     names: set[str] = set()
@@ -29,7 +29,7 @@ def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_bucket(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of buckets that begin with `incomplete`, as `complete_stream` finds their streams."""
+    """Names of buckets that begin with `incomplete`, from the streams that `complete_stream` finds."""
     names = (bucket_of(name) for name in complete_stream(ctx, f"KV_{incomplete}"))
     return [name for name in names if name is not None]
 

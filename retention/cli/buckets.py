@@ -300,7 +300,7 @@ def purge_deletes(
 
 
 def _held(ctx: typer.Context) -> Bucket:
-    """The bucket; where it is not listed and nothing was written to it, a command that gives a value creates it."""
+    """The bucket; if it is unlisted and was never written to, a command with a value creates it."""
     name, settings = ctx.meta[_BUCKET], settings_of(ctx)
     warehouse = settings.open()
     stream = stream_of(name)

@@ -1,4 +1,4 @@
-"""Commands about those who read a stream: consumer ls, info, add, subscribe, update, rm, fold."""
+"""Commands on the consumers of a stream: consumer ls, info, add, subscribe, update, rm, fold."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations

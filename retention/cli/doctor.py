@@ -1,4 +1,4 @@
-"""The command that looks a warehouse over: doctor."""
+"""The command that checks a warehouse: doctor."""
 
 # ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations

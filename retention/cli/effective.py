@@ -1,4 +1,4 @@
-"""The command that says where settings come from: effective."""
+"""The command that shows where settings come from: effective."""
 
 from __future__ import annotations
 

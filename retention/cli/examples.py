@@ -18,7 +18,7 @@ MEANINGS = {
     130: "interrupted",
     143: "terminated",
 }
-"""Exit code → its meaning, for the help of commands; a defect's is not told there."""
+"""Exit code → its meaning, for the help of commands; the code of a defect is omitted there."""
 _LOOK = (0, 2, 6)
 _LOOK_ALL = (0, 2, 5, 6)
 _CHANGE = (0, 2, 4, 6, 75, 130, 143)
@@ -83,11 +83,11 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "package": ("package --venv environment.tar.gz", (0, 2)),
     "airflow": ("airflow --copy-to /opt/airflow/dags", (0, 2)),
 }
-"""Each command, by its name behind `retention`: words that it takes, and the codes that it may end with."""
+"""Each command, by its name after `retention`: example arguments, and its possible exit codes."""
 
 
 def add_examples(app: typer.Typer) -> None:
-    """Give each command the end of its help.
+    """Append the example and exit codes to each command's help.
 
     Raises:
         KeyError: a command has no example.

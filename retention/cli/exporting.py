@@ -1,4 +1,4 @@
-"""Commands that hand out: export."""
+"""Commands that export: export."""
 
 from __future__ import annotations
 

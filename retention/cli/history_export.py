@@ -1,4 +1,4 @@
-"""The command `history export`: the runs of streams, and what each removed, as CSV, JSON or Parquet."""
+"""The command `history export`: the runs of streams, and the messages that each removed, as CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The options of an export, as they were given."""
+    """The options of an export, as given."""
 
     since: str | None = None
     until: str | None = None
@@ -29,10 +29,10 @@ class Bounds:
 def export_history(
     settings: Settings, names: list[str], tags: list[str] | None, bounds: Bounds
 ) -> None:
-    """Write the runs of streams that began in a period, and what each removed.
+    """Write the runs of streams that began in a period, and the messages that each removed.
 
     Raises:
-        UsageError: the format is none of an export, or something else would be overwritten.
+        UsageError: the format is not one of an export, or another file would be overwritten.
         DamagedError: a record or a file of evidence is damaged; then no file is written.
     """
     from retention.storage.outputs import check_output
@@ -61,7 +61,7 @@ def _written(instant: int | None) -> str | None:
 
 @contextmanager
 def _sink(settings: Settings, bounds: Bounds) -> Iterator[Any]:
-    """The file that was named, whole or not at all; else standard output."""
+    """The named file, written atomically; otherwise standard output."""
     from retention.storage.outputs import open_output
     from retention.views.history_export import FILES
 

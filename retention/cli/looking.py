@@ -1,4 +1,4 @@
-"""Commands that look: validate, explain, messages, state, stats."""
+"""Commands that read: validate, explain, messages, state, stats."""
 
 # ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from retention.inspect.state import State
 
 _SPARE = ("SEGMENTS", "SUBJECTS", "FROM", "TO", "KEYS")
-"""Columns of states that a narrow terminal does without: --format json has all."""
+"""Columns of states that a narrow terminal omits: --format json has all."""
 _BEHIND = 3
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
@@ -122,13 +122,13 @@ def messages(
 
 @dataclass(frozen=True)
 class StateDetails:
-    """The tables beside that of a state: consumers and writers, where they are asked for."""
+    """The optional tables beside that of a state: consumers and writers."""
 
     warehouse: Warehouse
     consumers: bool
-    """Whether to show who reads it."""
+    """Whether to show its readers."""
     writers: bool
-    """Whether to show who wrote batches."""
+    """Whether to show the writers of batches."""
 
     def put(self, states: Sequence[State]) -> None:
         """Print the tables of consumers and of writers."""
@@ -224,7 +224,7 @@ def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
 
 
 def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
-    """Name the streams that lag for longer than allowed; whether there are any."""
+    """Name the streams that lag for longer than allowed; return whether there are any."""
     from retention.views.text import behind_text
 
     lines = [text for state in states if (text := behind_text(state, now_ns, most_ns))]
@@ -240,7 +240,7 @@ def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:
 def _shown(
     outcomes: Sequence[Outcome[Any]], *, behind: bool, top: int | None, is_table: bool
 ) -> Sequence[Outcome[Any]]:
-    """The states to show; of many, of a few of them and of those behind the most urgent first, which errors are."""
+    """The states to show; if there are many, some of them, and the most urgent of those behind, errors first."""
     from retention.inspect.lag import urgency
 
     def is_behind(outcome: Outcome[Any]) -> bool:
@@ -265,7 +265,7 @@ def _put_table_of(states: Sequence[State], *, due: bool) -> None:
 
 
 def _worth_a_row(states: list[State]) -> list[State]:
-    """The states to show: of many those of streams that hold something, or lag."""
+    """The states to show; if there are many, only those of streams that have messages, or lag."""
     if len(states) <= MOST_BLOCKS:
         return states
     return [state for state in states if state.messages or _is_behind(state)]

@@ -53,18 +53,18 @@ _ORDER = (
 
 
 class Commands(TyperGroup):
-    """Commands whose global options may stand anywhere, and whose errors are sentences."""
+    """Commands that accept global options anywhere, and report errors as sentences."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take global options that stand behind the command for ones that stand before it."""
+        """Treat global options after the command like those before it."""
         return super().parse_args(ctx, options_first(args))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands in the order in which people meet them."""
+        """The commands in the order in which users need them."""
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; say what went wrong in one sentence, with its exit code."""
+        """Run the command; report an error in one sentence, with its exit code."""
         try:
             return super().invoke(ctx)
         except (Abort, Exit, TyperException, BrokenPipeError):

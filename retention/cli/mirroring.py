@@ -1,4 +1,4 @@
-"""The command that carries messages over between streams: mirror."""
+"""The command that carries messages between streams: mirror."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about how far a topic is read: offset store, get, delete, ls."""
+"""Commands on a topic's stored offsets: offset store, get, delete, ls."""
 
 from __future__ import annotations
 

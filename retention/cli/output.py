@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 MOST_BLOCKS = 20
-"""The streams that each have lines of their own; of more, those that are alike are summed up."""
+"""The maximum number of streams with lines of their own; beyond it, identical ones are summed up."""
 _WIDE = 10_000
 _GAP = 2
 
 
 def say(text: str) -> None:
-    """Print a line for people on standard error; it is never part of a result."""
+    """Print a line for users on standard error; it is never part of a result."""
     typer.echo(sentence(text), err=True)
 
 
@@ -44,7 +44,7 @@ def chosen_streams(
     tags: Sequence[str] | None = None,
     among: Iterable[str] | None = None,
 ) -> list[str]:
-    """The streams to act on, as `Warehouse.chosen` has them; an empty warehouse is said.
+    """The streams to act on, as from `Warehouse.chosen`; an empty warehouse is reported.
 
     Raises:
         UsageError: there is no warehouse, or a pattern or tag matches nothing.
@@ -58,17 +58,17 @@ def chosen_streams(
 
 
 def put_lines(lines: Iterable[str]) -> None:
-    """Print lines as a result, as they come, for people: no name in them steers the terminal."""
+    """Print lines of text as a result, one at a time: no name in them controls the terminal."""
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
 
 
 def put_json_lines(lines: Iterable[str]) -> None:
-    """Print lines of JSON as a result, as they come."""
+    """Print lines of JSON as a result, one at a time."""
     sys.stdout.writelines(f"{visible_json(line)}\n" for line in lines)
 
 
 def put_report(lines: Iterable[str]) -> None:
-    """Print lines as a result; those that are not indented are heads."""
+    """Print lines as a result; those without indentation are headings."""
     from rich.console import Console
     from rich.text import Text
 
@@ -98,8 +98,8 @@ def put_outcomes(
         settings: the format to print in.
         outcomes: one for each stream.
         instant: nanoseconds since the epoch, for all of them.
-        lines: makes the text of a value, for people; a failed stream has none.
-        entry: makes the JSON values of an outcome, for programs.
+        lines: makes the text of a value; a failed stream has none.
+        entry: makes the JSON values of an outcome.
     """
     if settings.format == "table":
         blocks = [
@@ -114,7 +114,7 @@ def put_outcomes(
 
 
 def _summed_up(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[Sequence[str]]:
-    """The blocks of streams; of many, those of which one line says the same share one line at the end."""
+    """The blocks of streams; if there are many, those with the same single line share one line at the end."""
     alike: dict[str, list[str]] = {}
     for stream, block in blocks:
         [first, *others] = block
@@ -138,14 +138,14 @@ def put_table(
     Args:
         head: the names of the columns.
         rows: a cell for each.
-        right: columns that hold numbers.
-        spare: columns that may be left out, in this order, while the table is too wide.
+        right: columns of numbers.
+        spare: columns that may be omitted, in this order, while the table is too wide.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # What nobody looks at must not be cut to a width that nobody has.
+    # Output that is not shown on a terminal must not be cut to a width.
     is_bounded = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     console = Console(width=None if is_bounded else _WIDE)
     cells = [tuple(map(visible, row)) for row in rows]
@@ -176,7 +176,7 @@ def _width(head: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[in
 
 
 def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows of a table that is too wide: the first cell of each as its head, the others below it."""
+    """Rows of a table that is too wide: the first cell of each as its heading, the others below it."""
     width = max(map(len, head))
     for first, *others in rows:
         yield first
@@ -187,7 +187,7 @@ def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 def say_unlisted(
     warehouse: Warehouse, named: Sequence[str] | None, tags: Sequence[str] | None = None
 ) -> UnlistedFinding:
-    """Name the streams that no configuration lists any more, as `unlisted` of the configuration wants it."""
+    """Report the streams that no configuration lists any more, as `unlisted` of the configuration says."""
     from retention.api.unlisted import unlisted_finding
 
     finding = unlisted_finding(warehouse, named or (), tags or ())
@@ -197,7 +197,7 @@ def say_unlisted(
 
 
 def finish(outcomes: Sequence[Outcome[Any]], otherwise: int = 0) -> None:
-    """Print the errors of the outcomes, and end with their common exit code; without one with another."""
+    """Print the errors of the outcomes, and end with their common exit code, or with `otherwise` if there are none."""
     for outcome in outcomes:
         if outcome.error is not None:
             say(outcome.sentence)

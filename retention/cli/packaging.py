@@ -1,4 +1,4 @@
-"""The command that packs what a cluster's workers lack: package."""
+"""The command that packages dependencies for a cluster's workers: package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.core.units import format_size
 from retention.errors import UsageError
 
 UNPACKED = "environment"
-"""The name under which the archive is unpacked where a task runs."""
+"""The directory into which a task unpacks the archive."""
 
 
 def register(app: typer.Typer) -> None:

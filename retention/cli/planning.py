@@ -101,7 +101,7 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
 
 
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
-    """Print which plans `apply` would refuse, for a plan may be made for any instant, under any configuration."""
+    """Print which plans `apply` would refuse, since a plan may be made for any instant, under any configuration."""
     from retention.apply.guards import Guards, check_instant, check_update
     from retention.context.ownership import refuse_other_owner
     from retention.history.runs import history_of

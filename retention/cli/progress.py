@@ -1,4 +1,4 @@
-"""Progress over streams, on standard error: bars with the time left on a terminal, else plain lines, or JSON events."""
+"""Progress over streams, on standard error: bars with the time left on a terminal, or plain lines, or JSON events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Done = Callable[[Any], str]
-"""Makes the text for the value of a stream."""
+"""A function that makes the text for the value of a stream."""
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def progress(settings: Settings, verb: str, total: int, done: Done) -> Iterator[
     """Show the progress of work on `total` streams.
 
     Args:
-        settings: with `--debug`, tracebacks are shown, too; with `--format jsonl`, progress is events.
+        settings: with `--debug`, tracebacks are shown as well; with `--format jsonl`, progress is reported as events.
         verb: the work, such as `planning`.
         total: the number of streams.
         done: makes the text for the value of a stream.
@@ -48,11 +48,11 @@ def progress(settings: Settings, verb: str, total: int, done: Done) -> Iterator[
 
 
 def _unwatched(_: Outcome[Any]) -> None:
-    """Leave an outcome to the log, which has it already."""
+    """Ignore an outcome, which is already logged."""
 
 
 class _Lines:
-    """Plain lines: one a stream; of many streams one every few seconds, and one for each that fails."""
+    """Plain lines: one per stream; for many streams one every few seconds, and one for each that fails."""
 
     def __init__(self, settings: Settings, verb: str, total: int, done: Done) -> None:
         self._settings = settings
@@ -93,7 +93,7 @@ class _Lines:
 
 @contextmanager
 def _bars(settings: Settings, verb: str, total: int) -> Iterator[Watch]:
-    """A bar for the streams, and one below it for each kind of long work within the present one."""
+    """A bar for the streams, and one below it for each kind of long work on the current one."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -151,7 +151,7 @@ class _InnerBars:
 
 @contextmanager
 def _showing_log(show: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """Show the progress that long work within one stream logs."""
+    """Show the progress that long work on one stream logs."""
     logger, handler = logging.getLogger(LOGGER), logging.Handler()
     handler.emit = show  # type: ignore[method-assign, assignment]
     level = logger.level

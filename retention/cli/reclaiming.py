@@ -1,4 +1,4 @@
-"""The command that gives disk space back: reclaim."""
+"""The command that frees disk space: reclaim."""
 
 # ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations

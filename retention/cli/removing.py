@@ -1,4 +1,4 @@
-"""Commands that remove what people name: purge, delete, delete-segments, drop."""
+"""Commands that remove named messages: purge, delete, delete-segments, drop."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -106,7 +106,7 @@ def remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_ru
     """Carry out a removal, or show it, or ask first.
 
     Raises:
-        UsageError: there is no such stream, or nobody can be asked.
+        UsageError: there is no such stream, or standard input is not a terminal.
     """
     if not (yes or dry_run or can_ask()):
         raise UsageError(
@@ -160,7 +160,7 @@ def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 def _after_asking(
     warehouse: Warehouse, name: str, request: Request
 ) -> list[Outcome[RunReport]] | None:
-    """Show the plan, ask, and carry out exactly that plan; None if the answer is no."""
+    """Show the plan, ask, and carry out exactly that plan; None: the answer is no."""
     from retention.rules.requests import Drop
 
     (decided,) = _planned(warehouse, name, request)

@@ -1,4 +1,4 @@
-"""Commands that mend a stream which no pass goes on with: each says what it would do, and does it with --yes."""
+"""Commands that repair a stream that passes refuse: each shows its effect, and carries it out with --yes."""
 
 # ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands that bring back what was copied elsewhere: restore."""
+"""Commands that restore archived messages: restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `history`: the runs of streams, one of them in detail, and all that they removed."""
+"""The command `history`: the runs of streams, one of them in detail, and all their removals."""
 
 # ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _is_export(settings: Settings, names: list[str], bounds: Bounds) -> bool:
     """Whether the first word is `export`, and not the name of a stream.
 
     Raises:
-        UsageError: it is not, and an option is given that only an export has.
+        UsageError: it is not, and an option of exports is given.
     """
     is_asked = bounds != Bounds() or settings.format in OF_EXPORTS
     if names[:1] == [_EXPORT] and (is_asked or _EXPORT not in settings.open().streams()):
@@ -188,7 +188,7 @@ def _run_row(record: RunRecord) -> tuple[str, ...]:
 
 
 def _what(record: RunRecord) -> str:
-    """The kind of a run and, unless it is done, what became of it."""
+    """The kind of a run and, unless it is done, its status."""
     from retention.history.kinds import Repaired, Undone
 
     what = record.kind
@@ -200,7 +200,7 @@ def _what(record: RunRecord) -> str:
 
 
 def _amount(record: RunRecord) -> tuple[int, int]:
-    """Messages that a run brought back, or took (negative), and their bytes; nothing of one that committed nothing."""
+    """Messages that a run restored, or removed (negative), and their bytes; zero for a run that committed nothing."""
     from retention.history.kinds import RestoredRun, Undone
     from retention.history.record import ABANDONED
 

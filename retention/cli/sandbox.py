@@ -1,4 +1,4 @@
-"""Commands to begin with: init, validate."""
+"""Commands for getting started: init, validate."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _prepare(directory: Path) -> None:
 
 
 def _sample(now_ns: int) -> Iterator[str]:
-    """One order step an hour, over the last days."""
+    """One order event per hour, over the last days."""
     hours = _DAYS * 24
     for hour in range(hours):
         order, step = divmod(hour, len(_STEPS))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "jsonl", "csv", "parquet"]
 OF_EXPORTS = ("csv", "parquet")
-"""Formats of `history export` alone."""
+"""Formats that only `history export` has."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Settings:
     format: Format
     debug: bool
     wait_s: float = 0.0
-    """The time to wait, in seconds, where another run is at work on a stream."""
+    """The time to wait, in seconds, for another run on a stream to end."""
     command: str = ""
     """The name of the command, for events."""
 
@@ -54,11 +54,11 @@ class Settings:
 
     @property
     def config_file(self) -> str | Path | None:
-        """The configuration file; None where there is none."""
+        """The configuration file; None: there is none."""
         return config_file(self.place)
 
     def config(self) -> Config:
-        """Read the configuration; loads nothing heavy."""
+        """Read the configuration; imports nothing heavy."""
         return find_config(self.place)
 
     def open(self) -> Warehouse:

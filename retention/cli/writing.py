@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 REJECTS_FILE = OutputKind("refused lines", begins(r'\{"line": \d+, "error": '))
 """The file of `publish --rejects`."""
 Era = Literal["0.8", "0.9"]
-"""The versions of Iggy's servers that a log can come from."""
+"""The versions of Iggy's servers from which a log can come."""
 
 imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
 
@@ -85,7 +85,7 @@ def publish(
 
 
 def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
-    """Lines, and a function that writes into a file those that are left out, with the reasons."""
+    """The lines, and a function that writes refused ones to a file, with the reasons."""
 
     def leave_out(refused: list[LeftOut]) -> None:
         entries = (_rejected(line, kept[line.line - 1]) for line in refused)
