@@ -5,4 +5,4 @@ from __future__ import annotations
 import gc
 
 gc.set_threshold(50_000)
-"""Modules that are being loaded leave no garbage to collect: looking for it would be a twentieth of a short job."""
+"""Importing modules leaves no garbage: collecting it would take a twentieth of a short job's time."""

@@ -21,10 +21,10 @@ def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
     """Read a report of `jobs/plan.py`.
 
     Returns:
-        Its instant, nanoseconds since the epoch, and its plans by stream, those that failed left out.
+        Its instant, nanoseconds since the epoch, and its plans by stream, without failed ones.
 
     Raises:
-        UsageError: there is no such file, or it is no such report.
+        UsageError: there is no such file, or it is not such a report.
     """
     content = files.read_bytes(place_of(path))
     if content is None:
@@ -42,10 +42,10 @@ def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
 
 
 def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
-    """The streams to act on: those that are named, or all that were approved.
+    """The streams to act on: the named ones, or all approved ones.
 
     Raises:
-        UsageError: no plan was approved of one that is named, or of any.
+        UsageError: no plan of a named stream was approved, or none at all.
     """
     missing = [name for name in named if name not in approved]
     if missing or not approved:
@@ -57,7 +57,7 @@ def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
 
 
 def note_late(outcomes: Iterable[Outcome[RunReport]]) -> Iterator[str]:
-    """A sentence for each stream whose approval was spent before, or that a later pass has overtaken."""
+    """A sentence for each stream whose approval was spent before, or that a later pass has superseded."""
     for outcome in outcomes:
         report = outcome.value
         if report is not None and report.spent_by is not None:
@@ -79,5 +79,5 @@ def _approved(entry: Mapping[str, Any], digest: str) -> Approved:
 
 
 def _digest(report: Any) -> str:
-    """SHA-256 of a report's values, the same however it is laid out."""
+    """SHA-256 of a report's values, independent of its formatting."""
     return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()

@@ -63,7 +63,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of jobs that take a stream for themselves."""
+    """Add the argument of jobs that need exclusive access to a stream."""
     parser.add_argument(
         "--wait",
         type=_seconds,
@@ -74,7 +74,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
 
 
 def add_any_time(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of jobs that take messages or acks in."""
+    """Add the argument of jobs that ingest messages or acks."""
     parser.add_argument(
         "--any-time",
         action="store_true",
@@ -90,7 +90,7 @@ def _seconds(text: str) -> float:
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add what selects several streams to a job's parser; `--stream` takes patterns there."""
+    """Add the arguments that select several streams to a job's parser; `--stream` accepts patterns there."""
     parser.add_argument(
         "--tag",
         action="append",
@@ -101,7 +101,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Add the bounds behind which a job begins no further stream."""
+    """Add the limits after which a job begins no further stream."""
     parser.add_argument(
         "--max-time",
         metavar="DURATION",

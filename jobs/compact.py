@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def configured(warehouse: Warehouse, names: list[str]) -> list[str]:
-    """Choose of some streams those with `compact` in the configuration, and those that are not there, to be refused."""
+    """Choose from some streams those with `compact` in the configuration, and missing ones, to be refused."""
     compacted = set(warehouse.compacted())
     return [name for name in names if name in compacted or not warehouse.has(name)]
 

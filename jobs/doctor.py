@@ -31,7 +31,7 @@ def main() -> int:
         return open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
 
     def work(_: int) -> JobResult:
-        # A place that is none, or a stream that is not there, is known before Spark has started.
+        # An invalid warehouse, or a missing stream, is reported before Spark starts.
         of_warehouse = list(examine(opened, arguments.stream, arguments.tag))
         checks = [*check_spark(lambda: opened().location), *of_warehouse]
         report = {"findings": [finding.as_json() for finding in checks]}

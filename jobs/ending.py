@@ -1,4 +1,4 @@
-"""Ending a job with the processes that it works for, however they end."""
+"""Ending a job together with its parent processes, however they end."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from retention.errors import UsageError
 
 PATIENCE_S = 10.0
-"""The time that a job has to end between two commits, before it is killed."""
+"""The time for a job to end between two commits before it is killed."""
 
 
 def end_with(processes: Sequence[int]) -> None:
-    """Have this process end as soon as one of some processes is gone; at once, if one is already.
+    """Have this process end as soon as one of some processes ends; at once, if one already has.
 
-    Who is killed cannot stop what it has started. Linux can tell a child of its parent's death, but a scheduler's task
+    A killed process cannot stop its children. Linux can notify a child of its parent's death, but a scheduler's task
     runner has a supervisor above it, and under `spark-submit` the parent is a JVM: so any process can be named. This
-    one is asked to end (143), and killed if it does not; a JVM of its own ends when it can read no more from it.
+    process is asked to end (143), and killed if it does not; a JVM of its own ends when it can read no more from it.
 
     Args:
-        processes: their ids; none: this process ends by itself.
+        processes: their ids; none: this process is not watched.
 
     Raises:
-        UsageError: one is the id of no process, or this system cannot watch any.
+        UsageError: one id is not that of a process, or this system cannot watch processes.
     """
     if not processes:
         return

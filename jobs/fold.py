@@ -1,4 +1,4 @@
-"""Fold logs of acks into a stream's consumers: `python -m jobs.fold`, or `spark-submit jobs/fold.py`."""
+"""Fold ack logs into a stream's consumers: `python -m jobs.fold`, or `spark-submit jobs/fold.py`."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _add_mapping(parser: argparse.ArgumentParser) -> None:
-    """Add what says more of the source's rows than which column is which."""
+    """Add the arguments that describe the source's rows beyond the column names."""
     parser.add_argument(
         "--order-by",
         metavar="COL[,COL…]",
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Ingested:
         opened = replace(opened, clock=lambda: instant)
     mapping.check(opened.dialect)
     is_new = not warehouse.has(opened.name)
-    # A server of a topic gives each message the time at which it comes.
+    # A topic's server gives each message its time of arrival.
     is_timed = arguments.time or arguments.as_of is not None or opened.dialect.is_topic
     source = Source(
         arguments.source,

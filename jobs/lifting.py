@@ -1,4 +1,4 @@
-"""Refusals that the caller of a job lifts, once."""
+"""Refusals that a job's caller lifts, once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_lifts(parser: argparse.ArgumentParser) -> None:
 
 
 def lifted(arguments: argparse.Namespace, approved: Mapping[str, Approved] | None = None) -> Guards:
-    """The refusals that the arguments lift, and what a person has approved."""
+    """The refusals that the arguments lift, and a person's approvals."""
     return Guards(
         allow_large=arguments.allow_large,
         allow_rewind=arguments.allow_rewind,

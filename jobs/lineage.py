@@ -1,4 +1,4 @@
-"""OpenLineage events of a job: each stream's start, and its end, sent by OpenLineage's own client."""
+"""OpenLineage events of a job: the start and end of each stream, sent by OpenLineage's own client."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _PARENT_PARTS = 3
 
 @contextmanager
 def sending_lineage(command: str, warehouse: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Send events of each stream that the block works on: START, then COMPLETE, FAIL, or ABORT where a budget left it.
+    """Send events for each stream that the block processes: START, then COMPLETE, FAIL, or ABORT if a budget skips it.
 
-    An event that cannot be sent stops no run: that is noted once, and no further one is tried.
+    An event that cannot be sent stops no run: the failure is reported once, and no further event is sent.
 
     Args:
-        command: the job, of which each stream has a job of its own in OpenLineage, `retain.ORDERS`.
-        warehouse: where the streams are.
-        note: gets a sentence for people.
+        command: the job; in OpenLineage each of its streams has a job of its own, such as `retain.ORDERS`.
+        warehouse: the location of the streams.
+        note: receives a sentence for the user.
 
     Raises:
-        UsageError: the client is not installed, or its configuration is wrong.
+        UsageError: the client is not installed, or its configuration is invalid.
     """
     sender = _Sender(command, warehouse, note)
     logger = logging.getLogger(LOGGER)
     level, propagate = logger.level, logger.propagate
-    # Without JSON logs nobody else listens, and errors are said at the end.
+    # Without JSON logs there is no other handler, and errors are reported at the end.
     logger.propagate = logger.isEnabledFor(logging.INFO)
     logger.setLevel(logging.INFO)
     logger.addHandler(sender)
@@ -52,7 +52,7 @@ def sending_lineage(command: str, warehouse: str, note: Callable[[str], None]) -
 
 
 class _Sender(logging.Handler):
-    """A handler that sends an event for each record about the begin or end of a stream."""
+    """A handler that sends an event for each record about the start or end of a stream."""
 
     def __init__(self, command: str, warehouse: str, note: Callable[[str], None]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Sender(logging.Handler):
             ) from error
         try:
             self._client = OpenLineageClient()
-        except Exception as error:  # whatever its transports think of their configuration
+        except Exception as error:  # any error of its transports about their configuration
             raise UsageError(
                 f"OpenLineage's client cannot be configured: {error}; correct openlineage.yml or the OPENLINEAGE_ "
                 "variables, or leave out --openlineage"
@@ -88,7 +88,7 @@ class _Sender(logging.Handler):
             self._note(f"OpenLineage events cannot be sent, and the run goes on without: {error}")
 
     def finish(self) -> None:
-        """End what was interrupted, and wait for events that are still on their way."""
+        """End interrupted streams, and wait for pending events."""
         for stream in list(self._runs):
             about = {"about": {"event": "stream_left", "stream": stream}}
             self.handle(logging.makeLogRecord(about))
@@ -139,7 +139,7 @@ class _Sender(logging.Handler):
 
 
 def dataset_name(warehouse: str, stream: str) -> tuple[str, str]:
-    """The namespace and name of a stream's table, as OpenLineage's naming has them for files and S3."""
+    """The namespace and name of a stream's table, by OpenLineage's naming for files and S3."""
     place = files.join(warehouse, "streams", path_name(stream), "messages")
     if place.startswith(S3):
         bucket, _, key = place.removeprefix(S3).partition("/")
@@ -148,7 +148,7 @@ def dataset_name(warehouse: str, stream: str) -> tuple[str, str]:
 
 
 def _output_facets(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics of what a run has written to its table, as far as its report tells."""
+    """The statistics of a run's writes to its table, as far as its report has them."""
     from openlineage.client.facet_v2 import output_statistics_output_dataset
 
     written = {"size": about.get("bytes_written"), "fileCount": about.get("files_after")}
@@ -160,7 +160,7 @@ def _output_facets(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_facets(kind: str, message: str) -> dict[str, Any]:
-    """The error of a run that failed, and the run that started this one, where `OPENLINEAGE_PARENT_ID` names it."""
+    """The error of a failed run, and the parent run, if `OPENLINEAGE_PARENT_ID` names it."""
     from openlineage.client.facet_v2 import error_message_run, parent_run
 
     facets: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Carry new messages over to mirrors and streams with sources: `python -m jobs.mirror`, or under `spark-submit`."""
+"""Carry new messages to mirrors and streams with sources: `python -m jobs.mirror`, or under `spark-submit`."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def main() -> int:
 def with_refusals(
     warehouse: Warehouse, outcomes: list[Outcome[Plan]], guards: Guards
 ) -> tuple[list[Outcome[Plan]], dict[str, str]]:
-    """Foretell how `apply` would refuse plans, a sentence by stream; a stream where that cannot be told has failed."""
+    """Predict how `apply` would refuse plans, a sentence by stream; a stream fails if this is not possible."""
     from retention.api.refusals import foretold
 
     told = foretold(warehouse, (each.value for each in outcomes if each.value is not None), guards)
@@ -103,7 +103,7 @@ def entry(
 
 
 def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
-    """The outcome of a stream to which planning has done nothing, as metrics count it."""
+    """The outcome of a stream that planning leaves unchanged, as metrics count it."""
     plan = outcome.value
     nothing = None if plan is None else RunReport.of_nothing(plan.stream, plan.as_of_ns)
     return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)

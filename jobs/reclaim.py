@@ -1,4 +1,4 @@
-"""Delete what is dead for longer than its grace: `python -m jobs.reclaim`, or `spark-submit jobs/reclaim.py`."""
+"""Delete files dead for longer than their grace: `python -m jobs.reclaim`, or `spark-submit jobs/reclaim.py`."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 def asked_for(
     warehouse: Warehouse, arguments: argparse.Namespace, started: int
 ) -> tuple[list[str], int, dict[str, Approved]]:
-    """The streams to act on, the instant, and what a person has approved of them."""
+    """The streams to act on, the instant, and their approvals."""
     if arguments.approved is None:
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         return warehouse.chosen(arguments.stream, arguments.tag), instant, {}
@@ -119,7 +119,7 @@ def asked_for(
 def retain(
     warehouse: Warehouse, names: list[str], as_of_ns: int, guards: Guards, budget: Budget | None
 ) -> list[Outcome[RunReport]]:
-    """Apply one pass over streams; with a budget the most overdue first, until it is spent."""
+    """Apply one pass to streams; with a budget the most overdue first, until it is spent."""
     if budget is None:
         return warehouse.apply(names, as_of_ns, guards)
     from retention.api.budgeted import apply_within
@@ -128,7 +128,7 @@ def retain(
 
 
 def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -> dict[str, Any]:
-    """The JSON entry of a stream; `earlier_try` where this one found nothing to do, and the same task's last had."""
+    """The JSON entry of a stream; has `earlier_try` if this try found nothing to do, and the task's last one did."""
     report = outcome.value
     if report is None or report.removed_messages or report.markers:
         return report_entry(outcome)
@@ -143,7 +143,7 @@ _NUMBERS = ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
 
 
 def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:
-    """The bounds of the compaction that follows passes which began at an instant."""
+    """The limits of a compaction that follows passes which began at an instant."""
     reports = [outcome.value for outcome in outcomes if outcome.value is not None]
     size = sum(report.bytes_read + report.bytes_written for report in reports)
     return budget.rest(time.time_ns() - started_ns, size)
@@ -152,7 +152,7 @@ def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) ->
 def compact(
     warehouse: Warehouse, chosen: list[str], limits: CompactionLimits | None = None
 ) -> list[Outcome[CompactionReport]]:
-    """Compact the streams that the configuration says, of those that are chosen."""
+    """Compact those of the chosen streams that the configuration says to compact."""
     names = [name for name in warehouse.compacted() if name in chosen]
     return warehouse.compact(names, limits).apply()
 

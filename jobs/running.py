@@ -43,22 +43,22 @@ class JobResult:
     text: str
     """The line that it prints, or several."""
     outcomes: Sequence[Outcome[Any]] = ()
-    """Those of single streams, whose errors are printed and make the exit code."""
+    """The outcomes of single streams, whose errors are printed and determine the exit code."""
     exit_code: int = 0
-    """That of work without outcomes."""
+    """The exit code of work without outcomes."""
     warehouse: Warehouse | None = None
-    """Where the streams are, for measures of them."""
+    """The warehouse of the streams, for their measures."""
     unlisted: UnlistedFinding | None = None
-    """The streams that no configuration lists any more, to be named."""
+    """The streams to report that no configuration lists any more."""
 
 
 def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
-    """Run a job's work, which gets the instant at which it began.
+    """Run a job's work, which receives the instant at which it began.
 
     Args:
         name: the job's.
         arguments: those of `job_parser`.
-        work: what the job does.
+        work: the job's work.
 
     Returns:
         Its exit code.
@@ -97,7 +97,7 @@ def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResu
 
 
 def _lineage(name: str, arguments: argparse.Namespace) -> AbstractContextManager[None]:
-    """Sending of OpenLineage events, where they are wanted."""
+    """The sender of OpenLineage events, if they are wanted."""
     if not arguments.openlineage:
         return nullcontext()
     from jobs.lineage import sending_lineage
@@ -112,7 +112,7 @@ def _say_end(
     arguments: argparse.Namespace,
     say: Callable[[str, BaseException], None],
 ) -> int:
-    """Print what came of the work; its exit code."""
+    """Print the result of the work; return its exit code."""
     for outcome in result.outcomes:
         if outcome.error is not None and arguments.log_format == "text":
             say(outcome.sentence, outcome.error)
@@ -126,7 +126,7 @@ def _say_end(
 
 
 def note_if_empty(name: str, warehouse: Warehouse) -> None:
-    """Print that a warehouse has no streams, so that there is nothing for a job to do.
+    """Report that a warehouse has no streams, so that there is nothing for a job to do.
 
     Raises:
         UsageError: there is no warehouse.
@@ -155,7 +155,7 @@ def _say(name: str, arguments: argparse.Namespace, text: str, error: BaseExcepti
 
 
 def _note(name: str, text: str) -> None:
-    """Say what is no error, as an event where these are logged."""
+    """Print a notice that is not an error, as an event if events are logged."""
     if _log.isEnabledFor(logging.INFO):
         _log.warning("%s", text)
     else:
@@ -169,7 +169,7 @@ def _complain(text: str) -> None:
 def _write_metrics(
     name: str, arguments: argparse.Namespace, started: int, result: JobResult | None, code: int
 ) -> None:
-    """Write the metrics of a run, also of one that failed; do nothing without a path."""
+    """Write the metrics of a run, including a failed one; do nothing without a path."""
     if arguments.metrics_file is None:
         return
     from retention.api.metrics import write_metrics
@@ -185,16 +185,16 @@ def _write_metrics(
 def _report_failure(path: str | None, error: BaseException) -> None:
     """Write the error of a job that has no other report, for schedulers that show one sentence."""
     failure = {"exit_code": exit_code_of(error), "message": sentence_of(error)}
-    # A report that cannot be written is what the job has failed with, and has said.
+    # A failure to write the report is the job's own error, already reported.
     with suppress(RetentionError, OSError):
         _write_report(path, {"error": failure})
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse files for the report and the metrics in place of which something else would be lost.
+    """Refuse report and metrics files that would replace other content.
 
     Raises:
-        UsageError: there is something else; or both are one file.
+        UsageError: a file has other content; or both are the same file.
     """
     from retention.views.metrics import METRICS_FILE
 
@@ -209,7 +209,7 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:
-    """Write the report whole or not at all; do nothing without a path."""
+    """Write the report atomically; do nothing without a path."""
     if path is not None:
         document = {"format_version": FORMAT_VERSION, "kind": KIND} | report
         text = json.dumps(document, indent=2, ensure_ascii=False)
