@@ -114,7 +114,7 @@ class ArchiveTask:
 def archive(
     opened: OpenedStream, leaving: LeavingFiles, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy the leaving files to the stream's archive, with a manifest; None: there is no archive, or no file leaves.
+    """Copy departing files to the stream's archive, with a manifest; None: there is no archive, or no such file.
 
     Raises:
         RefusedError: the warehouse is a copy, and the archive belongs to the original.

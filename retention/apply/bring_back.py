@@ -82,7 +82,7 @@ class ComingBack:
 
 
 def find_removed(undoing: UndoCheck, ranges: Iterable[pa.Table], there: RefusedError) -> Findings:
-    """Find the files that held what a run removed, and verify that none of it is in the table; nothing is written.
+    """Find the files that held what a run removed, and verify that no removed message is in the table.
 
     Args:
         undoing: the run, and the current table.

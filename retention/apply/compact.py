@@ -1,4 +1,4 @@
-"""Compactions: what one would merge in a stream, and merging it batch by batch."""
+"""Compactions: planning the merges of a stream, and carrying them out batch by batch."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class _Prepared:
 def _prepared(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines, run: RecordedRun
 ) -> _Prepared:
-    """Stage the files that a plan adds, archive those that leave, and keep the message ids that still count."""
+    """Stage the files that a plan adds, archive those that it removes, and keep the message ids that still count."""
     additions = stage_additions(opened, plan, snapshot, engines)
     run.staged(stats_table(additions.stats))
     tombstones = next_record(opened, plan, snapshot, engines)
@@ -162,7 +162,7 @@ def _recorded_alone(
 def _archived(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy the leaving files to the stream's archive; None: no archive is configured, or no file leaves."""
+    """Copy departing files to the stream's archive; None: no archive is configured, or no such file."""
     if opened.config.archive is None:
         return None
     files = plan.actions.leaving_with_rules

@@ -1,1 +1,1 @@
-"""Reclaim: dead files, and records that nobody needs any more, are deleted when the grace is over."""
+"""Reclaim: dead files, and records that are no longer needed, are deleted once the grace period is over."""

@@ -1,4 +1,4 @@
-"""Records, notes and directories beside a stream's table that nothing needs any more."""
+"""Records, notes and directories beside a stream's table that are no longer needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BESIDE = ("staging", "trash", "subjects")
 
 
 def spent_tombstones(looked: Survey, spared: Collection[str] = ()) -> list[str]:
-    """Locations of the records of row tombstones that no version within the grace names, nor a run that can be undone.
+    """Locations of the records of row tombstones named neither by a version within the grace nor by an undoable run.
 
     Args:
-        looked: the look at the stream.
-        spared: paths that stay after all, and with them the records of their runs.
+        looked: the survey of the stream.
+        spared: paths that are kept after all, together with the records of their runs.
 
     Raises:
         DamagedError: an entry of the log, or of the run history, cannot be read.
@@ -40,7 +40,7 @@ def spent_tombstones(looked: Survey, spared: Collection[str] = ()) -> list[str]:
 
 
 def _of_runs(looked: Survey, spared: Collection[str]) -> set[int]:
-    """The numbers of the records that runs changed whose records of files stay, and those under way."""
+    """The numbers of row-tombstone records written by runs whose file records are kept, and by unfinished runs."""
     opened, going = looked.opened, set(looked.records(spared))
     history = history_of(opened.warehouse, opened.name)
     staying = {run.run for run in looked.runs if not going.issuperset(run.records)}
@@ -51,21 +51,20 @@ def _of_runs(looked: Survey, spared: Collection[str]) -> set[int]:
 
 
 def delete_spent(locations: Collection[str]) -> None:
-    """Delete records and notes that nothing needs any more."""
+    """Delete records and notes that are no longer needed."""
     if locations:
         files.delete(locations)
         reached(Step.SPENT_DELETED)
 
 
 def remove_emptied(layout: Layout, dead: Iterable[DeadFile], open_base: Mapping[int, int]) -> None:
-    """Remove the directories of sealed segments in which dead files lay, where nothing is left in them.
+    """Remove the empty directories of sealed segments that contained dead files.
 
-    An appender goes on in the open segment, whose directories stay. Whoever writes into a sealed one makes its
-    directory at that moment.
+    Appends go to the open segment, whose directories are kept. A writer to a sealed one creates its directory again.
 
     Args:
-        layout: the stream's places; on an object store there are no directories.
-        dead: files that are gone.
+        layout: the stream's layout; an object store has no directories.
+        dead: deleted files.
         open_base: partition → the base of its open segment.
     """
     if files.is_remote(layout.root):

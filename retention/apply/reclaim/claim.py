@@ -1,4 +1,4 @@
-"""Claim, look, delete: dead files that a run means are committed as claimed, judged again, and deleted."""
+"""Claim, verify, delete: the dead files that a run selects are committed as claimed, checked again, and deleted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from retention.stores.layout import Layout, note_claiming
 
 _AT_A_TIME = 256
 _IN_A_ROW = 32
-"""The number of places that one thread deletes before the next part is handed out."""
+"""The number of files that one thread deletes before it takes the next part."""
 
 Deaths = Callable[[Sequence[KeptRun]], Iterable[DeadFile]]
-"""All deaths of claimed files, as the records of runs have them when the files are looked at again."""
+"""A function from the records of runs, read again, to the deaths of claimed files."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Deletion:
 
     run: str | None = None
     spared: frozenset[str] = frozenset()
-    """Paths that were claimed, and stayed when they were looked at again."""
+    """Claimed paths that the second check kept."""
 
 
 def delete_dead(
@@ -47,17 +47,17 @@ def delete_dead(
     cutoff_ns: int,
     deaths: Deaths,
 ) -> Deletion:
-    """Claim dead files, look again, and delete them; recorded in the run history.
+    """Claim dead files, check them again, and delete them; recorded in the run history.
 
     Args:
         opened: the stream, under its maintenance lease.
-        snapshot: the table upon which the files were judged.
-        dead: files that may go.
-        cutoff_ns: the end of the grace, nanoseconds since the epoch.
-        deaths: tells how the files died by the time of the second look.
+        snapshot: the version of the table on which the files were selected.
+        dead: files that may be deleted.
+        cutoff_ns: the end of the grace period, nanoseconds since the epoch.
+        deaths: returns the deaths of the files for the second check.
 
     Raises:
-        StalePlanError: another reclaim has come first.
+        StalePlanError: another reclaim came first.
         BusyError: files of a Parquet stream are being moved.
     """
     layout, history = Layout(opened.root, opened.name), history_of(opened.warehouse, opened.name)
@@ -77,7 +77,7 @@ def delete_dead(
 
 
 def by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:
-    """Reason → the dead files that died of it."""
+    """Reason of death → the amount of its dead files."""
     amounts: dict[str, Amount] = {}
     for file in dead:
         before = amounts.get(file.reason, Amount())
@@ -86,7 +86,7 @@ def by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:
 
 
 def _claim(opened: OpenedStream, run: RecordedRun, dead: Sequence[DeadFile]) -> int:
-    """Commit a claim on files: from now on no commit brings one of them back; the version of the commit."""
+    """Commit a claim on files, after which no commit can restore them; return the version of the commit."""
     claims, counters = Claims(Layout(opened.root, opened.name)), run.snapshot.counters
     staged = any(file.reason is Reason.ABANDONED for file in dead)
     change = Change(
@@ -101,7 +101,7 @@ def _claim(opened: OpenedStream, run: RecordedRun, dead: Sequence[DeadFile]) -> 
     except CommitUnknownError:
         raise
     except RetentionError:
-        # Nothing counts this claim, and nobody else acts by it.
+        # The claim is not counted, and no other run acts on it.
         claims.drop([run.name])
         raise
     return outcome.committed_version
@@ -121,7 +121,7 @@ def _intent(opened: OpenedStream, run: str, dead: Sequence[DeadFile]) -> Reclaim
 
 
 def unlink(locations: Sequence[str]) -> None:
-    """Delete files at some places, many at a time; those that are gone already are fine."""
+    """Delete many files in parallel; missing ones are ignored."""
     if not locations:
         return
     threads = files.read_parallelism(locations[0])
@@ -132,7 +132,7 @@ def unlink(locations: Sequence[str]) -> None:
 
 
 def drop_spent(opened: OpenedStream) -> None:
-    """Delete the claims of which every file is gone, of runs that were killed as well."""
+    """Delete the claims whose files are all gone, including those of killed runs."""
     claims, places = Claims(Layout(opened.root, opened.name)), dead_files(opened)
     spent = [
         run

@@ -1,4 +1,4 @@
-"""Evidence of runs whose records a reclaim deletes: prepared while their files are there, and folded before they go."""
+"""Evidence of runs whose records a reclaim deletes: prepared while their files exist, folded before the deletion."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from schemas.evidence import EVIDENCE
 
 @dataclass(frozen=True)
 class _Reclaimed:
-    """The end of a run's undo: when, and by which reclaim."""
+    """The end of a run's undo: the time, and the reclaim."""
 
     at_ns: int
     by: str | None
 
 
 def prepare_evidence(looked: Survey) -> None:
-    """Write down what only the files of runs tell, before they are deleted; refuse where evidence would be lost.
+    """Record the facts that only the files of runs contain, before they are deleted; refuse if evidence would be lost.
 
     Raises:
-        DamagedError: the record of the sequences that a run took is not what was written; nothing is deleted.
+        DamagedError: the record of the sequences that a run removed differs from what was written; nothing is deleted.
     """
     opened = looked.opened
     prepared = _prepared(opened)
@@ -51,7 +51,7 @@ def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
     """Fold the evidence of the runs whose records are about to be deleted.
 
     Args:
-        looked: the look at the stream, whose maintenance lease is held.
+        looked: the survey of the stream, whose maintenance lease is held.
         deletion: the deletion of their files.
         now_ns: the storage's clock, nanoseconds since the epoch.
 
@@ -80,10 +80,10 @@ def _prepared(opened: OpenedStream) -> Prepared:
 
 
 def _read(opened: OpenedStream, run: KeptRun) -> bool:
-    """Whether the record of a run has ranges of which only its files tell which messages they had.
+    """Whether the record of a run has ranges with holes, so that only its files show which messages they had.
 
     Raises:
-        DamagedError: the record is not what was written.
+        DamagedError: the record differs from what was written.
     """
     taken = _of_record(opened, run.run)
     if taken is None or not taken.is_exact:
@@ -109,12 +109,12 @@ def _exact(opened: OpenedStream, run: str) -> Iterator[pa.Table]:
 
 
 def _exact_rows(outcome: RunRecord, prepared: Prepared, end: _Reclaimed) -> Iterator[pa.Table]:
-    """The evidence of a run that was prepared, some rows at a time; shape `EVIDENCE`."""
+    """The prepared evidence of a run, in batches; shape `EVIDENCE`."""
     return (_evidence(outcome.run, table, end) for table in prepared.of_run(outcome.run))
 
 
 def _rows(opened: OpenedStream, outcome: RunRecord, end: _Reclaimed) -> Iterator[pa.Table]:
-    """The evidence of a run by its records, some rows at a time; shape `EVIDENCE`. None of one that took nothing."""
+    """The evidence of a run from its records, in batches; shape `EVIDENCE`. Empty if the run removed nothing."""
     taken = recorded(opened, outcome.run)
     if taken is not None and (taken.is_exact or outcome.removed_messages):
         for table in taken.tables():

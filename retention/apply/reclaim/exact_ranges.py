@@ -1,4 +1,4 @@
-"""Ranges without holes: of a file that went whole, the sequences that it holds, read before it is deleted."""
+"""Ranges without holes: the sequences of a file removed as a whole are read before it is deleted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout
 
 _AT_A_TIME = 1 << 20
-"""Messages of files that are read at a time; a file has at most one hole more than it has messages."""
+"""Messages of files read at a time; a file has at most one more hole than messages."""
 _EXCEPTED = ("except_firsts", "except_lasts")
 Array = np.ndarray[Any, Any]
 
 
 def has_holes(rows: pa.Table) -> pa.Array:
-    """A mask of the ranges in which some sequences have no message.
+    """A mask of the ranges with missing sequences.
 
     Args:
         rows: shape `RUN_RANGES`.
@@ -34,7 +34,7 @@ def has_holes(rows: pa.Table) -> pa.Array:
 
 
 def without_holes(opened: OpenedStream, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same ranges, their holes among the exceptions as far as the files are there; some rows at a time.
+    """The same ranges in batches, with their holes added to the exceptions where the files exist.
 
     Args:
         opened: the stream.
@@ -73,7 +73,7 @@ def _filled(opened: OpenedStream, rows: pa.Table, holes: Array) -> pa.Table:
 
 
 def _exceptions(opened: OpenedStream, row: dict[str, Any]) -> Array | None:
-    """The sequences between the ends of a range that it did not take; None: its file does not tell. Shape (n, 2)."""
+    """The sequences between the ends of a range that it did not remove, shape (n, 2); None: its file is no proof."""
     seqs = _seqs(opened, row["path"])
     if seqs is None:
         return None
@@ -88,7 +88,7 @@ def _exceptions(opened: OpenedStream, row: dict[str, Any]) -> Array | None:
 
 
 def _seqs(opened: OpenedStream, path: str) -> Array | None:
-    """The sequences in a data file that was removed; None: it is gone, or cannot be read."""
+    """The sequences in a removed data file; None: it is gone, or cannot be read."""
     layout = Layout(opened.root, opened.name)
     for directory in (layout.messages, layout.engine_path("trash")):
         try:
@@ -101,7 +101,7 @@ def _seqs(opened: OpenedStream, path: str) -> Array | None:
 
 
 def _excepted_in(rows: pa.Table) -> Array:
-    """The sequences of each range that are among its exceptions."""
+    """The number of sequences of each range that are exceptions."""
     at = pc.list_parent_indices(rows["except_firsts"]).to_numpy()
     low, high = (pc.list_flatten(rows[name]).to_numpy() for name in _EXCEPTED)
     firsts, lasts = (rows[name].to_numpy()[at] for name in ("first_seq", "last_seq"))

@@ -1,4 +1,4 @@
-"""Leftovers of killed processes: noted when they are first met, and deleted when they have been for the grace."""
+"""Leftovers of killed processes: noted when first seen, and deleted once noted for the grace period."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from retention.stores.layout import Layout, is_ours
 from retention.stores.storage_clock import agreed_now
 
 LEFTOVERS = "leftovers"
-"""The reason for which files go that a killed process left, and that were first met longer ago than the grace."""
+"""The reason for deleting files left by a killed process and first seen before the grace period."""
 UNMARKED = "unmarked"
-"""The hindrance of data files of a Delta table that no commit names, and of which nothing says that they are ours."""
+"""The hindrance for data files of a Delta table that no commit names, and that are not marked as ours."""
 _OF_PARQUET = ("staging", "trash")
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that nothing accounts for."""
+    """A file that nothing accounts for."""
 
     place: str
     bytes: int
     since_ns: int
-    """The later of its last write and of when it was first met; nanoseconds since the epoch."""
+    """The later of its last write and the time when it was first seen; nanoseconds since the epoch."""
     path: str | None
-    """Of a data file: its path in the table."""
+    """The path in the table, if it is a data file."""
     is_marked: bool
-    """Whether its place, or its subject digest, says that it is ours."""
+    """Whether its location, or its subject digest, marks it as ours."""
 
 
 def find_leftovers(opened: OpenedStream) -> ReclaimReport:
-    """Tell what `reclaim_leftovers` would delete by now; nothing is changed, and every file of the stream is listed.
+    """Report what `reclaim_leftovers` would delete now; nothing is changed, and every file of the stream is listed.
 
     Raises:
         DamagedError: the log cannot be read.
@@ -59,7 +59,7 @@ def find_leftovers(opened: OpenedStream) -> ReclaimReport:
 
 
 def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
-    """Delete leftovers that were first met longer ago than the grace; note those that are met for the first time.
+    """Delete leftovers that were first seen before the grace period; note newly seen ones.
 
     Raises:
         BusyError, RefusedError, StalePlanError, DamagedError: as `reclaim_now`.
@@ -86,7 +86,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
 
 @dataclass(frozen=True)
 class _Judged:
-    """Leftovers that may go, and the amounts of those that stay, by hindrance."""
+    """Leftovers that may be deleted, and the amounts of kept ones, by hindrance."""
 
     going: tuple[Leftover, ...]
     staying: dict[str, Amount]
@@ -110,7 +110,7 @@ def _going(items: Iterable[Leftover]) -> dict[str, Amount]:
 
 
 def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) -> Deletion:
-    """Delete leftovers: data files by a claim, all else at once."""
+    """Delete leftovers: data files under a claim, all others at once."""
     layout = Layout(opened.root, opened.name)
     trash = layout.engine_path("trash", "")
     dead = [
@@ -134,7 +134,7 @@ def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) ->
 
 
 def _met(opened: OpenedStream, noted: Mapping[str, int], now_ns: int) -> list[Leftover]:
-    """The leftovers of a stream by now, but for records of runs, which the run history accounts for."""
+    """The current leftovers of a stream, except records of runs, which the run history accounts for."""
     layout = Layout(opened.root, opened.name)
     history = history_of(opened.warehouse, opened.name)
     begun = {history.begun_location(run) for run in history.unfinished()}
@@ -146,7 +146,7 @@ def _met(opened: OpenedStream, noted: Mapping[str, int], now_ns: int) -> list[Le
         for orphan in orphans(opened)
         if orphan.location not in begun and not orphan.location.startswith(reports)
     ]
-    # A data file's subject digest goes with it, and says until then that it is ours.
+    # A data file's subject digest is deleted with it, and marks it as ours until then.
     digests = {layout.engine_path("subjects", item.path) for item in met if item.path is not None}
     return [item for item in met if item.place not in digests]
 
@@ -163,18 +163,18 @@ def _leftover(opened: OpenedStream, layout: Layout, orphan: Orphan, first_ns: in
 
 
 def _is_marked(layout: Layout, path: str) -> bool:
-    """Whether a file of a Delta table is ours: it has one of our names, and we have counted its subjects."""
+    """Whether a file of a Delta table is ours: it has one of our names, and a subject digest."""
     return is_ours(path) and files.length(layout.engine_path("subjects", path)) is not None
 
 
 def _grace_ns(opened: OpenedStream) -> int:
-    """The longer one of the configuration's grace and the table's, nanoseconds."""
+    """The longer of the configuration's grace period and the table's, nanoseconds."""
     kept_ns = dead_files(opened).kept_ns(opened.store.snapshot())
     return max(opened.config.grace_ns, kept_ns)
 
 
 def _noted(opened: OpenedStream) -> Sidecar[dict[str, int]]:
-    """The instants at which leftovers were first met, by their places below the stream's directory."""
+    """The instants at which leftovers were first seen, by their location below the stream's directory."""
     codec = JsonCodec[dict[str, int]](dict, _instants)
     place = Layout(opened.root, opened.name).engine_path("leftovers.json")
     return Sidecar(place, codec, Step.LEFTOVERS_NOTED)

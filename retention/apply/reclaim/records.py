@@ -1,4 +1,4 @@
-"""The dead files of a stream by the records of its runs, and the records that nothing needs any more."""
+"""The dead files of a stream by the records of its runs, and the records that are no longer needed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _REMOVED, _ADDED = "removed", "added"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A run of which records of files are kept, and the files that are dead by them."""
+    """A run with file records, and the dead files in them."""
 
     run: str
     records: tuple[str, ...]
     """Locations of the records."""
     since_ns: int
-    """The latest instant that anything gives for the run's end, nanoseconds since the epoch."""
+    """The latest known instant of the run's end, nanoseconds since the epoch."""
     dead: tuple[DeadFile, ...] = ()
     is_certain: bool = True
-    """Whether it is known what became of the run; not if it has no outcome, or is of another log than the table's."""
+    """Whether the run's outcome is known; False: it has no outcome, or belongs to another log than the table's."""
     doubtful: frozenset[str] = frozenset()
-    """The paths in the records of a run of which that is not known."""
+    """The paths in the records of a run with unknown outcome."""
 
 
 def runs_with_records(
     opened: OpenedStream, history: History, dead_files: DeadFiles, newest: int
 ) -> Iterator[KeptRun]:
-    """The runs of which records of files are kept, the oldest first.
+    """The runs with file records, the oldest first.
 
     Args:
         opened: the stream.
@@ -47,14 +47,14 @@ def runs_with_records(
         newest: the table's newest version.
 
     Raises:
-        DamagedError: a record cannot be read; then nobody knows what its run removed.
+        DamagedError: a record cannot be read, so the files that its run removed are unknown.
     """
     unfinished = set(history.unfinished())
     for run, names in kept_runs(opened).items():
         outcome = history.done(run)
         records = tuple(undo_location(opened, run, name) for name in names)
         if outcome is None and run not in unfinished:
-            # Killed before the history knew of it: it committed nothing, and nobody knows what it was about to add.
+            # Killed before its entry in the history: it committed nothing, and its intended additions are unknown.
             yield KeptRun(run, records, _written_ns(records))
         elif outcome is None or not outcome.is_certain:
             yield _uncertain(opened, run, names, records)
@@ -64,7 +64,7 @@ def runs_with_records(
 
 @dataclass(frozen=True)
 class _Ended:
-    """A run with an outcome, the records of files that it has, and the table's newest version."""
+    """A run with an outcome, its file records, and the table's newest version."""
 
     run: str
     outcome: RunRecord
@@ -78,7 +78,7 @@ def _ended(opened: OpenedStream, history: History, dead_files: DeadFiles, ended:
     ended_ns = _written_ns([*records, history.done_location(run)])
     since_ns = max(ended_ns, started_ns(run, 0))
     if outcome.status == ABANDONED:
-        # What an undo was about to add are files that another run removed, which that one's record tells.
+        # An undo adds files that another run removed; that run's record covers them.
         is_staged = not isinstance(outcome, Undone) and _ADDED in ended.names
         names = [_ADDED] if is_staged else []
         return KeptRun(
@@ -116,7 +116,7 @@ def _uncertain(
 
 
 def _written_ns(places: list[str] | tuple[str, ...]) -> int:
-    """The time at which the storage wrote the last of some files, nanoseconds; those that are gone do not count."""
+    """The last write time of some files by the storage, nanoseconds; missing files are ignored."""
     latest = 0
     for place in places:
         try:

@@ -1,4 +1,4 @@
-"""Report of a reclaim of one stream: what went, or would go, by reason, and what stays."""
+"""Report of a reclaim of one stream: deleted files, or those to be deleted, by reason, and kept files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Amount:
-    """Files and their bytes on the disk."""
+    """Number of files and their bytes on disk."""
 
     files: int = 0
     bytes: int = 0
@@ -29,21 +29,21 @@ class ReclaimReport:
 
     stream: str
     grace_ns: int
-    """The grace that held: the longer one of the configuration's and the table's, nanoseconds."""
+    """The effective grace period: the longer of the configuration's and the table's, nanoseconds."""
     going: Mapping[str, Amount] = field(default_factory=dict)
-    """Reason → the files that went, or would go."""
+    """Reason → the files deleted, or to be deleted."""
     staying: Mapping[str, Amount] = field(default_factory=dict)
-    """Hindrance → the dead files that stay."""
+    """Hindrance → the dead files that are kept."""
     run: str | None = None
-    """The run that deleted data files; None: none did."""
+    """The run that deleted data files; None: no run did."""
     is_done: bool = False
-    """Whether anything was to be deleted for real."""
+    """Whether the reclaim was carried out, not only planned."""
     oldest_ns: int | None = None
-    """The death of the oldest dead file that is there, if the reclaim was only planned; None: there is none."""
+    """The time of death of the oldest existing dead file, if the reclaim was only planned; None: there is none."""
 
     @property
     def total(self) -> Amount:
-        """Everything that went, or would go."""
+        """All files deleted, or to be deleted."""
         return sum(self.going.values(), Amount())
 
     def as_json(self) -> dict[str, Any]:

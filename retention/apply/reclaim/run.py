@@ -1,4 +1,4 @@
-"""Reclaiming: dead files are claimed by a commit, looked at again, and deleted (docs/decisions/reclaim.md)."""
+"""Reclaiming: dead files are claimed by a commit, checked again, and deleted (docs/decisions/reclaim.md)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from retention.stores.old_log import OldLog
 from retention.stores.storage_clock import agreed_now
 
 RECORDS = "undo_records"
-"""The reason for which records of files that runs removed and added go: those files are gone for good."""
+"""The reason for deleting records of files that runs removed and added: those files are deleted for good."""
 HISTORY = "history"
-"""The reason for which records of the run history go: they are older than the configuration keeps them."""
+"""The reason for deleting records of the run history: they are older than the configuration keeps them."""
 TOMBSTONES = "row_tombstones"
-"""The reason for which records of row tombstones go: no version within the grace names them."""
+"""The reason for deleting records of row tombstones: no version within the grace period names them."""
 NOTES = "notes"
-"""The reason for which notes go: the files on which they are, are not together in the table any more."""
+"""The reason for deleting notes: the files that they describe are no longer all in the table."""
 LOG = "log"
-"""The reason for which log entries go: they are old, and a checkpoint or a full list stands for them."""
+"""The reason for deleting log entries: they are old, and a checkpoint or a full listing replaces them."""
 
 
 def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
-    """Tell what a reclaim would delete by now; nothing is changed.
+    """Report what a reclaim would delete now; nothing is changed.
 
     Raises:
         DamagedError, RefusedError: as `reclaim_now`.
@@ -64,13 +64,13 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
 
 
 def reclaim_now(opened: OpenedStream) -> ReclaimReport:
-    """Delete what is dead for longer than the grace, under the stream's maintenance lease.
+    """Delete files that were dead longer than the grace period, under the stream's maintenance lease.
 
     Raises:
         BusyError: another run holds the lease, or moves files.
-        RefusedError: the storage's clock differs from ours, the table is one that is not to be touched, or another
-            configuration owns the stream.
-        StalePlanError: another reclaim has come first.
+        RefusedError: the storage's clock differs from ours, the table must not be changed, or another configuration
+            owns the stream.
+        StalePlanError: another reclaim came first.
         DamagedError: a record or an entry of the log cannot be read.
     """
     if not has_table(opened):
@@ -109,13 +109,13 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
 
 
 def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
-    """Reason → the files that go, but for those that a deletion has spared."""
+    """Reason → the files to delete, without those that a deletion kept."""
     going = by_reason(file for file in looked.present if file.path not in deletion.spared)
     return going | _amount(RECORDS, looked.records(deletion.spared))
 
 
 def _forget_beside(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
-    """Delete records of row tombstones and notes that nothing needs any more; reason → their amount."""
+    """Delete records of row tombstones and notes that are no longer needed; reason → their amount."""
     tombstones, notes = spent_tombstones(looked, deletion.spared), _notes(looked)
     amounts = _amount(TOMBSTONES, tombstones) | _amount(NOTES, notes)
     delete_spent([*tombstones, *notes])
@@ -133,7 +133,7 @@ def _old_log(looked: Survey) -> OldLog:
 
 
 def _spent(looked: Survey, now_ns: int) -> list[str]:
-    """The runs of which the history is older than the configuration keeps it, and that nothing can bring back."""
+    """The runs with a history older than the configuration keeps it, and beyond any undo."""
     opened = looked.opened
     kept_ns = max(opened.config.history, looked.grace_ns)
     if kept_ns >= INT64_MAX:
@@ -149,13 +149,13 @@ def _records_of(opened: OpenedStream, runs: Sequence[str]) -> list[str]:
 
 
 def _amount(reason: str, locations: Sequence[str]) -> dict[str, Amount]:
-    """The amount of those files that are there, under their reason; nothing if none is."""
+    """The amount of the existing files, under their reason; empty if none exists."""
     lengths = [length for length in files.lengths(locations) if length is not None]
     return {reason: Amount(len(lengths), sum(lengths))} if lengths else {}
 
 
 def _deleted(looked: Survey) -> Deletion:
-    """Delete the dead files that are there; of those claimed, only what the records still call dead."""
+    """Delete the dead files that exist; of claimed files, only those that the records still list as dead."""
 
     def deaths(runs: Sequence[KeptRun]) -> list[DeadFile]:
         return [file for run in runs for file in run.dead]

@@ -1,4 +1,4 @@
-"""A look at a stream for a reclaim: its dead files judged, and the records that go with them; nothing is changed."""
+"""A survey of a stream for a reclaim: its dead files, sorted, and their records; nothing is changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Survey:
     opened: OpenedStream
     snapshot: Snapshot
     grace_ns: int
-    """The longer one of the configuration's grace and the table's, nanoseconds."""
+    """The longer of the configuration's grace period and the table's, nanoseconds."""
     cutoff_ns: int
     runs: tuple[KeptRun, ...]
     judgement: Judgement
@@ -39,30 +39,30 @@ class Survey:
 
     @property
     def log_cutoff_ns(self) -> int:
-        """The end of the time that entries of the log stay; 0: they stay for good. Nanoseconds since the epoch."""
+        """The instant before which log entries may be deleted, nanoseconds since the epoch; 0: they are kept."""
         kept_ns = self.dead_files.log_kept_ns(self.snapshot, self.grace_ns)
         return 0 if kept_ns is None else self.cutoff_ns + self.grace_ns - kept_ns
 
     @cached_property
     def present(self) -> tuple[DeadFile, ...]:
-        """The files that may go and are still there, with the length that they have."""
+        """The files that may be deleted and still exist, with their length."""
         return tuple(present(self.dead_files, self.judgement.going))
 
     @cached_property
     def absent(self) -> list[DeadFile]:
-        """The files that may go and are gone already."""
+        """The files that may be deleted and no longer exist."""
         there = {file.path for file in self.present}
         return [file for file in self.judgement.going if file.path not in there]
 
     def records(self, spared: Collection[str] = ()) -> list[str]:
-        """Locations of the records of the runs that `spent` has."""
+        """Locations of the records of the runs in `spent`."""
         return [record for run in self.spent(spared) for record in run.records]
 
     def spent(self, spared: Collection[str] = ()) -> list[KeptRun]:
-        """The runs whose dead files all may go, are live again, or are gone.
+        """The runs whose dead files all may be deleted, are live again, or are gone.
 
         Args:
-            spared: paths that stay after all.
+            spared: paths that are kept after all.
         """
         held = {
             file.path
@@ -79,13 +79,13 @@ class Survey:
 
     @property
     def oldest_ns(self) -> int | None:
-        """The death of the oldest dead file that is there; None: there is none."""
+        """The time of death of the oldest existing dead file; None: there is none."""
         held = self.judgement.staying.items()
         staying = [file for reason, some in held if reason is not Hindrance.LIVE for file in some]
         return min((file.since_ns for file in (*self.present, *staying)), default=None)
 
     def staying(self) -> dict[str, Amount]:
-        """Hindrance → the dead files that stay."""
+        """Hindrance → the dead files that are kept."""
         return {
             reason: Amount(len(held), sum(file.file_bytes for file in held))
             for reason, held in self.judgement.staying.items()
@@ -94,11 +94,11 @@ class Survey:
 
 
 def survey(opened: OpenedStream, now_ns: int) -> Survey:
-    """Look at a stream's dead files.
+    """Survey a stream's dead files.
 
     Args:
         opened: the stream; its table exists.
-        now_ns: the instant at which graces are over or not, nanoseconds since the epoch.
+        now_ns: the instant by which grace periods are judged, nanoseconds since the epoch.
 
     Raises:
         DamagedError: a record or an entry of the log cannot be read.
@@ -122,7 +122,7 @@ def evidence(
     live: pa.Table,
     cutoff_ns: int,
 ) -> Evidence:
-    """The evidence on which some dead files rest, in a table with these live files."""
+    """The evidence on some dead files, in a table with these live files."""
     young = dead.young(cutoff_ns)
     paths = pa.array([file.path for file in deaths], pa.string())
     back = paths.filter(pc.is_in(paths, value_set=live["path"].combine_chunks()))
@@ -131,7 +131,7 @@ def evidence(
 
 
 def present(dead: DeadFiles, going: Iterable[DeadFile]) -> list[DeadFile]:
-    """The dead files, of some, that are still there, whole or not."""
+    """The dead files among some that still exist, complete or not."""
     candidates = list(going)
     lengths = files.lengths([dead.places(file)[0] for file in candidates])
     return [file for file, length in zip(candidates, lengths, strict=True) if length is not None]

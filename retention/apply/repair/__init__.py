@@ -1,1 +1,1 @@
-"""Repairs of what other hands did to a table: wrong clocks, foreign files, rows that came back, impossible numbers."""
+"""Repairs of damage by other programs to a table: wrong clocks, foreign files, resurrected rows, impossible numbers."""

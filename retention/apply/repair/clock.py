@@ -1,4 +1,4 @@
-"""Repairing what a wrong clock left: the last applied instant comes back to the real time, and so do names of runs."""
+"""Repair of a wrong clock's effects: the last applied instant and the names of runs return to the real time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from retention.plan.ahead_of_clock import AheadOfClock
 from retention.planners.topic import plan_topic_table
 
 _APART_NS = 60 * SECOND
-"""The difference between clocks of machines that work together up to which nobody calls one of them wrong."""
+"""The maximum difference between the clocks of cooperating machines that does not count as wrong."""
 
 
 @dataclass(frozen=True)
 class WrongRun:
-    """A run that believed the wrong clock, and what it did."""
+    """A run that used the wrong clock, and its effects."""
 
     run: str
     kind: str
@@ -42,7 +42,7 @@ class WrongRun:
 
 @dataclass(frozen=True)
 class LaterTimes:
-    """Files with messages that have a later time than the clock."""
+    """Files with messages whose time is ahead of the clock."""
 
     files: int
     first_seq: int
@@ -52,21 +52,21 @@ class LaterTimes:
 
 @dataclass(frozen=True)
 class ClockRepair:
-    """The traces of a wrong clock in a stream, and what their repair makes of them."""
+    """The effects of a wrong clock on a stream, and their repair."""
 
     stream: str
     now_ns: int
     last_as_of_ns: int | None
-    """The last applied instant; None: no pass was ever made."""
+    """The last applied instant; None: there was no pass."""
     as_of_ns: int
     """The instant that counts as the last applied one once the clock is repaired."""
     wrong: tuple[WrongRun, ...] = ()
     """Newest first; none: there is nothing to repair."""
     later: LaterTimes | None = None
     ahead: tuple[AheadOfClock, ...] = ()
-    """Partitions of a topic with later times than the clock."""
+    """Partitions of a topic with times ahead of the clock."""
     sealed: bool = False
-    """Whether the repair sealed their active segments, so that what comes has the time of the clock."""
+    """Whether the repair sealed their active segments, so that new messages get the clock's time."""
     run: str | None = field(default=None)
     """The run that repaired it; None: nothing was changed."""
 
@@ -81,14 +81,14 @@ class ClockRepair:
 
 
 def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
-    """Find what the repair of a wrong clock would do; nothing is changed.
+    """Find the effect of repairing a wrong clock; nothing is changed.
 
     Args:
         opened: the stream.
-        as_of_ns: what is to count as the last applied instant.
+        as_of_ns: the instant to count as the last applied one.
 
     Raises:
-        UsageError: the instant lies in the future, too.
+        UsageError: this instant is in the future as well.
         DamagedError: the run history or the table cannot be read.
     """
     now_ns, history = opened.clock(), history_of(opened.warehouse, opened.name)
@@ -108,14 +108,14 @@ def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
 
 
 def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
-    """Have an instant count as the last applied one, for good; nothing is recorded if no run is later.
+    """Make an instant count as the last applied one, for good; nothing is recorded if no run is later.
 
-    Of a topic, active segments with later times than the clock are sealed: messages to come get the clock's time.
-    What runs have removed stays removed: undoing them brings it back, before or after.
+    In a topic, active segments with times ahead of the clock are sealed, so that new messages get the clock's time.
+    Messages that runs removed are not restored; undoing the runs does that, before or after.
 
     Raises:
         UsageError, DamagedError: as `find_wrong_clock`.
-        BusyError: another run is at work.
+        BusyError: another run is in progress.
     """
     history = history_of(opened.warehouse, opened.name)
     with maintaining(opened):
@@ -145,7 +145,7 @@ def _record(repair: ClockRepair, run: str) -> ClockRepaired:
 
 
 def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
-    """The runs since the last repair that applied a later instant, or that a later clock has named; newest first."""
+    """The runs since the last repair that applied a later instant, or were named by a later clock; newest first."""
     undone: dict[str, str] = {}
     wrong = []
     for record in history.outcomes():
@@ -177,7 +177,7 @@ def _wrong_run(record: RunRecord, undone_by: str | None) -> WrongRun:
 
 
 def _later_times(opened: OpenedStream, now_ns: int) -> LaterTimes | None:
-    """The files with messages of later times; None: there is none."""
+    """The files with messages ahead of the clock; None: there are none."""
     if not opened.store.exists():
         return None
     files = opened.store.inventory(opened.store.snapshot()).files

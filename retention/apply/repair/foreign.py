@@ -1,4 +1,4 @@
-"""Repairing a Parquet stream into which another writer put files that it cannot take in: they are moved aside."""
+"""Repair of a Parquet stream with files of another writer that it cannot adopt: they are moved aside."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from retention.stores.parquet.adopt import Unfit, aside, move_aside, unfit_files
 
 @dataclass(frozen=True)
 class ForeignRepair:
-    """The files that a stream cannot take in, and where they went."""
+    """The files that a stream cannot adopt, and their destination."""
 
     stream: str
     files: tuple[Unfit, ...]
     """Empty: there is nothing to repair."""
     directory: str | None = None
-    """The directory where they lie now, each at its path; None: nothing was changed."""
+    """The directory that they were moved to, each at its path; None: nothing was changed."""
     run: str | None = None
     """The run that moved them."""
 
@@ -40,7 +40,7 @@ class ForeignRepair:
 
 
 def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
-    """Find the files that the repair would move aside, and why; nothing is changed.
+    """Find the files that the repair would move aside, with the reasons; nothing is changed.
 
     Raises:
         RefusedError: it is a Delta stream.
@@ -56,11 +56,11 @@ def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
 
 
 def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
-    """Move files that the stream cannot take in to a directory of the engine; they are as they were, and recorded.
+    """Move files that the stream cannot adopt to a directory of the engine, unchanged; the move is recorded.
 
     Raises:
         RefusedError, DamagedError: as `find_foreign_files`.
-        BusyError: another run is at work, or somebody appends.
+        BusyError: another run or an append is in progress.
     """
     history, clock = history_of(opened.warehouse, opened.name), opened.clock
     with maintaining(opened), lease(opened.root, "append", clock):

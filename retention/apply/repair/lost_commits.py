@@ -1,4 +1,4 @@
-"""Committing again what another program overwrote in the log of a Delta table on a local disk."""
+"""Repeating commits that another program overwrote in the log of a Delta table on a local disk."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ KIND = "lost-commit"
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
 _BEGINNINGS = frozenset({EPOCH, DROPPED, GENERATION})
-"""Counters of a commit after which others count: a purge of a topic, a drop, the table after it."""
+"""Counters of a commit that restart other counters: a purge of a topic, a drop, the table after it."""
 
 
 @dataclass(frozen=True)
 class CommittedAgain:
-    """A lost commit, and what of it can be committed again."""
+    """A lost commit, and the part of it that can be repeated."""
 
     commit: LostCommit
     added: pa.Table
-    """Its files that are added again, shape `FILE_STATS`."""
+    """Its files to add again, shape `FILE_STATS`."""
     removed: pa.Table
-    """The files that are removed again, shape `LOGGED_FILES`."""
+    """The files to remove again, shape `LOGGED_FILES`."""
     counters: Mapping[str, int]
-    """Name → value of the counters that are raised."""
+    """Name → value of the counters to raise."""
     reason: str | None = None
-    """The reason why a part of it is not committed again; None: all of it is."""
+    """The reason why part of it is not repeated; None: all of it is."""
     run: str | None = None
-    """The run that committed it again; None: nothing was changed."""
+    """The run that repeated it; None: nothing was changed."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -88,7 +88,7 @@ class LostCommitRepair:
 
 
 def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
-    """Find the commits of ours that another program has overwritten; nothing is changed.
+    """Find our commits that another program has overwritten; nothing is changed.
 
     Raises:
         RefusedError, DamagedError: as `Store.lost`.
@@ -100,14 +100,14 @@ def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
 
 
 def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
-    """Commit again what was overwritten, each lost commit as one of its own, under both leases of the stream.
+    """Repeat overwritten commits, each as a commit of its own, under both leases of the stream.
 
-    What cannot be committed again is said: its files stay where they are, its counters are raised all the same, so
-    that no sequence is given out twice.
+    A part that cannot be repeated is reported: its files are left in place, and its counters are still raised, so that
+    no sequence is assigned twice.
 
     Raises:
         RefusedError, DamagedError: as `Store.lost`.
-        BusyError: another run is at work, or others keep committing first.
+        BusyError: another run is in progress, or other commits keep coming first.
     """
     if not opened.store.exists():
         return LostCommitRepair(opened.name)
@@ -120,7 +120,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
         for _ in range(ATTEMPTS):
             snapshot, lost = opened.store.lost()
             if not lost:
-                # Only now: a run that was interrupted has committed if its commit stands again.
+                # Not earlier: an interrupted run counts as committed once its commit is repeated.
                 settle_interrupted(opened, history)
                 return LostCommitRepair(opened.name, tuple(done))
             try:
@@ -133,7 +133,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
 
 
 def _again(snapshot: Snapshot, commit: LostCommit) -> CommittedAgain:
-    """Decide what of a lost commit can be committed again on a table."""
+    """Decide which part of a lost commit can be repeated on a table."""
     wanted = pa.array(commit.removed, pa.string())
     removed = snapshot.files.filter(pc.is_in(snapshot.files["path"], value_set=wanted))
     removed = removed.select(LOGGED_FILES.names).cast(LOGGED_FILES)
@@ -146,7 +146,7 @@ def _again(snapshot: Snapshot, commit: LostCommit) -> CommittedAgain:
 
 
 def _reason(snapshot: Snapshot, commit: LostCommit, removed: pa.Table) -> str | None:
-    """The reason why a commit cannot be made again as a whole; None: it can."""
+    """The reason why a commit cannot be repeated as a whole; None: it can."""
     if _BEGINNINGS & commit.counters.keys():
         return "it purged or dropped the stream, or began it anew: ask for that again"
     if removed.num_rows != len(commit.removed):
@@ -163,7 +163,7 @@ def _reason(snapshot: Snapshot, commit: LostCommit, removed: pa.Table) -> str | 
 
 
 def _new_messages(snapshot: Snapshot, commit: LostCommit) -> pa.Table:
-    """The files of a commit that hold nothing but messages which it brought; copies of what it removed are none."""
+    """The files of a commit that contain only its own new messages, and no copies of removed ones."""
     if not commit.removed:
         return commit.added
     next_seqs = snapshot.counters.next_seq
@@ -177,7 +177,7 @@ def _new_messages(snapshot: Snapshot, commit: LostCommit) -> pa.Table:
 
 
 def _unmet(snapshot: Snapshot, added: pa.Table, removed: pa.Table) -> pa.Table:
-    """The files of which the sequences meet those of no file that stays in a table."""
+    """The files whose sequences do not overlap those of any kept file."""
     goes = pc.is_in(snapshot.files["path"], value_set=removed["path"].combine_chunks())
     met = set(_met(added, snapshot.files.filter(pc.invert(goes)), snapshot.files.filter(goes)))
     return added.filter(pc.invert(pc.is_in(added["path"], pa.array(sorted(met), pa.string()))))
@@ -194,10 +194,10 @@ def _met(added: pa.Table, stays: pa.Table, replaced: pa.Table) -> Iterator[str]:
 
 
 def _raised(snapshot: Snapshot, commit: LostCommit) -> dict[str, int]:
-    """The counters of a commit that the table has lower, but those by which it would begin something.
+    """The counters of a commit that are higher than the table's, except those that would restart others.
 
-    The newest manifest of the archive is no number that rises: nothing was archived since, for a table that lost a
-    commit is refused.
+    The newest manifest of the archive is not an increasing number: it is taken from the commit, since nothing can have
+    been archived after it; a table with a lost commit is refused.
     """
     known = _named(snapshot.counters)
     raised = {

@@ -1,4 +1,4 @@
-"""Taking files out of a table that are missing, damaged, or put there by another writer: what they held is given up."""
+"""Removing missing, damaged or foreign files from a table, and giving up their contents."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ _ALL = tuple(name for name in MESSAGES.names if name not in PARTITION_COLUMNS)
 
 @dataclass(frozen=True)
 class LostFile:
-    """A file that is to leave the table, and why."""
+    """A file to remove from the table, and the reason."""
 
     path: str
     """Relative to `messages/`."""
     reason: str
     messages: int | None
-    """None: nothing tells how many it held."""
+    """None: unknown."""
     bytes: int | None
-    """By the broker's accounting; None as `messages`."""
+    """By the broker's accounting; None: unknown."""
     first_seq: int
     last_seq: int
 
 
 @dataclass(frozen=True)
 class FileRepair:
-    """Files that leave a table, and the run that took them out."""
+    """Files to remove from a table, and the run that removed them."""
 
     stream: str
     files: tuple[LostFile, ...] = ()
@@ -72,7 +72,7 @@ class FileRepair:
 
     @property
     def messages(self) -> int:
-        """The number of messages that the files held, as far as anything tells."""
+        """The known number of messages in the files."""
         return sum(file.messages or 0 for file in self.files)
 
     @property
@@ -96,30 +96,30 @@ class FileRepair:
 class _Diagnosis:
     snapshot: Snapshot
     leaving: pa.Table
-    """Shape `FILE_STATS`; 0 where nothing tells."""
+    """Shape `FILE_STATS`; 0: unknown."""
     repair: FileRepair
 
 
 def find_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
-    """Find the files that the repair would take out; nothing is changed.
+    """Find the files that the repair would remove; nothing is changed.
 
     Args:
         opened: the stream.
-        named: files, by their path in the table or their place; each is read whole, and one that another writer put
-            there leaves even if it can be read. None: all that are missing, or cannot be read as data files.
+        named: files, by their path in the table or their location; each is read completely, and a file of another
+            writer is removed even if it is readable. Empty: all missing or unreadable files.
 
     Raises:
         UsageError: the table has no such file.
-        RefusedError: every file is missing, or nothing tells which sequences one of them held.
+        RefusedError: every file is missing, or the sequences of one of them are unknown.
         DamagedError: the table's log cannot be read.
     """
     return _diagnose(opened, named).repair if opened.store.exists() else FileRepair(opened.name)
 
 
 def repair_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
-    """Take the files out of the table, as one commit; their sequences are not given out again.
+    """Remove the files from the table in one commit; their sequences are not assigned again.
 
-    Where a file is found again, it is put back at its place, and `undo` of the run brings it back.
+    If a file is found later, put it back at its path and undo the run.
 
     Args:
         opened: the stream.
@@ -127,7 +127,7 @@ def repair_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRe
 
     Raises:
         UsageError, RefusedError, DamagedError: as `find_lost_files`.
-        BusyError: another run is at work, or other writers kept coming first.
+        BusyError: another run is in progress, or other writers kept committing first.
     """
     if not opened.store.exists():
         return FileRepair(opened.name)
@@ -165,7 +165,7 @@ def _diagnose(opened: OpenedStream, named: Sequence[str]) -> _Diagnosis:
 
 
 def _named(opened: OpenedStream, live: pa.Table, named: Sequence[str]) -> pa.Table:
-    """The rows of named files; a name is a path in the table, or a place that ends with it."""
+    """The rows of named files; a name is a path in the table, or a location that ends with it."""
     paths = live["path"].to_pylist()
     path_of = {
         name: next((path for path in paths if name == path or name.endswith(f"/{path}")), None)
@@ -181,7 +181,7 @@ def _named(opened: OpenedStream, live: pa.Table, named: Sequence[str]) -> pa.Tab
 
 
 def _reason(opened: OpenedStream, live: pa.Table, row: pa.Table, *, whole: bool) -> str | None:
-    """The fault of a file of the table; None: it is sound as far as it was looked at."""
+    """The fault of a file of the table; None: it is sound, as far as it was checked."""
     [path] = row["path"].to_pylist()
     try:
         [file] = opened.store.data_files(row.select(LOGGED_FILES.names))
@@ -202,7 +202,7 @@ def _reason(opened: OpenedStream, live: pa.Table, row: pa.Table, *, whole: bool)
 def _stands_twice(
     opened: OpenedStream, live: pa.Table, row: pa.Table, seqs: pa.ChunkedArray
 ) -> bool:
-    """Whether a sequence of a file stands in another one of its segment."""
+    """Whether a sequence of a file also occurs in another file of its segment."""
     [path], [partition], [segment] = (
         row[name].to_pylist() for name in ("path", "partition", "segment")
     )
@@ -217,7 +217,7 @@ def _stands_twice(
 
 
 def _statistics(opened: OpenedStream, snapshot: Snapshot, paths: Sequence[str]) -> pa.Table:
-    """Statistics of files that may not be read any more: those that are known, else what the log says of them."""
+    """Statistics of possibly unreadable files: the known ones, otherwise those in the log."""
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(paths, pa.string())))
     with suppress(RetentionError):
         known = opened.store.stored(opened.store.inventory(snapshot).files)
@@ -276,7 +276,7 @@ def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
 
 
 def _known_from_files(opened: OpenedStream, snapshot: Snapshot) -> dict[int, int]:
-    """Partition → the next sequence, where files tell a higher one than the log: the files may be those that leave."""
+    """Partition → the next sequence, if files give a higher one than the log: these files may be the ones to remove."""
     logged = opened.store.logged(snapshot).next_seq
     next_seqs = snapshot.counters.next_seq.items()
     return {partition: seq for partition, seq in next_seqs if seq > logged.get(partition, 0)}

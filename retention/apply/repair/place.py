@@ -1,4 +1,4 @@
-"""Repairing the place of a warehouse that was moved, or is a copy which shall go on with the archive of the other."""
+"""Repair of a warehouse's location: it was moved, or is a copy that is to use the original's archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.stores.sidecar.warehouse_place import Place, note_place
 
 @dataclass(frozen=True)
 class PlaceRepair:
-    """The place from which a stream is not archived, because its directory is noted elsewhere."""
+    """The location from which a stream is not archived, because another one is recorded for its directory."""
 
     stream: str
     archive: str | None = None
@@ -21,11 +21,11 @@ class PlaceRepair:
     noted: tuple[Place, ...] = ()
     here: Place | None = None
     is_done: bool = False
-    """Whether this place is noted now; False: nothing was changed."""
+    """Whether this location is recorded now; False: nothing was changed."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether the stream is a copy which may not be archived yet."""
+        """Whether the stream is a copy that may not be archived yet."""
         return self.here is not None
 
     def as_json(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class PlaceRepair:
 
 
 def find_other_place(opened: OpenedStream) -> PlaceRepair:
-    """Find whether a stream is a copy that would write to the archive of the other; nothing is changed."""
+    """Find whether a stream is a copy that would write to the original's archive; nothing is changed."""
     other = other_place(opened)
     if other is None:
         return PlaceRepair(opened.name)
@@ -43,10 +43,10 @@ def find_other_place(opened: OpenedStream) -> PlaceRepair:
 
 
 def repair_place(opened: OpenedStream) -> PlaceRepair:
-    """Note that a stream is archived from this place as well: the warehouse was moved, or a copy shares the archive.
+    """Record that a stream is archived from this location too: the warehouse was moved, or a copy shares the archive.
 
     Raises:
-        BusyError: another run is at work.
+        BusyError: another run is in progress.
     """
     with maintaining(opened):
         repair = find_other_place(opened)

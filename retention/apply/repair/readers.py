@@ -1,4 +1,4 @@
-"""The readers of a stream whose sequences are repaired: nobody stands beyond its end when the repair commits."""
+"""The readers of a stream whose sequences are repaired: none is beyond its end when the repair commits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def take_back(
     next_seq: Mapping[int, int],
     epochs: tuple[int, int],
 ) -> None:
-    """Let nobody stand beyond the end, before the commit: what is given out behind it would count as settled.
+    """Move readers back to the new end before the commit: messages assigned after it would otherwise count as settled.
 
     Args:
         opened: the stream.
-        consumers: those that have come further than its end.
-        next_seq: partition → the next sequence behind the repair.
-        epochs: the epochs before and behind its commit.
+        consumers: those beyond its end.
+        next_seq: partition → the next sequence after the repair.
+        epochs: the epochs before and after its commit.
 
     Raises:
-        StalePlanError: a consumer was deleted meanwhile.
+        StalePlanError: a consumer was deleted concurrently.
     """
     if opened.config.topic is not None:
         _carry_offsets(opened, next_seq, *epochs)
@@ -48,7 +48,7 @@ def take_back(
 def _carry_offsets(
     opened: OpenedStream, next_seq: Mapping[int, int], here: int, epoch: int
 ) -> None:
-    """Stored offsets go on in the epoch that the commit begins; without that commit they count as they are."""
+    """Carry stored offsets to the epoch that the commit begins; without that commit the old ones still count."""
     table = OffsetTable(opened.root)
     if not table.read().version:
         return

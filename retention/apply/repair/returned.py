@@ -1,4 +1,4 @@
-"""Removing again exactly what another writer brought back by overlooking a removal."""
+"""Removing exactly the messages that another writer resurrected because it overlooked a removal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class ReturnedMessages:
-    """The messages of one file that came back."""
+    """The resurrected messages of one file."""
 
     file: DataFile
     ranges: np.ndarray
@@ -55,23 +55,23 @@ class ReturnedMessages:
 
 @dataclass(frozen=True)
 class ReturnedRepair:
-    """The messages that came back to a stream, and the run that removed them again."""
+    """The resurrected messages of a stream, and the run that removed them again."""
 
     stream: str
     commits: tuple[Returned, ...]
-    """The commits of other writers that brought messages back, oldest first."""
+    """The commits of other writers that resurrected messages, oldest first."""
     back: tuple[ReturnedMessages, ...]
     run: str | None = None
     """None: nothing was changed."""
 
     @property
     def messages(self) -> int:
-        """The number of messages that came back."""
+        """The number of resurrected messages."""
         return sum(part.messages for part in self.back)
 
     @property
     def bytes(self) -> int:
-        """The bytes of the messages that came back, by the broker's accounting."""
+        """The bytes of the resurrected messages, by the broker's accounting."""
         return sum(part.bytes for part in self.back)
 
     @property
@@ -96,11 +96,11 @@ class ReturnedRepair:
 
 
 def find_returned_messages(opened: OpenedStream) -> ReturnedRepair:
-    """Find what other writers have brought back since our own last commit; nothing is changed.
+    """Find the messages that other writers have resurrected since our last commit; nothing is changed.
 
     Raises:
-        RefusedError: what they made was rewritten since.
-        DamagedError: a file that tells what came back is gone.
+        RefusedError: their files were rewritten since.
+        DamagedError: a file needed to identify resurrected messages is gone.
     """
     if not opened.store.exists():
         return ReturnedRepair(opened.name, (), ())
@@ -109,12 +109,12 @@ def find_returned_messages(opened: OpenedStream) -> ReturnedRepair:
 
 
 def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
-    """Remove what came back, as one commit, under the stream's maintenance lease; it can be undone like any run.
+    """Remove resurrected messages in one commit, under the stream's maintenance lease; it can be undone like any run.
 
     Raises:
         RefusedError, DamagedError: as `find_returned_messages`.
-        BusyError: another run holds the lease, or others keep coming first.
-        VerificationError: a copy does not hold what has to stay; nothing was committed.
+        BusyError: another run holds the lease, or other commits keep coming first.
+        VerificationError: a copy differs from the expected remainder; nothing was committed.
     """
     if not opened.store.exists():
         return ReturnedRepair(opened.name, (), ())
@@ -141,7 +141,7 @@ def _find(opened: OpenedStream) -> tuple[Snapshot, ReturnedRepair]:
 
 
 def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list[ReturnedMessages]:
-    """The messages that one commit brought back, by file."""
+    """The messages that one commit resurrected, by file."""
     made = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(commit.made)))
     if made.num_rows != len(commit.made):
         raise _rewritten_since(opened, commit)
@@ -169,13 +169,13 @@ def _rewritten_since(opened: OpenedStream, commit: Returned) -> RefusedError:
 
 
 def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarray], np.ndarray]:
-    """A function that masks the sequences that came back in a file that a commit made.
+    """A function that masks the resurrected sequences in a file that a commit made.
 
-    The files that were gone tell, or else the others: a commit makes [1 2 3 4] of [1 2], which was gone, and of [3 4].
-    1 and 2 came back: they are in the one, and not in the other.
+    The removed source files identify them, or otherwise the live ones: a commit makes [1 2 3 4] from [1 2], which was
+    removed, and [3 4]. 1 and 2 are resurrected: they are in the former, and not in the latter.
 
     Raises:
-        DamagedError: neither are all there.
+        DamagedError: neither set of files is complete.
     """
     gone = _sequences(opened, commit.removed)
     if gone is not None:
@@ -191,7 +191,7 @@ def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarr
 
 
 def _sequences(opened: OpenedStream, paths: Sequence[str]) -> np.ndarray | None:
-    """The sequences in files that are not in the table any more; None: one of them is gone from the storage, too."""
+    """The sequences in files that are no longer in the table; None: one of them is gone from the storage as well."""
     layout = Layout(opened.root, opened.name)
     data_files = [layout.data_file((path, 0, 0), layout.live(path)) for path in paths]
     if None in files.lengths([file.location for file in data_files]):
@@ -236,7 +236,7 @@ def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -
 
 
 def _copies(opened: OpenedStream, whole: pa.Table, repair: ReturnedRepair) -> pa.Table:
-    """Stage the files without what came back, shape `FILE_STATS`; if anything is wrong, none of them stays."""
+    """Stage the files without resurrected messages, shape `FILE_STATS`; on any failure all copies are deleted."""
     copies = [
         RewriteTask(part.file, (opened.store.stage_copy(part.file),), part.ranges)
         for part in repair.back
@@ -254,7 +254,7 @@ def _copies(opened: OpenedStream, whole: pa.Table, repair: ReturnedRepair) -> pa
 def _check(
     opened: OpenedStream, whole: pa.Table, written: Sequence[RewriteResult], repair: ReturnedRepair
 ) -> None:
-    """Hold what the copies have, as read back, against what has to stay."""
+    """Compare the copies, as read back, with the expected remainder."""
     for name, gone in (("messages", repair.messages), ("bytes", repair.bytes)):
         expected = pc.sum(whole[name], min_count=0).as_py() - gone
         held = sum(copied.total(name) for copied in written)

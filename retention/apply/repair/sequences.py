@@ -1,4 +1,4 @@
-"""Repairing sequences: rows with numbers that no message can have go, and sequences count on from what can be."""
+"""Repair of sequences: rows with impossible numbers are removed, and sequences continue from the possible ones."""
 
 from __future__ import annotations
 
@@ -47,37 +47,37 @@ LEASE_WAIT_S = 60.0
 
 @dataclass(frozen=True)
 class UnsoundFile:
-    """A file of the table with numbers that no message can have."""
+    """A file of the table with impossible numbers."""
 
     path: str
     messages: int
-    """The number of its rows that go."""
+    """The number of its rows to remove."""
     bytes: int
-    """The sizes of the rows that go, as far as messages can have such sizes."""
+    """The sizes of the rows to remove, as far as these sizes are possible."""
     kept: int
-    """The number of its rows that stay, in a file that takes its place."""
+    """The number of its rows to keep, in a file that replaces it."""
     seqs: tuple[int, int] | None
-    """The lowest and the highest sequence that goes; None if only its statistics are wrong."""
+    """The lowest and the highest sequence to remove; None: only its statistics are wrong."""
     is_beyond: bool
-    """Whether sequences are among what is impossible."""
+    """Whether some sequences are impossible."""
 
 
 @dataclass(frozen=True)
 class SequenceRepair:
-    """A repair of sequences that was made, or would be."""
+    """A repair of sequences, done or planned."""
 
     stream: str
     files: tuple[UnsoundFile, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Impossible counters by name: they do not count behind the repair."""
+    """Impossible counters by name; they no longer count after the repair."""
     next_seq: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the next sequence behind the repair."""
+    """Partition → the next sequence after the repair."""
     consumers: tuple[str, ...] = ()
-    """The consumers that had come further than the stream, and are taken back to its end."""
+    """The consumers that were beyond the stream's end, and are moved back to it."""
     run: str | None = None
     """None: nothing was done."""
     version: int | None = None
-    """The table's version behind the repair."""
+    """The table's version after the repair."""
 
     @property
     def is_needed(self) -> bool:
@@ -86,17 +86,17 @@ class SequenceRepair:
 
     @property
     def begins_epoch(self) -> bool:
-        """Whether sequences count in another epoch behind the repair: not where sizes alone are impossible."""
+        """Whether the repair begins a new epoch of sequences; not if only sizes are impossible."""
         return bool(self.counters) or any(file.is_beyond for file in self.files)
 
     @property
     def messages(self) -> int:
-        """The number of rows that go."""
+        """The number of rows to remove."""
         return sum(file.messages for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """The sizes of the rows that go, as far as messages can have such sizes."""
+        """The sizes of the rows to remove, as far as these sizes are possible."""
         return sum(file.bytes for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
@@ -120,25 +120,25 @@ class SequenceRepair:
 
 @dataclass(frozen=True)
 class _Examined:
-    """An unsound file, and which of its rows go."""
+    """An unsound file, and its rows to remove."""
 
     file: DataFile
     impossible: UnsoundFile
     gone: np.ndarray
-    """The sequences of the rows that go, as ascending ranges, shape (n, 2)."""
+    """The sequences of the rows to remove, as ascending ranges, shape (n, 2)."""
     next_seq: Mapping[int, int]
-    """Partition → the sequence behind the highest row that stays; empty if none does."""
+    """Partition → the sequence after the highest kept row; empty if no row is kept."""
     stats: Mapping[str, int]
-    """The file's statistics in the record of the run, as far as they can be said."""
+    """The file's statistics for the run's record, as far as they are known."""
 
 
 @dataclass(frozen=True)
 class _Diagnosis:
-    """A stream as it is, and what is to be done about it."""
+    """The present state of a stream, and its repair."""
 
     snapshot: Snapshot
     counters: Counters
-    """The counters as the log has them."""
+    """The counters in the log."""
     sound: pa.Table
     """Shape `FILE_STATS`."""
     unsound: pa.Table
@@ -148,7 +148,7 @@ class _Diagnosis:
 
 
 def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
-    """Find what `repair_impossible_sequences` would do; nothing is changed.
+    """Find the effect of `repair_impossible_sequences`; nothing is changed.
 
     Raises:
         ForeignRowsError: rows of other writers break another storage rule.
@@ -160,14 +160,14 @@ def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
 
 
 def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
-    """Take rows with impossible sequences or sizes out of a stream, and count sequences on from those that stay.
+    """Remove rows with impossible sequences or sizes from a stream, and continue sequences after the kept rows.
 
-    What stays keeps its sequences. Where impossible ones were there or were counted, a new epoch of counters begins
-    behind the highest possible one that anything knows of: a message, the log, the run history. Files that go stay on
-    the disk for the grace period. The repair is a run on record; it cannot be undone.
+    Kept rows keep their sequences. If there were impossible sequences or counters, a new epoch of counters begins after
+    the highest possible sequence in any message, the log or the run history. Removed files remain on disk for the grace
+    period. The repair is a recorded run; it cannot be undone.
 
     Raises:
-        BusyError: another run is at work, or others kept committing first.
+        BusyError: another run is in progress, or other writers kept committing first.
         ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
         DamagedError: the table cannot be read.
     """
@@ -217,7 +217,7 @@ def _diagnose(opened: OpenedStream, history: History) -> _Diagnosis:
 
 
 def _examine(opened: OpenedStream, file: DataFile) -> _Examined:
-    """Find the rows of a file with numbers that no message can have: all, if that is true of its segment."""
+    """Find the rows of a file with impossible numbers: all rows, if its segment's number is impossible."""
     rows, _ = read_columns(file, ("seq", "size"))
     seqs, sizes = (pc.fill_null(rows[name], -1).to_numpy() for name in ("seq", "size"))
     is_size = (sizes >= 0) & (sizes <= MAX_SIZE)
@@ -253,7 +253,7 @@ def _impossible(counters: Counters, history: History) -> dict[str, int]:
 
 
 def _next_seq(opened: OpenedStream, counted: Sequence[Mapping[int, int]]) -> dict[int, int]:
-    """Partition → the highest of its next sequences that a message can be given."""
+    """Partition → the highest of its next sequences that can be assigned."""
     first = opened.config.first_seq or opened.config.lowest_seq
     partitions = {
         *range(opened.config.partitions),
@@ -270,7 +270,7 @@ def _next_seq(opened: OpenedStream, counted: Sequence[Mapping[int, int]]) -> dic
 
 
 def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, int]]:
-    """The consumers of a stream, and the last sequence that each was given."""
+    """The consumers of a stream, and the last sequence delivered to each."""
     for record in ConsumerTable(opened.root).live(counters):
         yield record.consumer, record.state.delivered.stream_seq
 
@@ -282,7 +282,7 @@ def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) ->
 
 
 def _copies(opened: OpenedStream, diagnosis: _Diagnosis) -> pa.Table:
-    """Stage the files without the rows that go, shape `FILE_STATS`; if anything is wrong, none of them stays."""
+    """Stage the files without the rows to remove, shape `FILE_STATS`; on any failure all copies are deleted."""
     copies, staged = [], []
     try:
         for result in diagnosis.examined:
@@ -299,7 +299,7 @@ def _copies(opened: OpenedStream, diagnosis: _Diagnosis) -> pa.Table:
 
 
 def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
-    """Hold what stays against the rules of segments."""
+    """Check the kept files against the rules of segments."""
     overlapping = inventory.refuse_overlaps(opened.name, inventory.in_order(files))
     duplicates.refuse_duplicates(
         Layout(opened.root, opened.name), overlapping, opened.store.data_files
@@ -353,7 +353,7 @@ def _record(opened: OpenedStream, diagnosis: _Diagnosis, run: str, epoch: int) -
 
 
 def _counting_on(diagnosis: _Diagnosis, added: pa.Table) -> list[TableUpdate]:
-    """All that counts in the epoch that the repair begins: writers' batches go on, as the messages do."""
+    """All counters for the epoch that the repair begins: writers' batch numbers continue, as messages do."""
     bases = inventory.effective(Counters(), pa.concat_tables([diagnosis.sound, added])).open_base
     logged = {
         part: base for part, base in diagnosis.counters.open_base.items() if base <= MAX_SEQ + 1
@@ -369,7 +369,7 @@ def _counting_on(diagnosis: _Diagnosis, added: pa.Table) -> list[TableUpdate]:
 
 
 def _recorded(diagnosis: _Diagnosis) -> pa.Table:
-    """The files that go, shape `FILE_STATS`; what their rows make impossible to say is 0."""
+    """The files to remove, shape `FILE_STATS`; statistics made unknown by their rows are 0."""
     files = diagnosis.unsound.to_pylist()
     unknown = {field.name: 0 for field in FILE_STATS if not field.nullable}
     rows = [
@@ -380,6 +380,6 @@ def _recorded(diagnosis: _Diagnosis) -> pa.Table:
 
 
 def _ranges(diagnosis: _Diagnosis) -> pa.Table:
-    """The sequences that go, by no rule, shape `RUN_RANGES`; numbers below 0 are no sequences."""
+    """The sequences to remove, by no rule, shape `RUN_RANGES`; numbers below 0 are not sequences."""
     lost = {result.file.path: result.gone[result.gone[:, 0] >= 0] for result in diagnosis.examined}
     return ranges_of_files(_recorded(diagnosis), lost, [], no_row_tombstones())
