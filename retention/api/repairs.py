@@ -109,7 +109,7 @@ class Repairs:
         )
 
     def repair_returned_messages(self) -> Repair[ReturnedRepair]:
-        """Remove exactly the messages that other writers have brought back, as a run that can be undone.
+        """Remove exactly the messages that other writers have resurrected, as a run that can be undone.
 
         Raises:
             RefusedError: their files were rewritten since.

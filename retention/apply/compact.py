@@ -62,7 +62,7 @@ def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
     Raises:
         HiddenRowsError: deletion vectors of another writer hide rows, which only Spark can resolve.
         ForeignRowsError: rows of other writers break the storage rules.
-        DamagedError: a data file that had to be read is damaged.
+        DamagedError: a required data file is damaged.
     """
     config = opened.config
     bounds = MergeBounds(

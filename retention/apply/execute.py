@@ -77,7 +77,7 @@ def carry_out(
         planned: the plan, and the snapshot and statistics that it was made from.
         terms: where rows are copied, and which guards the commit must pass.
         history: where the run is recorded.
-        run: its name there.
+        run: the name of the run.
         started: when the run began, nanoseconds since the epoch.
 
     Raises:

@@ -52,7 +52,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     """Plan and apply in one step, under the stream's maintenance lease.
 
     Raises:
-        BusyError: another run holds the lease, or the table keeps moving.
+        BusyError: another run holds the lease, or the table keeps changing.
         RefusedError: `as_of_ns` is in the future or before the last applied instant, a guard of the table refuses, a
             server would refuse the changed configuration, a person has to approve, or another configuration owns the
             stream.

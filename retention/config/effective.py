@@ -52,7 +52,7 @@ class Setting:
     source: str
     """`stream ORDERS`, `group pii`, `defaults`, `server_defaults`, `built in`, or another origin."""
     line: int | None = None
-    """Its line in the file; None: it is not written there."""
+    """Its line in the file; None: the file does not have it."""
 
     @property
     def is_written(self) -> bool:

@@ -25,7 +25,7 @@ class UnseenRuns:
     deliveries ascend in both counts::
 
         consumer sequence   4 . . . 8 . . OPEN      . unseen
-        stream sequence    40       90              so 5-7 lie above 40 and below 90, what follows 8 above 90
+        stream sequence    40       90              so 5-7 are above 40 and below 90, later ones above 90
     """
 
     first: Numbers

@@ -55,8 +55,8 @@ def parse(
     """Read an ack log.
 
     Args:
-        replies: the subjects that the acks were published to, or that the deliveries came with, text.
-        bodies: what was published there, bytes without headers; null where the row is a delivery.
+        replies: the reply subjects of the acks or deliveries, text.
+        bodies: the published bodies, bytes without headers; null for a delivery.
 
     Returns:
         A table of shape `ACKS`, and the replies that cannot be read, by reason.

@@ -43,7 +43,7 @@ def warning(check: str, detail: str, remedy: str, stream: str | None = None) -> 
 
 
 def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """A finding because of which runs are refused."""
+    """A finding that blocks runs."""
     return Finding(check, "problem", detail, remedy, stream)
 
 

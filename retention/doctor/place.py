@@ -125,7 +125,7 @@ def _room(place: str) -> Finding:
 
 
 def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Finding | None:
-    """The problem of a clock behind the latest applied instant, because of which runs are refused; None: it is not."""
+    """The problem of a clock behind the latest applied instant, which blocks every run; None: it is not behind."""
     if newest_ns is None or newest_ns <= now_ns:
         return None
     return problem(

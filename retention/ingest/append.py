@@ -132,7 +132,7 @@ def appending(
 
         with appending(opened, identity) as append:
             for attempt in append.attempts():
-                ...  # check messages and give them sequences behind attempt.position, write them to attempt.staging
+                ...  # check messages and give them sequences after attempt.position, write them to attempt.staging
                 append.commit(staged)
         return append.done
 

@@ -39,7 +39,7 @@ def append_records(
 ) -> Appended:
     """Append records, or lines, as one commit, in the order that `ingest.dataframe.append_mapped` gives rows.
 
-    All of them are held in memory.
+    All of them are kept in memory.
 
     Args:
         opened: the stream or topic; it is created if it does not exist.

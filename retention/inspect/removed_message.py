@@ -39,16 +39,16 @@ class _Taken:
 def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
     """Explain a message that is not in a stream.
 
-    The newest run that took it and was not undone since answers. A run of an earlier version of this program recorded
-    whole files alone: it may have taken the message, and the explanation says no more than that.
+    The explanation names the newest run in force that removed it. A run of an earlier version of this program recorded
+    whole files only: it may have removed the message, and the explanation says only that.
 
     Args:
-        opened: the stream, whose table is there.
+        opened: the stream, which has a table.
         place: partition and sequence of the message.
         now_ns: the clock, which decides whether grace is over.
 
     Raises:
-        MissingMessageError: no record names it; the sentence says what that means, and what it does not.
+        MissingMessageError: no record names it; the sentence says what that does and does not imply.
         RefusedError, DamagedError: the table or a record cannot be read.
     """
     history, position = history_of(opened.warehouse, opened.name), locate(opened)

@@ -108,7 +108,7 @@ def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
 
 
 def returned_repair_text(done: ReturnedRepair) -> Iterator[str]:
-    """The messages that came back, by commit, and their location."""
+    """The resurrected messages, by commit, and their location."""
     if not done.commits:
         yield f"{done.stream}: nothing came back"
         return
