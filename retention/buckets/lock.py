@@ -37,7 +37,7 @@ _LOOKS = 5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _PAUSE_PER_LOOK = 4
-"""The longest pause after a slow read, as a multiple of its duration."""
+"""The longest random pause after a slow read, as a multiple of the read's duration."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Lock:
                 return
 
     def _take(self, write: Callable[[str], int]) -> None:
-        """Write a unique value, and hold its revision from a time before the write."""
+        """Write a unique value and hold its revision; the lifetime counts from before the write."""
         value = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex}"
         begun_ns = elapsed_ns()
         try:

@@ -38,7 +38,7 @@ _BUCKET_KEY = {of_stream: of_bucket for of_bucket, of_stream in STREAM_KEY.items
 _KEY = 2
 """The index of a bucket's key in a place: after `buckets` and the bucket's number."""
 _OURS = {"segment_span": "off"}
-"""The settings of buckets that neither they nor their groups define: a key's newest value may be of any age."""
+"""Defaults for settings that neither a bucket nor its groups define: a key's newest value may be of any age."""
 _SERVERS = {
     "discard": "new",
     "allow_rollup_hdrs": True,

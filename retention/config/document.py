@@ -30,7 +30,7 @@ _MOST_TIMES = 20
 _MOST_SHOWN = 40
 _MOST_QUOTED = 400
 _MOST_BITS = 128
-"""The maximum bits of an integer; the largest that any key accepts has 64."""
+"""The maximum number of bits of an integer; the largest that any key accepts has 64."""
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,12 @@ class Compaction(Part):
     """The bounds from which on files are compacted."""
 
     min_files: Several = 8
-    """The minimum number of files of a segment worth merging into one. None may hold more than one in this many of
-    their bytes, so that a merged file is not merged again for a few more small files."""
+    """The minimum number of files of a segment worth merging into one. None of them may have more than 1/`min_files` of
+    their total bytes, so that a merged file is not merged again for a few more small files."""
     dead_share: Share = 20
     """The removed share of a file's or segment's original content, in percent, from which the rest is rewritten."""
     min_segment: Budget = 8 * 2**20
-    """The maximum bytes of small sealed segments that are merged with their neighbours, whatever their time span; 0:
-    none."""
+    """The maximum bytes of a small sealed segment that is merged with its neighbours, whatever its time span; 0: none."""
 
 
 class Approval(Part):

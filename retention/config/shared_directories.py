@@ -18,7 +18,7 @@ _PARTS = ("", "messages", "_retention", "consumers")
 
 
 def refuse_shared(warehouse: str, stream: str) -> None:
-    """Refuse a stream whose directory, or that of its history, also belongs to another name.
+    """Refuse a stream whose directory, or that of its history, is really another stream's.
 
     Different names may lead to one directory if the file system ignores case, or by symbolic links. Object stores have
     neither.

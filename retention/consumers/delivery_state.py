@@ -25,9 +25,9 @@ class Terms:
     waits_ns: tuple[int, ...]
     """Nanoseconds from each delivery to the next; the last value applies to all later ones."""
     max_deliver: int
-    """Maximum deliveries of a message; not above 0: no limit."""
+    """Maximum number of deliveries of a message; not above 0: no limit."""
     max_ack_pending: int
-    """Maximum pending messages while new ones are delivered; not above 0: no limit."""
+    """Maximum number of pending messages while new ones are delivered; not above 0: no limit."""
 
 
 def terms_of(config: ConsumerConfig) -> Terms:

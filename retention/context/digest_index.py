@@ -15,7 +15,7 @@ from schemas.files import SUBJECT_COUNTS_OF_FILES
 _SLOT = SUBJECT_COUNTS_OF_FILES.field("file")
 _MOST_CHUNKS = 64
 MOST_HELD = 8_000_000
-"""Maximum messages of files with cached digests, at most a hundred bytes each; larger streams are read anew."""
+"""Maximum messages of a stream with cached digests, up to a hundred bytes each; larger streams are not cached."""
 
 _Identity = tuple[str, int]
 """The path of a file, and the number of messages that count in it."""

@@ -91,7 +91,7 @@ class BatchConsumer:
 
         Args:
             n: maximum number of messages; None: 1,000, or the consumer's `max_batch` if that is less.
-            max_bytes: maximum bytes, by the sizes that the stream counts.
+            max_bytes: maximum number of bytes, by the sizes that the stream counts.
 
         Raises:
             UsageError: more than the consumer's `max_batch` or `max_bytes` is requested, or nothing.

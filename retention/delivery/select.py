@@ -34,7 +34,7 @@ class Request:
 
     count: int
     bytes: int
-    """Maximum bytes, by the sizes that the stream counts."""
+    """Maximum number of bytes, by the sizes that the stream counts."""
     now_ns: int
 
 

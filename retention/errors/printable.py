@@ -19,7 +19,7 @@ _SECRET_OF_QUERY = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_WORD, _LONGEST_LINE = 1024, 8192
-"""The maximum characters of a word, and of a line, in a sentence; the longest object-store key has 1,024 bytes."""
+"""The maximum number of characters of a word and of a line; the longest object-store key has 1,024 bytes."""
 _LONGEST_LOCATION = 1 << 14
 """The characters at the ends of a long word that are searched for credentials: the search is quadratic."""
 _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")

@@ -1,4 +1,4 @@
-"""The consumers of a stream as users and programs read them: configuration, progress, and pending messages."""
+"""The consumers of a stream as users and programs read them: configuration, progress, and undelivered messages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ HELD_SUBJECTS = 1 << 20
 """Subjects in memory, some hundred bytes each; if there are more, all are partitioned into buckets."""
 BUCKETS = 256
 _LEAST_FOLDED = 1 << 20
-"""Minimum rows of digests that are merged at once."""
+"""Minimum number of rows of digests that are merged at once."""
 _LAST = pa.schema([SUBJECT_COUNTS.field(name) for name in ("subject", "last_seq")])
 
 

@@ -1,4 +1,4 @@
-"""Measures of a stream for monitoring: its size and lag, small files, and files due for a reclaim."""
+"""Measures of a stream for monitoring: its size and lag, small files, and dead files that await a reclaim."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def _rows_folded(record: ConsumerRecord, log: AckLog) -> int:
 
 
 def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecord]) -> None:
-    """Refuse a log that does not begin as it did when it was first folded into one of the consumers.
+    """Refuse a log that does not begin as it did when it was last folded into one of the consumers.
 
     Raises:
         RefusedError: the log is shorter, or the last folded lines have changed.

@@ -25,7 +25,7 @@ from retention.views.text_topic import topic_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant, go_or_goes
 
 MOST_GROUPS = 12
-"""The maximum lines about segments that a plan shows before it sums up the rest."""
+"""The maximum number of lines about segments that a plan shows before it sums up the rest."""
 
 
 def plan_text(plan: Plan) -> list[str]:

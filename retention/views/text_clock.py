@@ -9,7 +9,7 @@ from retention.plan.ahead_of_clock import AheadOfClock
 from retention.views.wording import brief_instant
 
 MOST_PARTITIONS = 12
-"""The maximum lines about partitions before the rest is counted."""
+"""The maximum number of lines about partitions before the rest is counted."""
 
 
 def ahead_text(topic: str, ahead: Sequence[AheadOfClock]) -> list[str]:

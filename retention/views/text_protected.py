@@ -10,7 +10,7 @@ from retention.core.wording import counted
 from retention.views.wording import brief_instant
 
 MOST_READERS = 12
-"""The maximum lines about readers before the rest is counted."""
+"""The maximum number of lines about readers before the rest is counted."""
 
 
 def protected_text(held: Mapping[str, Any] | None) -> list[str]:

@@ -12,7 +12,7 @@ from retention.inspect.topic_stats import StatsRow, TopicStats
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])
 MOST_PARTITIONS = 12
-"""The maximum lines about partitions before the rest is counted."""
+"""The maximum number of lines about partitions before the rest is counted."""
 
 
 def settings_text(settings: SettingsState) -> str:

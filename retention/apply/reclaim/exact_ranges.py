@@ -73,7 +73,7 @@ def _filled(opened: OpenedStream, rows: pa.Table, holes: Array) -> pa.Table:
 
 
 def _exceptions(opened: OpenedStream, row: dict[str, Any]) -> Array | None:
-    """The sequences between the ends of a range that it did not remove, shape (n, 2); None: its file is no proof."""
+    """The sequences between the ends of a range that it did not remove, shape (n, 2); None: unknown."""
     seqs = _seqs(opened, row["path"])
     if seqs is None:
         return None
