@@ -34,7 +34,7 @@ class Compaction(Part):
     dead_share: Share = 20
     """The removed share of a file's or segment's original content, in percent, from which the rest is rewritten."""
     min_segment: Budget = 8 * 2**20
-    """The maximum bytes of a small sealed segment that is merged with its neighbours, whatever its time span; 0: none."""
+    """The largest sealed segment, in bytes, that is merged with its neighbours, whatever its time span; 0: none."""
 
 
 class Approval(Part):
