@@ -322,7 +322,7 @@ def open_warehouse(
     path: str | Path,
     *,
     engine: EngineName | None = None,
-    clock: Callable[[], int] = time.time_ns,  # noqa: TID251  (who opens a warehouse by hand has no job's clock)
+    clock: Callable[[], int] = time.time_ns,  # noqa: TID251  (an interactive caller has no job's clock)
     wait_s: float = 0.0,
 ) -> Warehouse:
     """Open a warehouse by its configuration file, or by its directory.

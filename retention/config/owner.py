@@ -40,4 +40,4 @@ def owner_of(file: str, name: str | None) -> Owner:
     place = places.place_of(file)
     if place.startswith(places.S3):
         return Owner(name, place, None)
-    return Owner(name, os.path.abspath(place), os.uname().nodename)  # noqa: PTH100  (links stay: they outlive what they lead to)
+    return Owner(name, os.path.abspath(place), os.uname().nodename)  # noqa: PTH100  (links are not resolved: they outlive their targets)

@@ -31,7 +31,7 @@ def _of_clone() -> str:
     if not (PACKAGE.parent / ".git").exists():
         return ""
     try:
-        done = subprocess.run(  # noqa: S603  (words of our own)
+        done = subprocess.run(  # noqa: S603  (fixed arguments)
             DESCRIBE, cwd=PACKAGE.parent, capture_output=True, text=True, check=False
         )
     except OSError:
