@@ -240,7 +240,7 @@ def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:
 def _shown(
     outcomes: Sequence[Outcome[Any]], *, behind: bool, top: int | None, is_table: bool
 ) -> Sequence[Outcome[Any]]:
-    """The states to show; if there are many, some of them, and the most urgent of those behind, errors first."""
+    """The states to show; for `behind`, `top` or a table of many, the most urgent first, which errors are."""
     from retention.inspect.lag import urgency
 
     def is_behind(outcome: Outcome[Any]) -> bool:

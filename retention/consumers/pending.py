@@ -87,7 +87,7 @@ def redelivered_after(
 
 
 def _held(guesses: Numbers, delivered: int, delivery_lines: AckLines, gaps: AckGaps) -> Numbers:
-    """The guesses that still fall in gaps, and the sequences of new gaps; none that the lines report."""
+    """The guesses that still fall in gaps, and the unreported sequences of gaps above the last delivery."""
     more = gaps.seqs_above(delivered)
     return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, delivery_lines.seq)]])
 
