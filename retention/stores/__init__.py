@@ -1,4 +1,4 @@
-"""The table formats: a stream's `Store`, by the format that its configuration names."""
+"""The table formats: opens the `Store` of a stream in the format that its configuration names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["StoreSettings", "open_store", "store_settings"]
 
 
 def store_settings(config: StreamConfig) -> StoreSettings:
-    """The settings of a store that a stream's configuration has."""
+    """The store settings in a stream's configuration."""
     return StoreSettings(
         format=config.format,
         grace_ns=config.grace_ns,
@@ -37,7 +37,7 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
         clock: the wall clock, nanoseconds since the epoch; stamps tombstones and log entries.
 
     Raises:
-        UsageError: the format does not exist, or cannot be kept safely at that place.
+        UsageError: the format does not exist, or is not safe at that location.
     """
     if files.is_remote(root) and "%" in root:
         raise UsageError(
@@ -50,7 +50,7 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
         )
     layout = Layout(root.rstrip("/"), stream, settings.partitions, settings.first_seq)
     if settings.format == "delta":
-        # deltalake is loaded only where a Delta table is used.
+        # Load deltalake only if a Delta table is used.
         from retention.stores.delta.store import DeltaStore
 
         return DeltaStore(layout, settings, clock)

@@ -20,7 +20,7 @@ from retention.storage.checksum import checksum_of, parse_json, verified, with_c
 from retention.storage.crash_points import Step, reached
 
 FORMAT_VERSION = 2
-"""From version 2 on a manifest names the one before it in its table's history."""
+"""Since version 2, a manifest names its predecessor in the table's history."""
 KIND = "retention archive"
 _MANIFESTS = "manifests"
 _FILES = "messages"
@@ -38,7 +38,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The origin's directory in an archive of the stream: no sequence means two messages there."""
+        """The origin's directory in an archive of the stream; no two messages in it share a sequence."""
         return f"{self.table_id}-{self.epoch}"
 
 
@@ -47,7 +47,7 @@ class ArchivedFile:
     """One copied data file."""
 
     path: str
-    """The path below `messages/`, as in the table that the file comes from."""
+    """The path below `messages/`, as in the source table."""
     partition: int
     segment: int
     file_bytes: int
@@ -60,12 +60,12 @@ class ArchivedFile:
     min_ts_ns: int
     max_ts_ns: int
     by_rule: Mapping[str, int]
-    """The number of the file's messages that the run removed, by rule; the others went into a copy."""
+    """The number of the file's messages that the run removed, by rule; it copied the others into another file."""
     hidden: list[list[int]]
-    """Ranges of sequences in the file that were released before, both ends inclusive."""
+    """Ranges of sequences in the file that were released earlier, both ends inclusive."""
 
     def data_file(self, directory: str) -> DataFile:
-        """The copy, to be read without the messages that were released before."""
+        """The copy, read without the messages that were released earlier."""
         ranges = np.array(self.hidden, dtype=np.int64) if self.hidden else NO_RANGES
         place = place_of(directory, self.path)
         return DataFile(self.path, self.partition, self.segment, place, "", hidden=ranges)
@@ -73,7 +73,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class Writer:
-    """The warehouse that wrote a manifest, for people."""
+    """The warehouse that wrote a manifest, for human readers."""
 
     warehouse: str
     host: str
@@ -81,7 +81,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files that one run was about to remove, written when all of them are copied."""
+    """The files that one run was about to remove; written after all of them are copied."""
 
     origin: Origin
     is_topic: bool
@@ -90,24 +90,26 @@ class Manifest:
     by_rule: Mapping[str, int]
     files: tuple[ArchivedFile, ...]
     previous: str | None = None
-    """The link of the newest manifest that a commit of the table named when this one was written; None: none did."""
+    """The link of the newest manifest that a commit of the table named when this one was written; None if none did."""
     writer: Writer | None = None
-    """None: an earlier release wrote the manifest."""
+    """None if an earlier release wrote the manifest."""
 
 
 @dataclass(frozen=True)
 class StoredManifest:
-    """A manifest as it lies in an archive."""
+    """A manifest as an archive stores it."""
 
     content: Manifest
     location: str
     link: str | None
-    """The 16 digits by which commits and later manifests name it: 63 bits of its SHA-256; None: an earlier release
-    wrote it, and nothing names it."""
+    """The 16 digits by which commits and later manifests name it: 63 bits of its SHA-256.
+
+    None if an earlier release wrote the manifest; nothing names it then.
+    """
 
 
 def link_of(number: int) -> str | None:
-    """The link that a table's counter holds as a number; None for 0.
+    """The link that a table's counter stores as a number; None for 0.
 
     >>> link_of(255), link_of(0)
     ('00000000000000ff', None)
@@ -116,12 +118,12 @@ def link_of(number: int) -> str | None:
 
 
 def number_of(link: str) -> int:
-    """The number under which a table's counter holds a link."""
+    """The number by which a table's counter stores a link."""
     return int(link, 16)
 
 
 def link_in(location: str) -> str | None:
-    """The link in the name of a manifest; None: an earlier release named it.
+    """The link in the name of a manifest; None if an earlier release named it.
 
     >>> link_in("kept/ORDERS/t-0/manifests/p-00000000000000ff.json"), link_in("manifests/p.json")
     ('00000000000000ff', None)
@@ -131,17 +133,17 @@ def link_in(location: str) -> str | None:
 
 
 def directory_of(archive: str, origin: Origin) -> str:
-    """The directory in which an archive keeps all that comes from one table."""
+    """The directory of an archive for everything from one origin."""
     return files.join(archive, path_name(origin.stream), origin.name)
 
 
 def place_of(directory: str, path: str) -> str:
-    """The place of a data file's copy."""
+    """The location of a data file's copy."""
     return files.join(directory, _FILES, path)
 
 
 def write_manifest(directory: str, manifest: Manifest) -> StoredManifest:
-    """Write which files were copied; its name is its content's, so that no other history's manifest is replaced."""
+    """Write the manifest of copied files, under a name from its content so that it replaces no other history's."""
     fields = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
     link = _link(fields)
     location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}-{link}{_SUFFIX}")
@@ -152,12 +154,12 @@ def write_manifest(directory: str, manifest: Manifest) -> StoredManifest:
 
 
 def has_manifests(directory: str) -> bool:
-    """Whether a directory is what `directory_of` names, with an archive in it."""
+    """Whether a directory has the layout of `directory_of` and contains an archive."""
     return bool(_names(directory))
 
 
 def directory_with(manifest: str) -> str | None:
-    """The directory that a manifest's location is in, as `directory_of` names it; None: the text is no such location.
+    """The directory of a manifest's location, as `directory_of` names it; None if the text is no such location.
 
     >>> directory_with("kept/ORDERS/t-0/manifests/p.json"), directory_with("kept/ORDERS")
     ('kept/ORDERS/t-0', None)
@@ -168,10 +170,10 @@ def directory_with(manifest: str) -> str | None:
 
 
 def read_manifests(directory: str) -> Iterator[StoredManifest]:
-    """Read the manifests of an archive, in order of their names.
+    """Read the manifests of an archive in name order.
 
     Raises:
-        DamagedError: a manifest cannot be read, or is not what was written.
+        DamagedError: a manifest cannot be read or does not match its checksum.
         RefusedError: a newer version of the program wrote a manifest.
     """
     for name in _names(directory):
@@ -210,12 +212,12 @@ def _as_named(location: str, link: str) -> str:
 
 
 def _link(fields: Mapping[str, Any]) -> str:
-    """63 bits of the SHA-256 of a manifest's fields, without its checksum: as many as a counter holds."""
+    """63 bits of the SHA-256 of a manifest's fields without its checksum; a counter stores no more."""
     return f"{int(checksum_of(fields)[:16], 16) >> 1:016x}"
 
 
 def _version(fields: dict[str, Any]) -> int:
-    """Take kind and format version out of a manifest's fields; the version."""
+    """Remove kind and format version from a manifest's fields, and return the version."""
     kind, version = fields.pop("kind"), fields.pop("format_version")
     if kind != KIND or type(version) is not int:
         raise ValueError("it is none")

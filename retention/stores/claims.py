@@ -1,4 +1,4 @@
-"""Claims on dead files of a stream: written before they are deleted, so that nobody commits one of them meanwhile."""
+"""Claims on dead files of a stream, written before their deletion so that no process commits one meanwhile."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SUFFIX = ".json"
 
 
 class Claims:
-    """Reads and writes `_retention/claims/`: a file for each reclaim that has not deleted all that it claimed."""
+    """Reads and writes `_retention/claims/`: one file for each reclaim with claimed files left to delete."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._directory = layout.engine_path("claims")
 
     def read(self) -> dict[str, frozenset[str]]:
-        """Run → the paths that it claimed.
+        """The claimed paths of each run.
 
         Raises:
             DamagedError: a claim cannot be read.
@@ -33,7 +33,7 @@ class Claims:
         return {run: paths for run, paths in claims.items() if paths is not None}
 
     def claimed(self) -> set[str]:
-        """All paths that anybody has claimed.
+        """All claimed paths.
 
         Raises:
             DamagedError: a claim cannot be read.
@@ -48,12 +48,12 @@ class Claims:
         reached(Step.CLAIM_KEPT)
 
     def drop(self, runs: Iterable[str]) -> None:
-        """Delete claims of which every file is gone."""
+        """Delete claims after all their files are deleted."""
         files.delete(files.join(self._directory, run + _SUFFIX) for run in runs)
         reached(Step.CLAIMS_DROPPED)
 
     def _paths(self, name: str) -> frozenset[str] | None:
-        """The paths that a claim names; None: it was dropped this moment."""
+        """The paths in a claim; None if it was dropped a moment ago."""
         place = files.join(self._directory, name)
         content = files.read_bytes(place)
         if content is None:

@@ -1,4 +1,4 @@
-"""The consumer table of a stream: for each consumer a log of whole records, of which the newest is valid."""
+"""The consumer table of a stream: a log of whole records for each consumer; the newest record is valid."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from retention.stores.sidecar.versioned_document import Versions, versions_in
 DIRECTORY = "consumers"
 """The directory of all consumers, below the stream's root."""
 IMPORTED = "imported.json"
-"""The file in that directory with the consumers of a backup, as earlier versions of this program kept them."""
+"""The file in that directory with a backup's consumers, as earlier versions of this program stored them."""
 ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
 _ESCAPE = "="
-"""The stand-in for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
+"""The substitute for `%` in escaped names on object stores, where deltalake reads `%` as an escape of its own."""
 
 
 @dataclass(frozen=True)
 class ConsumerRecord:
-    """One consumer: its configuration, how far it has come, and which logs, answers and imports brought it there."""
+    """One consumer: its configuration, its state, and the logs, answers and imports that led to that state."""
 
     consumer: str
     config: Mapping[str, Any]
     """The configuration, with the server's JSON names."""
     state: ConsumerState
     version: int = 0
-    """The number of records so far, with this one; 0: it is not written yet."""
+    """The number of records so far, this one included; 0 if not yet written."""
     revision: int = 0
     """The number of times that the consumer was created, edited or deleted."""
     counted: bool = True
-    """Whether the message table's log counts the last of those edits."""
+    """Whether the message table's log counts the latest revision."""
     deleted: bool = False
     origin: str | None = None
-    """The writer's batch that brought the record, which counts only if that batch was committed."""
+    """The writer's batch that imported the record; the record is valid only if that batch was committed."""
     folded: Mapping[str, Any] = field(default_factory=dict)
-    """Name of a log of acks → the position up to which it is folded into the state."""
+    """Name of an ack log → the position up to which the state includes it."""
     generation: int = 0
-    """The generation of the table that the consumer is of: those of a dropped one are not there in the next."""
+    """The generation of the consumer's table; consumers of a dropped table do not exist in the next."""
     changes: Mapping[str, int] = field(default_factory=dict)
-    """The last recorded deliveries and answers: a name that only the requester of one knows → the time of it."""
+    """The times of the last recorded deliveries and answers, each by a name that only its requester knows."""
 
 
 Change = Callable[[ConsumerRecord | None], ConsumerRecord]
-"""Turns the present record into the next; applied again, also to its own outcome, it changes nothing more."""
+"""A function from the current record to the next. It is idempotent: applied to its own result, it changes nothing."""
 
 
 class ConsumerTable:
@@ -72,7 +72,7 @@ class ConsumerTable:
 
         Args:
             root: the stream's directory.
-            generation: that of the table, for reading and writing single records.
+            generation: the table's generation, for reading and writing single records.
         """
         self._directory = files.join(root, DIRECTORY)
         self._generation = generation
@@ -81,10 +81,10 @@ class ConsumerTable:
         """The existing consumers, sorted by name.
 
         Args:
-            counters: of the message table: they tell its generation, and which imports were committed.
+            counters: the message table's counters; they give its generation and its committed imports.
 
         Raises:
-            DamagedError: a record is not what was written.
+            DamagedError: a record is damaged.
         """
         records = self._imported()
         with suppress(FileNotFoundError):
@@ -101,10 +101,10 @@ class ConsumerTable:
         ]
 
     def refuse_lost(self, counters: Counters) -> None:
-        """Refuse to take a table that lost all records for one without consumers: the log counts edits of consumers.
+        """Refuse a table that lost all its consumer records; the log counts edits of consumers.
 
         Raises:
-            DamagedError: no record is there, not even of a deleted consumer, and there was one.
+            DamagedError: no record exists, not even of a deleted consumer, but the log counts some.
         """
         if not counters.consumers or files.directories(self._directory) or self._imported():
             return
@@ -115,10 +115,10 @@ class ConsumerTable:
         )
 
     def read(self, consumer: str) -> ConsumerRecord | None:
-        """A consumer's newest record, also that of a deleted one; None: there never was any in this table.
+        """A consumer's newest record, even if deleted; None if this table never had one.
 
         Raises:
-            DamagedError: the record is not what was written.
+            DamagedError: the record is damaged.
         """
         return self._of_this_table(self._stored(consumer))
 
@@ -126,7 +126,7 @@ class ConsumerTable:
         return None if stored is None or stored.generation < self._generation else stored
 
     def _stored(self, consumer: str) -> ConsumerRecord | None:
-        """A consumer's newest record, of whichever table."""
+        """A consumer's newest record, from any generation of the table."""
         newest = self._versions(consumer).newest()
         if newest is None:
             return self._imported().get(consumer)
@@ -134,13 +134,13 @@ class ConsumerTable:
         return _parsed(location, consumer, version, content)
 
     def update(self, consumer: str, change: Change) -> ConsumerRecord:
-        """Put the changed record in place of the newest one; nothing is written if it is the same.
+        """Replace the newest record with the changed one; an unchanged record is not written.
 
-        No rival loses its change: a process that finds another's record in its way applies its change to that one.
+        No rival loses its change: a process that meets another's new record applies its change to that record.
 
         Raises:
-            DamagedError: the newest record is not what was written.
-            BusyError: rivals kept coming first; or the table was dropped, and another one has such a consumer.
+            DamagedError: the newest record is damaged.
+            BusyError: rivals wrote first each time; or the table was dropped, and its successor has this consumer.
         """
         versions = self._versions(consumer)
         for _ in range(ATTEMPTS):
@@ -193,7 +193,7 @@ class ConsumerTable:
 
 
 def no_consumer(stream: str, name: str) -> UsageError:
-    """The error for the name of a consumer that a stream does not have."""
+    """The error for an unknown consumer of a stream."""
     return UsageError(
         f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
         f"{command('consumer ls', stream)} lists those that are there"

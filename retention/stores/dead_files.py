@@ -1,4 +1,4 @@
-"""Dead data files of a stream's table: where they lie, and what its log says of when they died."""
+"""Dead data files of a stream's table: their locations, and their times of death in its log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CommitTimes:
     """The trace of a run's commit in the log."""
 
     latest_ns: int
-    """The latest instant that the entry gives: when the storage wrote it, and every stamp in it; 0: it is gone."""
+    """The latest of the entry's timestamps and of its modification time in storage; 0 if the entry was deleted."""
     is_of_run: bool = True
-    """False: at its version the log has another commit, or none yet, as in a table that was put back from a copy."""
+    """False if the log has another commit at its version, or none yet, as in a table restored from a copy."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class YoungEntries:
     """The log's entries since an instant."""
 
     paths: frozenset[str]
-    """Every path that one of them names."""
+    """Every path in these entries."""
     is_whole: bool
-    """Whether none of them is lost."""
+    """Whether none of these entries is missing."""
 
 
 class DeadFiles(Protocol):
     """The dead files of one table. Implementations: `DeltaDeadFiles`, `ParquetDeadFiles`."""
 
     def kept_ns(self, snapshot: Snapshot) -> int:
-        """The time that the table itself has removed files stay, nanoseconds; 0: it says nothing of it."""
+        """The table's own retention of removed files, nanoseconds; 0 if the table sets none."""
         ...
 
     def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:
-        """The trace of a run that committed a version, in a log whose newest version is given.
+        """The trace in the log of a run that committed a version, given the log's newest version.
 
         Raises:
             DamagedError: the entry cannot be read.
@@ -60,7 +60,7 @@ class DeadFiles(Protocol):
         ...
 
     def young(self, cutoff_ns: int) -> YoungEntries:
-        """The entries that the storage wrote at an instant or later.
+        """The entries with a modification time in storage at an instant or later.
 
         Raises:
             DamagedError: one cannot be read.
@@ -68,34 +68,34 @@ class DeadFiles(Protocol):
         ...
 
     def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers of row tombstones' records that versions since an instant name; None: the log cannot tell."""
+        """The numbers of row-tombstone records in versions since an instant; None if the log cannot tell."""
         ...
 
     def places(self, file: DeadFile) -> list[str]:
-        """All places where a dead file, and what describes it, can lie; the file itself first."""
+        """All possible locations of a dead file and of the files that describe it; the file itself first."""
         ...
 
     def settle(self) -> None:
-        """Finish what commits have left to do to files.
+        """Finish the file moves of commits.
 
         Raises:
-            BusyError: another process is at it, and does not end.
+            BusyError: another process is moving files and does not finish in time.
         """
         ...
 
     def at_rest(self, before: Snapshot) -> AbstractContextManager[pa.Table]:
-        """Hold every file where the log has it during the block, which gets the newest version's live files: `path`.
+        """Yield the newest version's live files (`path`), with every file at its logged location during the block.
 
         Args:
-            before: a version of a moment ago, from which the newest one differs by a few entries.
+            before: a recent version; the newest one differs from it by a few entries.
 
         Raises:
-            BusyError: another process moves files, and does not end.
+            BusyError: another process moves files and does not finish in time.
         """
         ...
 
     def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
-        """The time that entries of the log stay under a grace, nanoseconds; None: they stay for good."""
+        """The retention of log entries under a grace, nanoseconds; None if they are kept forever."""
         ...
 
 
@@ -106,14 +106,14 @@ def dead_files_of(layout: Layout, format_: str, store: Store) -> DeadFiles:
 
 @dataclass(frozen=True)
 class DeltaDeadFiles:
-    """Implements `DeadFiles`: files lie where they lay when they were live."""
+    """Implements `DeadFiles`: files remain at their live locations."""
 
     layout: Layout
     store: Store
 
     def kept_ns(self, snapshot: Snapshot) -> int:
         """The table's `delta.deletedFileRetentionDuration`, which VACUUM follows."""
-        # deltalake is loaded only where there is such a table.
+        # Load deltalake only if there is a Delta table.
         from retention.stores.delta.properties import kept_ns
 
         return kept_ns(snapshot.handle.table)
@@ -157,7 +157,7 @@ class DeltaDeadFiles:
         return YoungEntries(frozenset(paths), is_whole)
 
     def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers in the young entries' transactions, and in those of the last version before them."""
+        """The numbers in the transactions of the young entries and of the last version before them."""
         entries, states = internals.log_times(self.layout.messages)
         window = log_window(entries, states, cutoff_ns)
         before = _before(window, max(entries, default=-1))
@@ -167,17 +167,18 @@ class DeltaDeadFiles:
         return None
 
     def places(self, file: DeadFile) -> list[str]:
-        """The file, Hadoop's checksum of it, and its subject digest."""
+        """The locations of the file, its Hadoop checksum and its subject digest."""
         return [self.layout.live(file.path), *_beside(self.layout, file.path)]
 
     def settle(self) -> None:
-        """Nothing is left: files stay where they are."""
+        """Do nothing: commits to a Delta table move no files."""
 
     @contextmanager
     def at_rest(self, before: Snapshot) -> Iterator[pa.Table]:
         """The live files of the newest version; nothing moves in a Delta table.
 
-        Opening it costs as much as it has files, so that the entries since the version before are read, if they tell.
+        Opening the table costs time in proportion to its files, so only the entries since `before` are read if they
+        suffice.
         """
         now = delta_history.newest_mark(self.layout)
         since = None
@@ -186,7 +187,7 @@ class DeltaDeadFiles:
         yield self.store.snapshot().files if since is None else _followed(before.files, since)
 
     def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
-        """The table's `delta.logRetentionDuration`; for good, too, where that is shorter than the grace."""
+        """The table's `delta.logRetentionDuration`; None also if it is shorter than the grace."""
         from retention.stores.delta.properties import log_kept_ns
 
         kept_ns = log_kept_ns(snapshot.handle.table)
@@ -195,12 +196,12 @@ class DeltaDeadFiles:
 
 @dataclass(frozen=True)
 class ParquetDeadFiles:
-    """Implements `DeadFiles`: removed files lie in the trash, others where they were staged."""
+    """Implements `DeadFiles`: removed files are in the trash, others in their staging directory."""
 
     layout: Layout
 
     def kept_ns(self, snapshot: Snapshot) -> int:
-        """Nothing: only the configuration has a grace."""
+        """Always 0: only the configuration sets a grace."""
         return 0
 
     def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:
@@ -238,7 +239,7 @@ class ParquetDeadFiles:
         return None
 
     def places(self, file: DeadFile) -> list[str]:
-        """The file in the trash, or where it was staged, and its subject digest."""
+        """The locations of the file, in the trash or in staging, and of its subject digest."""
         kind = "trash" if file.reason is Reason.REMOVED else "staging"
         return [self.layout.engine_path(kind, file.path), *_beside(self.layout, file.path)[1:]]
 
@@ -249,30 +250,30 @@ class ParquetDeadFiles:
 
     @contextmanager
     def at_rest(self, before: Snapshot) -> Iterator[pa.Table]:
-        """The live files, under the lock of moves, all of which are finished."""
+        """The live files, under the lock of moves, after all moves are finished."""
         del before
         with Places(self.layout, ParquetLog(self.layout)).at_rest() as state:
             yield state.files
 
     def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
-        """A week more than the grace."""
+        """The grace and one week more."""
         return grace_ns + 7 * DAY
 
 
 def _before(window: LogWindow, newest: int) -> int:
-    """The last version before a window of a log; -1: there is none."""
+    """The last version before a window of a log; -1 if there is none."""
     return min(window.versions, default=newest + 1) - 1
 
 
 def _followed(live: pa.Table, since: Changes) -> pa.Table:
-    """The paths of live files after some changes."""
+    """The paths of live files after changes."""
     gone = pc.is_in(live["path"], value_set=pa.array(list(since.removed), pa.string()))
     left = live.select(["path"]).filter(pc.invert(gone))
     return pa.concat_tables([left, since.logged.select(["path"]).cast(left.schema)])
 
 
 def _beside(layout: Layout, path: str) -> list[str]:
-    """The places of a Delta file's checksum, as Hadoop's local file system writes one, and of its subject digest."""
+    """The locations of a file's checksum, as Hadoop's local file system writes one, and of its subject digest."""
     directory, _, name = layout.live(path).rpartition("/")
     return [files.join(directory, f".{name}.crc"), layout.engine_path("subjects", path)]
 

@@ -1,4 +1,4 @@
-"""Description of files of other writers by tasks: each learns and keeps the statistics of some files."""
+"""Tasks that describe files of other writers; each reads and caches the statistics of some files."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 PART_FILES = 1_000
-"""Files that are described together: what is learned of them is kept at once, in one file."""
+"""The number of files of one task; their statistics are cached together, in one file."""
 FILE_BYTES = 16 << 10
-"""The cost of opening a file, in bytes that could be read meanwhile."""
+"""The cost of opening a file, as bytes that could be read in the same time."""
 
 
 @dataclass(frozen=True)
 class DescribeTask:
-    """Files that no log describes, and where what is learned of them is kept."""
+    """Files without statistics in the log, and the layout in which their statistics are cached."""
 
     layout: Layout
     packed: pa.Buffer
-    """Rows of `LOGGED_FILES`, with such statistics as the log has, as an Arrow stream: a table cut out of another one
-    would take all of that along."""
+    """Rows of `LOGGED_FILES` with any statistics in the log, as an Arrow stream; pickling a slice would include its
+    whole table."""
     weight: int
-    """Bytes of the files, and `FILE_BYTES` for each."""
+    """Total bytes of the files, plus `FILE_BYTES` for each."""
     clock_ns: int
-    """The clock, nanoseconds since the epoch, by which kept statistics are in order of age."""
+    """The clock, nanoseconds since the epoch; orders cached statistics by age."""
 
 
 def describe_missing(
     layout: Layout, cache: StatisticsCache, missing: pa.Table, run: Run, clock_ns: int
 ) -> tuple[pa.Table, ReadCount]:
-    """Learn the statistics of live files that neither log nor cache describe.
+    """Read the statistics of live files that neither the log nor the cache describes.
 
-    What goes through this process are counts, task by task; the statistics come from the cache, where tasks keep them.
+    Each task returns only counts to this process; the statistics come from the cache, where tasks write them.
 
     Args:
-        layout: the stream's.
-        cache: where statistics are kept.
-        missing: rows of `LOGGED_FILES`, with such statistics as the log has.
+        layout: the stream's layout.
+        cache: the cache of statistics.
+        missing: rows of `LOGGED_FILES`, with any statistics in the log.
         run: runs the tasks.
         clock_ns: the clock, nanoseconds since the epoch.
 
     Returns:
-        Their statistics, shape `FILE_STATS`, and what reading them cost.
+        Their statistics, shape `FILE_STATS`, and the cost of reading them.
 
     Raises:
         ForeignRowsError, DamagedError: as `describe_files`.
@@ -63,7 +63,7 @@ def describe_missing(
 
 
 def describe_tasks(layout: Layout, logged: pa.Table, clock_ns: int) -> list[DescribeTask]:
-    """Share out files (`LOGGED_FILES`, with such statistics as the log has) among tasks."""
+    """Divide files (`LOGGED_FILES`, with any statistics in the log) among tasks."""
     names = [*LOGGED_FILES.names, *(n for n in EXPECTED_COLUMNS if n in logged.column_names)]
     return [
         DescribeTask(layout, _packed(some), _weight(some), clock_ns)
@@ -77,11 +77,11 @@ class Described:
 
     read: ReadCount
     rows: pa.Table
-    """The statistics, shape `FILE_STATS`, where they cannot be kept beside the table; else none."""
+    """The statistics, shape `FILE_STATS`, if they could not be cached beside the table; otherwise empty."""
 
 
 def describe_files(task: DescribeTask) -> Described:
-    """Read the narrow columns of a task's files, and keep their statistics beside the table.
+    """Read the narrow columns of a task's files, and cache their statistics beside the table.
 
     Raises:
         ForeignRowsError: rows of other writers break the storage rules.
@@ -91,15 +91,15 @@ def describe_files(task: DescribeTask) -> Described:
         logged = source.read_all()
     rows, read = inventory.describe_live(task.layout, live_files(task.layout, logged), logged)
     is_kept = StatisticsCache(task.layout, lambda: task.clock_ns).add(rows)
-    # Even an empty part of a table, pickled, takes all of it along.
+    # Pickling even an empty slice of a table would include the whole table.
     return Described(read, FILE_STATS.empty_table() if is_kept else rows)
 
 
 def live_files(layout: Layout, logged: pa.Table) -> list[DataFile]:
-    """The live files of a Delta table, at their places.
+    """The live files of a Delta table, at their locations.
 
     Raises:
-        DamagedError: a file is missing, or was changed after it was committed.
+        DamagedError: a file is missing, or was changed after its commit.
     """
     check_inside(layout, logged["path"])
     rows = zip(identities(logged), expected_stats_of(logged), strict=True)

@@ -1,4 +1,4 @@
-"""The work of every store with a stream's files: hand out new ones, find live ones, delete those never named."""
+"""The handling of a stream's files in every store: stages new files, locates live ones, deletes uncommitted ones."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class FileStore(ABC):
         return self._layout.stream
 
     def exists(self) -> bool:
-        """Whether the table is there.
+        """Whether the table exists.
 
         Raises:
-            DamagedError: the table is not there, and was.
+            DamagedError: the table existed once and is missing.
         """
         record = self._check_format()
         if self._made():
@@ -80,29 +80,29 @@ class FileStore(ABC):
         return False
 
     def dropped_ns(self) -> int | None:
-        """The instant at which the stream was dropped, whose files may still be there; None: it is not dropped."""
+        """The instant at which the stream was dropped; None if it is not dropped. Its files may still exist."""
         record = self._check_format()
         if record is None or not record.was_dropped or not self._made():
             return None
         return self._dropped_at() or None
 
     def generation(self) -> int:
-        """The generation of the table, which is opened for it only where the stream was dropped once."""
+        """The generation of the table; opens the table only if the stream was ever dropped."""
         record = self._check_format()
         if record is None or not record.was_dropped or not self._made():
             return 0
         return self._standing()[1].generation
 
     def note_dropping(self) -> None:
-        """Record beside the table that it is about to be dropped, before the commit that does so."""
+        """Record beside the table that it is about to be dropped; the commit follows."""
         note_dropping(self._layout, self.FORMAT)
 
     def create(self) -> None:
-        """Make the empty table, also in the place of a dropped one; nothing happens if it is there.
+        """Create the empty table, also in place of a dropped one; do nothing if it exists.
 
         Raises:
-            DamagedError: the table is not there, and was.
-            RefusedError: commits do not exclude each other at that place.
+            DamagedError: the table existed once and is missing.
+            RefusedError: commits do not exclude each other at that location.
         """
         refuse_without_exclusion(self._layout.root)
         record = self._check_format()
@@ -117,12 +117,12 @@ class FileStore(ABC):
             note_made(self._layout, self.FORMAT)
 
     def _dropped_at(self) -> int:
-        """The instant at which a table was dropped, 0 if it was not; with files of another writer in it, it is not."""
+        """The instant at which a table was dropped; 0 if it was not, or if another writer's files are in it."""
         has_files, counters = self._standing()
         return 0 if has_files else counters.dropped_ns
 
     def _begin_again(self) -> None:
-        """Begin another table where the stream is dropped, unless another process does so first."""
+        """Begin another table if the stream is dropped, unless another process does so first."""
         snapshot = self.snapshot()
         if not snapshot.counters.dropped_ns or snapshot.files.num_rows:
             return
@@ -137,11 +137,11 @@ class FileStore(ABC):
             reached(Step.TABLE_BEGUN)
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
-        """Open the table to mend it; where nobody overlooks a removal, nothing comes back."""
+        """Open the table to repair it; without writers that overlook removals, no file is resurrected."""
         return self.snapshot(), ()
 
     def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
-        """Open the table to repair it; where no program overwrites an entry of the log, no commit is lost."""
+        """Open the table to repair it; without programs that overwrite log entries, no commit is lost."""
         return self.snapshot(), ()
 
     @abstractmethod
@@ -150,34 +150,34 @@ class FileStore(ABC):
 
     @abstractmethod
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one handle and commit; return the new version."""
+        """Check everything again on one handle and commit; returns the new version."""
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files`, each row with its file's row number."""
+        """Subject digests of `files`; each row has its file's row number."""
         return subject_digests.subject_counts(self._layout, files, self.data_files)
 
     def stage(self, partition: int, segment: int) -> DataFile:
-        """Hand out a new file of a segment, at the place where it is to be written."""
+        """Stage a new file of a segment, at the location to write it."""
         return self._new(new_path(partition, segment), partition, segment)
 
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """Hand out new files of a segment, among which rows are to be divided; each row goes to one of them."""
+        """Stage new files of a segment to divide rows among; each row belongs in exactly one of them."""
         kin = uuid.uuid4().hex
         paths = (new_path(partition, segment, kin) for _ in range(count))
         return tuple(self._new(path, partition, segment) for path in paths)
 
     def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """Hand out new files of a segment for a merge; their names say so, lest they are soon merged again."""
+        """Stage new files of a segment for a merge; their names mark them, so that they are not soon merged again."""
         kin = None if count == 1 else uuid.uuid4().hex
         paths = (new_path(partition, segment, kin, merged=True) for _ in range(count))
         return tuple(self._new(path, partition, segment) for path in paths)
 
     def is_apart(self, file: DataFile) -> bool:
-        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        """Whether a file is one of several that `stage_apart` staged together, or a copy of one."""
         return siblings_of(pa.array([file.path])).null_count == 0
 
     def stage_copy(self, source: DataFile) -> DataFile:
-        """Hand out a new file that is to take the place of `source`."""
+        """Stage a new file to replace `source`."""
         paths = pa.array([source.path])
         [kin], [merged] = siblings_of(paths).to_pylist(), merged_mask(paths).to_pylist()
         path = new_path(source.partition, source.segment, kin, merged=merged)
@@ -190,39 +190,39 @@ class FileStore(ABC):
         return self._layout.data_file((path, partition, segment), location)
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """The live files, at the places where they can be opened now, with the rows that the newest snapshot hides."""
+        """The live files at their current locations, with the rows that the newest snapshot hides."""
         return [self._released.hide(file) for file in self._located(files)]
 
     def hides(self) -> bool:
-        """Whether rows that are released and still in a file were ever recorded."""
+        """Whether released rows that remain in a file were ever recorded."""
         return self._records.any()
 
     def stored(self, files: pa.Table) -> pa.Table:
-        """`FILE_STATS` rows of an inventory, counting also the messages that are released and still in the files."""
+        """`FILE_STATS` rows of an inventory that also count the released messages still in the files."""
         return self._released.stored(files)
 
     def released(self, number: int) -> RowTombstones:
-        """Read a record of the messages that are released and still in live files."""
+        """Read a record of the released messages that remain in live files."""
         return self._released if number == self._released.number else self._records.read(number)
 
     def keep_released(self, tables: Iterable[pa.Table]) -> int:
-        """Write a record of released messages, some files at a time, for a commit to name; return its number."""
+        """Write a record of released messages, some files at a time, for a commit to name; returns its number."""
         return self._records.write(tables)
 
     def _follow(self, counters: Counters) -> None:
-        """Hide from now on the messages of the record that the log names; stage from now on under its claims."""
+        """Hide the messages of the log's current record, and stage under its claims, from now on."""
         self._staging_claims = counters.staging_claims
         if counters.released != self._released.number:
             self._released = self._records.read(counters.released)
 
     def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-        """Statistics of the remaining messages of files, in order, and path → the file's hidden bytes."""
+        """Statistics of the remaining messages of files, in order; and path → the file's hidden bytes."""
         if not self._released.number:
             return table, {}
         return inventory.in_order(self._released.left(table)), self._released.hidden_bytes(table)
 
     def _located(self, files: pa.Table) -> list[DataFile]:
-        """The live files, at the places where they can be opened now, as they are stored."""
+        """The live files at their current locations, as stored."""
         check_inside(self._layout, files["path"])
         located = [
             replace(
@@ -236,16 +236,17 @@ class FileStore(ABC):
         return located
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete all that attempts have written for those of `paths` that were staged here and are in no commit."""
+        """Delete every attempt's files for those of `paths` that were staged here and are in no commit."""
         gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
         files.delete(self._place_of_new(path) for path in gone)
         files.delete(self._layout.engine_path("subjects", path) for path in gone)
         reached(Step.STAGED_DISCARDED)
 
     def _unclaimed(self, swap: Swap) -> Swap:
-        """The swap with the requirement that no staged file was claimed since its own were handed out.
+        """The swap, with the requirement that no staged file was claimed since its own were staged.
 
-        The store alone knows under which count it handed them out, and no writer can forget to ask.
+        Only the store knows the count at which it staged them, and adding the requirement here means that no writer can
+        forget it.
         """
         count = self._staged.claims_of(swap.add["path"].to_pylist())
         if count is None:
@@ -262,7 +263,7 @@ class FileStore(ABC):
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Wrap the opening of the table: where there is none, refuse it as lost if it was there."""
+        """Wrap the opening of the table: refuse a missing table as lost if it existed once."""
         record = self._check_format()
         try:
             yield
@@ -271,12 +272,12 @@ class FileStore(ABC):
             raise
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
-        """The number of files that must be opened to learn whether two hold a message twice."""
+        """The number of files that must be opened to find duplicate messages."""
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
 
     def spent_notes(self, snapshot: Snapshot) -> list[str]:
-        """Locations of notes beside the table on files that it does not have any more."""
+        """Locations of notes beside the table on files that it no longer has."""
         if not duplicates.notes(self._layout):
             return []
         described = self._described(snapshot)
@@ -285,20 +286,20 @@ class FileStore(ABC):
         try:
             overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         except ForeignRowsError:
-            # Whoever looks at the rows says so.
+            # The next reader of the rows raises this error.
             return []
         return duplicates.spent_notes(self._layout, overlapping)
 
     @abstractmethod
     def _described(self, snapshot: Snapshot) -> pa.Table | None:
-        """Statistics of all live files, shape `FILE_STATS`; None where a file would have to be opened for them."""
+        """Statistics of all live files, shape `FILE_STATS`; None if a file must be opened for them."""
 
     def _now_ms(self) -> int:
         return self._clock() // 1_000_000
 
     @abstractmethod
     def _standing(self) -> tuple[bool, Counters]:
-        """Whether a table that is made has any file, and its counters; also of one that `snapshot` refuses."""
+        """Whether an existing table has any file, and its counters; also for a table that `snapshot` refuses."""
 
     @abstractmethod
     def _made(self) -> bool:
@@ -310,51 +311,51 @@ class FileStore(ABC):
 
     @abstractmethod
     def _place_of_new(self, path: str) -> str:
-        """The place of a file that no commit has named yet."""
+        """The location of a file that no commit has named yet."""
 
     @abstractmethod
     def _place_of_live(self, path: str) -> str:
-        """The place of a file that the table has."""
+        """The location of a live file."""
 
     @abstractmethod
     def _place_when_removed(self, path: str) -> str | None:
-        """The place of a file once it is removed, None if it stays where it is."""
+        """The location of a file after its removal; None if it does not move."""
 
 
 def table_id_of(made_as: str, counters: Counters) -> str:
-    """The id of a table: that of its log, or of the table that takes the place of a dropped one in the same log.
+    """The id of a table: its log's id, or a derived one for a table that replaced a dropped one in the same log.
 
-    A dropped table has the id of the next one already: nothing of the old one counts for whoever is about to write.
+    A dropped table already has the id of its successor: nothing of the old table matters to the next writer.
 
     Args:
         made_as: the id with which the log began.
-        counters: those of the table.
+        counters: the table's counters.
     """
     generation = counters.epoch if counters.dropped_ns else counters.generation
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{made_as}/{generation}")) if generation else made_as
 
 
 class _Staged:
-    """The slots that one store handed out and no commit has named: each attempt to fill one names its file anew."""
+    """The slots that one store staged and no commit has named; each attempt to fill a slot uses a new file name."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
         self._claims: dict[str, int] = {}
 
     def add(self, path: str, claims: int) -> str:
-        """Remember a path handed out, and the number of claims on staged files by then."""
+        """Record a staged path, and the number of claims on staged files at that time."""
         self._open.add(slot_of(path))
         self._claims[slot_of(path)] = claims
         return path
 
     def claims_of(self, paths: Iterable[str]) -> int | None:
-        """The lowest number of claims under which any of these was handed out; None: none was handed out here."""
+        """The lowest number of claims at which any of these was staged; None if none was staged here."""
         counts = (self._claims.get(slot_of(path)) for path in paths)
         return min((count for count in counts if count is not None), default=None)
 
     @contextmanager
     def settling(self, paths: Iterable[str]) -> Iterator[None]:
-        """Wrap a commit of staged paths: they stay deletable only if it certainly did not happen."""
+        """Wrap a commit of staged paths: they remain deletable only if it certainly did not happen."""
         named = self._open.intersection(map(slot_of, paths))
         self._open -= named
         try:
@@ -368,7 +369,7 @@ class _Staged:
             del self._claims[slot]
 
     def release(self, paths: Iterable[str]) -> list[str]:
-        """Give up the slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
+        """Release and return the slots of paths that may be deleted now: staged here, and certainly in no commit."""
         gone = sorted(self._open.intersection(map(slot_of, paths)))
         self._open.difference_update(gone)
         for slot in gone:

@@ -1,4 +1,4 @@
-"""A stream's table looked over without changing anything: its live files, their places, and what hides in them."""
+"""Read-only inspection of a stream's table: live files, their locations, and unfinished or unfit files."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from schemas.files import LOGGED_FILES
 
 @dataclass(frozen=True)
 class Inspection:
-    """A table's account of itself: its version and files, and what is unfinished, unfit or wanted otherwise."""
+    """The state of a table: version, files, unfinished moves, unfit files, and properties that differ."""
 
     version: int
-    """The table's version; -1: it is not made yet, and another writer's files are there."""
+    """The table's version; -1 if the table does not exist yet and another writer's files do."""
     files: pa.Table
     """The live files, shape `LOGGED_FILES`."""
     locations: list[str]
-    """The place where each of the files should be, in the same order."""
+    """The expected location of each file, in the same order."""
     unknown: int
-    """Files that the next plan opens once, because no statistics of them are kept."""
+    """The number of files that the next plan opens once, because their statistics are not cached."""
     vectors: int
-    """Files of which a deletion vector of another writer hides rows."""
+    """The number of files with rows hidden by another writer's deletion vectors."""
     unmoved: int
-    """Commits of which files were not brought to their places yet (Parquet)."""
+    """The number of commits with unfinished file moves (Parquet)."""
     unfit: Sequence[Unfit]
-    """Files of other writers that the stream cannot take in (Parquet)."""
+    """Files of other writers that the stream cannot adopt (Parquet)."""
     grace: Mapping[str, str]
-    """Properties of the table that the configuration's grace wants otherwise, with the wanted values (Delta)."""
+    """Table properties that differ from the configuration's grace, with the configured values (Delta)."""
     grace_statement: str | None = None
-    """The SQL that sets these properties, where only the table's owner can; None: a run sets them."""
+    """The SQL that sets these properties if only the table's owner can; None if a run sets them."""
 
     def wrong_lengths(self) -> list[tuple[str, int | None, int]]:
-        """Files that are missing or have another length: location, length now (None: missing), committed length."""
+        """Missing files and wrong lengths: location, current length (None if missing), committed length."""
         lengths = files.lengths(self.locations)
         logged = self.files["file_bytes"].to_pylist()
         rows = zip(self.locations, lengths, logged, strict=True)
@@ -55,12 +55,12 @@ class Inspection:
 
 
 def inspect_table(layout: Layout, format_: str, grace_ns: int) -> Inspection | None:
-    """Look a table over; None if nothing was ever written.
+    """Inspect a table; None if nothing was ever written.
 
     Raises:
-        RefusedError: a table feature or property that the engine does not handle.
+        RefusedError: the engine does not handle a table feature or property.
         ForeignRowsError: files of another writer break the storage rules, as far as their statistics tell.
-        DamagedError: the log cannot be read, or is gone.
+        DamagedError: the log cannot be read, or is lost.
     """
     record = check_format(layout, format_)
     inspection = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout, record)

@@ -1,4 +1,4 @@
-"""Message ids that count although their messages are not in the table, each as a digest with sequence and time."""
+"""Message ids that still count without their messages in the table, each as a digest with sequence and time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from retention.stores.layout import Layout
 from schemas.files import KEPT_IDS
 
 UNSTORED_IDS = "retention/unstored-ids"
-"""The name, beside those of writers, under which the log keeps the number of the record of ids never stored."""
+"""The batch name under which the log has the number of the record of never-stored ids."""
 MOST_RECORDS = 16
-"""The number of records of removed ids from which on the next one takes their place."""
+"""The number of records of removed ids at which the next record replaces them."""
 ATTEMPTS = 20
 _DIGEST_BYTES = 16
 _DIGITS = 20
@@ -37,7 +37,7 @@ _UNSTORED = re.compile(r"\d{20}\.parquet")
 
 @dataclass(frozen=True)
 class IdDigests:
-    """Digests of message ids, keyed with the table's id: a digest tells nobody its id, and no two tables share one."""
+    """Digests of message ids, keyed with the table's id: a digest hides its id, and no two tables share one."""
 
     table_id: str
 
@@ -47,7 +47,7 @@ class IdDigests:
         return hashlib.blake2b(msg_id.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
 
     def kept(self, rows: pa.Table) -> pa.Table:
-        """The kept ids of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, without messages that have no id."""
+        """The kept ids of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, only for messages with an id."""
         named = rows.filter(pc.is_valid(rows["msg_id"]))
         digests = [self.of(msg_id) for msg_id in named["msg_id"].to_pylist()]
         columns = [pa.array(digests, KEPT_IDS.field("digest").type), named["seq"], named["ts_ns"]]
@@ -55,11 +55,11 @@ class IdDigests:
 
 
 class RemovedIds:
-    """Reads and writes `_retention/ids/`, records of the ids of messages that runs have removed.
+    """Reads and writes `_retention/ids/`: records of the ids of messages that runs removed.
 
-    A record counts as soon as it is there: its messages were stored once, and where they still are, or are again,
-    record and table say the same. A record's name begins with the time of its youngest message, so that the name alone
-    tells when no id in it counts any more. Only the holder of the maintenance lease writes and deletes records.
+    A record counts as soon as it exists: its messages were stored once, and if the table still or again has them,
+    record and table agree. A record's name begins with the time of its youngest message, so the name alone shows when
+    its ids no longer count. Only the holder of the maintenance lease writes and deletes records.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -67,10 +67,10 @@ class RemovedIds:
         self._directory = layout.engine_path("ids")
 
     def younger_than(self, after_ns: int) -> list[pa.Table]:
-        """The records that may hold ids of messages younger than `after_ns`, shape `KEPT_IDS`.
+        """The records that may have ids of messages younger than `after_ns`, shape `KEPT_IDS`.
 
         Raises:
-            BusyError: a maintenance run keeps putting records together.
+            BusyError: a maintenance run keeps merging records.
             DamagedError: a record cannot be read.
         """
         for _ in range(ATTEMPTS):
@@ -84,7 +84,7 @@ class RemovedIds:
         )
 
     def keep(self, ids: pa.Table, after_ns: int) -> None:
-        """Keep ids (shape `KEPT_IDS`), and drop ids of messages that are not younger than `after_ns`."""
+        """Write ids (shape `KEPT_IDS`), and drop ids of messages that are not younger than `after_ns`."""
         names = self._names()
         spent = [name for name in names if _youngest(name) <= after_ns]
         if ids.num_rows:
@@ -105,7 +105,7 @@ class RemovedIds:
         return [name for name in files.names(self._directory) if _REMOVED.fullmatch(name)]
 
     def _still_there(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Read those records that still exist; a rival to whom the lease was lost has put the others together."""
+        """Read the records that still exist; a rival that took over the lease has merged the others."""
         for name in names:
             with suppress(FileNotFoundError):
                 yield self._read(name)
@@ -115,10 +115,10 @@ class RemovedIds:
 
 
 class UnstoredIds:
-    """Reads and writes `_retention/unstored-ids/`: ids of messages that were answered and never stored.
+    """Reads and writes `_retention/unstored-ids/`: ids of messages that were acknowledged and never stored.
 
-    Only the record that the newest commit names counts: a record left by a killed writer names sequences that other
-    messages may have. Each record is whole: it holds also the ids of the one before that still count.
+    Only the record that the newest commit names counts: a record left by a killed writer has sequences that other
+    messages may have now. Each record is complete: it includes the ids of its predecessor that still count.
     """
 
     def __init__(self, layout: Layout, counters: Counters) -> None:
@@ -127,7 +127,7 @@ class UnstoredIds:
         self._number = counters.batches.get(UNSTORED_IDS, 0)
 
     def read(self) -> pa.Table:
-        """The record's ids, shape `KEPT_IDS`; none if the record is gone, as when a table was put back from a backup.
+        """The record's ids, shape `KEPT_IDS`; empty if the record is missing, as after a restore from a backup.
 
         Raises:
             DamagedError: the record cannot be read.
@@ -138,21 +138,21 @@ class UnstoredIds:
             return KEPT_IDS.empty_table()
 
     def keep(self, ids: pa.Table, after_ns: int) -> int:
-        """Write the next record, for a commit to name under `UNSTORED_IDS`; return its number.
+        """Write the next record, for a commit to name under `UNSTORED_IDS`; returns its number.
 
         Args:
             ids: the added ids, shape `KEPT_IDS`.
-            after_ns: ids of messages that are not younger count no more.
+            after_ns: ids of messages that are not younger no longer count.
         """
         whole = pa.concat_tables([self.read(), ids])
         whole = whole.filter(later_mask(whole["ts_ns"], after_ns))
-        # Rising, and never one that a killed writer has used.
+        # Rising, and never a number that a killed writer used.
         number = ((self._number >> _RANDOM_BITS) + 1 << _RANDOM_BITS) + secrets.randbits(
             _RANDOM_BITS
         )
         _write(self._place(number), whole)
         reached(Step.UNSTORED_IDS_KEPT)
-        # What the newest commit names stays: this record may never be named.
+        # Keep the record that the newest commit names: the new record may never be named.
         before = f"{self._number:0{_DIGITS}d}{_SUFFIX}"
         names = (name for name in files.names(self._directory) if _UNSTORED.fullmatch(name))
         files.delete(files.join(self._directory, name) for name in names if name < before)
@@ -164,7 +164,7 @@ class UnstoredIds:
 
 @dataclass(frozen=True)
 class KeptIds:
-    """All kept ids of messages that are not in a table, at one version of the table."""
+    """All kept ids of messages absent from a table, at one version of the table."""
 
     removed: RemovedIds
     unstored: UnstoredIds
@@ -176,7 +176,7 @@ class KeptIds:
         return cls(RemovedIds(layout), UnstoredIds(layout, counters), IdDigests(table_id))
 
     def find(self, wanted: pa.Array, after_ns: int) -> Iterator[pa.Table]:
-        """Look up wanted ids of messages younger than `after_ns`: tables of matches: `seq`, `ts_ns` and `msg_id`."""
+        """Look up ids of messages younger than `after_ns`; yields tables of matches: `seq`, `ts_ns` and `msg_id`."""
         names = wanted.to_pylist()
         digests = pa.array(
             [self.digests.of(msg_id) for msg_id in names], KEPT_IDS.field("digest").type

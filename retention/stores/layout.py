@@ -1,4 +1,4 @@
-"""The layout of a stream's directory: places below its root, names of new files, and the record of its format."""
+"""The layout of a stream's directory: locations below its root, names of new files, and the format record."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
 
 FORMAT_VERSION = 3
-"""The highest version of this layout that is known; a directory that names a higher one is refused."""
+"""The highest known version of this layout; a directory with a higher version is refused."""
 _FIRST_VERSION = 1
 CLAIMING_VERSION = 2
-"""From the first reclaim on: whoever does not know claims could commit files that are being deleted."""
+"""The version since the first reclaim: a release without claims could commit files that are being deleted."""
 DROPPING_VERSION = 3
-"""From the first drop on: whoever does not know of drops would take a dropped stream for an empty one."""
+"""The version since the first drop: a release without drops would take a dropped stream for an empty one."""
 
 leaving = file_records.outside_mask
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
 _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
 _VERSION_AT = 12
-"""The place of a UUID's version among its hex digits."""
+"""The index of a UUID's version among its hex digits."""
 _MERGED = "8"
-"""The version, one for names of one's own kind (RFC 9562), of the UUIDs in names of files that merges wrote."""
+"""The UUID version in names of files that merges wrote: version 8 is for custom formats (RFC 9562)."""
 _OF_MERGE = rf"[/-][0-9a-f]{{{_VERSION_AT}}}{_MERGED}[0-9a-f]{{19}}\.parquet$"
 
 
@@ -51,29 +51,29 @@ class StoreSettings:
     format: str = "delta"
     """`delta` or `parquet`."""
     grace_ns: int = 7 * 86_400 * 10**9
-    """The time that removed files stay, nanoseconds."""
+    """The retention of removed files, nanoseconds."""
     exclusive: bool = False
-    """No other writer runs: operations that an object store cannot exclude are allowed."""
+    """No other writer runs, so operations that an object store cannot exclude are allowed."""
     quiet: bool = False
-    """Removals are committed so that streaming readers of the table do not see them."""
+    """Removals are committed without a data change, so streaming readers of the table do not see them."""
     spark_writes: bool = False
-    """Spark writes to the table while the engine does: on a local disk each commit is looked at again."""
+    """Spark writes to the table while the engine does, so each commit on a local disk is checked again."""
     partitions: int = 1
     """The number of partitions of a topic; streams have one."""
     first_seq: int = 1
-    """The lowest sequence that a message can have: offsets of topics begin at 0."""
+    """The lowest possible sequence; offsets of topics begin at 0."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The places below `<warehouse>/streams/<name>`; a `path` is relative to `messages/`."""
+    """The locations below `<warehouse>/streams/<name>`; a `path` is relative to `messages/`."""
 
     root: str
     stream: str
     partitions: int = 1
-    """The number of partitions: those from 0 to below it may have files."""
+    """The number of partitions; they are numbered from 0."""
     first_seq: int = 1
-    """No message has a lower sequence."""
+    """The lowest possible sequence of a message."""
 
     @property
     def messages(self) -> str:
@@ -81,11 +81,11 @@ class Layout:
         return files.join(self.root, "messages")
 
     def engine_path(self, *parts: str) -> str:
-        """A place in the engine's own directory."""
+        """A location in the engine's own directory."""
         return files.join(self.root, "_retention", *parts)
 
     def live(self, path: str) -> str:
-        """The place of a data file of the table."""
+        """The location of a data file of the table."""
         return files.join(self.messages, path)
 
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
@@ -96,13 +96,13 @@ class Layout:
 
 
 def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bool = False) -> str:
-    """A path never used before, for a new file of a segment.
+    """A unique path for a new file of a segment.
 
     Args:
-        partition: the segment's.
-        segment: its base.
-        kin: the token of those files together with which the rows are written, apart by deadline.
-        merged: whether a merge writes the file, or it takes the place of one that a merge wrote.
+        partition: the segment's partition.
+        segment: the segment's base.
+        kin: the shared token of files that are written together, split by deadline.
+        merged: whether a merge writes the file, or it replaces one that a merge wrote.
     """
     name = uuid.uuid4().hex
     if merged:
@@ -112,29 +112,29 @@ def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bo
 
 
 def merged_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """A mask of the files that merges wrote, by their names, or that took the place of such."""
+    """A mask of the files that merges wrote, and of their replacements, by their names."""
     return pc.match_substring_regex(paths, _OF_MERGE)
 
 
 def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The token of kin in the name of each file that was written together with others, apart by deadline; else null.
+    """The kin token in the name of each file that was written together with others, split by deadline; null without.
 
-    No sequence stands in two files of one kin, though their ranges meet: each row was put into one, and a copy takes
-    the place of the file that it copies.
+    No two files of one kin share a sequence, even if their ranges meet: each row was written to one of them, and a copy
+    replaces the file that it copies.
     """
     return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
 
 
 def is_ours(path: str) -> bool:
-    """Whether the engine itself gave a file its name."""
+    """Whether the engine itself named a file."""
     return _OURS.fullmatch(path) is not None
 
 
 def refuse_links_out(root: str, stream: str) -> None:
-    """Refuse a stream of which a directory is a symbolic link that leads out of `streams/`.
+    """Refuse a stream with a symbolic link that leads out of `streams/`.
 
     Raises:
-        RefusedError: naming the link and where it leads.
+        RefusedError: names the link and its target.
     """
     if files.is_remote(root):
         return
@@ -177,17 +177,17 @@ def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
 
 
 def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile]) -> None:
-    """Hold the data files that are about to be opened against the lengths that the log has.
+    """Check data files that are about to be opened against the lengths in the log.
 
     Raises:
-        DamagedError: a file is missing, or was changed after it was committed.
+        DamagedError: a file is missing, or was changed after its commit.
     """
     lengths = files.lengths([file.location for file in data_files])
     for file, length, logged in zip(
         data_files, lengths, table["file_bytes"].to_pylist(), strict=True
     ):
         if length is None and file.later is not None:
-            length = files.length(file.later)  # noqa: PLW2901  (a rival's commit took it away this moment)
+            length = files.length(file.later)  # noqa: PLW2901  (a rival's commit removed it a moment ago)
         if length != logged:
             state = (
                 "is missing"
@@ -202,32 +202,32 @@ def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile
 
 @dataclass(frozen=True)
 class FormatRecord:
-    """The record in a stream's directory of the format that it has (`_retention/format.json`)."""
+    """The format record in a stream's directory (`_retention/format.json`)."""
 
     format: str
     made: bool
-    """Whether its table was made; directories that earlier versions of this program made do not say so at once."""
+    """Whether its table was created; records of earlier versions of this program lack this at first."""
     stream: str | None
-    """The stream whose directory it is; None: an earlier version of this program wrote the record, and did not say."""
+    """The stream of the directory; None in a record from an earlier version of this program."""
 
     version: int = _FIRST_VERSION
 
     @property
     def was_dropped(self) -> bool:
-        """Whether the stream was dropped once, or was about to be: whether it is, its log alone tells."""
+        """Whether the stream was ever dropped or about to be; only its log tells whether it is dropped now."""
         return self.version >= DROPPING_VERSION
 
     @property
     def is_whole(self) -> bool:
-        """Whether the record says all that is to be said of a stream with a table."""
+        """Whether the record has all fields for a stream with a table."""
         return self.made and self.stream is not None
 
 
 def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
-    """Read the format record of the stream's directory, None if it has none; refuse what must not be touched.
+    """Read the format record of the stream's directory, None if it has none; refuse an incompatible directory.
 
     Raises:
-        RefusedError: the stream has the other format, a newer version wrote it, or it is another stream's.
+        RefusedError: the stream has the other format, a newer version wrote it, or it belongs to another stream.
         DamagedError: `_retention/format.json` cannot be read.
     """
     location = layout.engine_path("format.json")
@@ -262,15 +262,15 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
 
 
 def refuse_foreign_directory(root: str, stream: str) -> None:
-    """Refuse a local directory that says it is another stream's, before a lease is taken in it.
+    """Refuse a local directory that belongs to another stream, before a lease is taken in it.
 
     Raises:
-        RefusedError: naming both streams.
+        RefusedError: names both streams.
     """
     if files.is_remote(root):
         return
     content = files.read_bytes(Layout(root, stream).engine_path("format.json")) or b""
-    # What cannot be read is refused where it is needed.
+    # `check_format` refuses an unreadable record.
     with suppress(ValueError, AttributeError):
         owner = parse_json(content).get("stream", stream)
         if owner != stream:
@@ -278,31 +278,31 @@ def refuse_foreign_directory(root: str, stream: str) -> None:
 
 
 def write_format(layout: Layout, format_: str) -> None:
-    """Record in the stream's directory which format it is about to have, and whose it is."""
+    """Record the stream's name and future format in its directory."""
     _write_format(layout, {"format": format_})
     reached(Step.FORMAT_WRITTEN)
 
 
 def note_made(layout: Layout, format_: str) -> None:
-    """Record in the stream's directory that its table is made: if the table is gone later, it was lost."""
+    """Record in the stream's directory that its table was created; a missing table is a lost table from then on."""
     _write_format(layout, {"format": format_, "made": True})
     reached(Step.MADE_NOTED)
 
 
 def note_claiming(layout: Layout, format_: str) -> None:
-    """Record in the stream's directory that dead files are claimed and deleted: earlier releases refuse it then."""
+    """Record in the stream's directory that dead files are claimed and deleted; earlier releases then refuse it."""
     if _raise_version(layout, format_, CLAIMING_VERSION):
         reached(Step.CLAIMING_NOTED)
 
 
 def note_dropping(layout: Layout, format_: str) -> None:
-    """Record in the stream's directory that the stream is about to be dropped: earlier releases refuse it then."""
+    """Record in the stream's directory that the stream is about to be dropped; earlier releases then refuse it."""
     if _raise_version(layout, format_, DROPPING_VERSION):
         reached(Step.DROPPING_NOTED)
 
 
 def _raise_version(layout: Layout, format_: str, version: int) -> bool:
-    """Raise the version of a stream's directory to at least this one; whether it was lower."""
+    """Raise the version of a stream's directory to at least this one; True if it was lower."""
     content = files.read_bytes(layout.engine_path("format.json")) or b"{}"
     if parse_json(content).get("format_version", 0) >= version:
         return False

@@ -1,4 +1,4 @@
-"""Leases: one maintainer and one appender at a time, held by a process and free the moment it dies."""
+"""Leases: at most one maintainer and one appender at a time; the death of a process releases its lease."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retention.stores.checks.exclusion import refuse_without_exclusion
 KINDS = ("maintenance", "append")
 
 EXPIRY_S = 60.0
-"""The time, in seconds, that a lease on an object store outlives its holder."""
+"""The time, in seconds, for which a lease on an object store outlives its holder."""
 _POLL_S = 0.05
 _SETTLE_S = 0.2
 
@@ -38,18 +38,18 @@ def lease(
     wait_s: float = 0.0,
     expiry_s: float = EXPIRY_S,
 ) -> Iterator[None]:
-    """Hold a stream's lease during the block; it saves rivals wasted work, commits are what excludes.
+    """Hold a stream's lease during the block. It only saves rivals wasted work; commits provide the exclusion.
 
     Args:
         root: `<warehouse>/streams/<name>`.
         kind: `maintenance` or `append`.
-        clock: the wall clock, nanoseconds since the epoch; tells rivals since when it is held.
-        wait_s: how long to wait for a living holder.
-        expiry_s: on object stores, how long after its last sign of life a dead holder's lease is free.
+        clock: the wall clock, nanoseconds since the epoch; tells rivals when the lease was taken.
+        wait_s: the time to wait for a live holder, seconds.
+        expiry_s: on object stores, the time from a dead holder's last renewal until its lease is free, seconds.
 
     Raises:
-        BusyError: someone else holds it.
-        RefusedError: commits do not exclude each other at that place.
+        BusyError: another process holds it.
+        RefusedError: commits do not exclude each other at that location.
     """
     place = files.join(root, "_retention", f"{kind}.lease")
     refuse_without_exclusion(root)
@@ -66,12 +66,12 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
     """Hold the operating system's lock on a local file during the block.
 
     Args:
-        place: the file; it stays when the lock goes.
-        owner: what the file says about the holder.
-        wait_s: how long to wait for it.
+        place: the file; it remains after the lock is released.
+        owner: the file's text about the holder.
+        wait_s: the time to wait for the lock, seconds.
 
     Raises:
-        BusyError: someone else holds it.
+        BusyError: another process holds it.
     """
     files.make_directory(str(Path(place).parent))
     with as_storage_errors(place):
@@ -86,26 +86,26 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
         reached(Step.LEASE_TAKEN)
         yield
     finally:
-        # Closing lets the lock go, whatever it answers; the operating system does the same for a killed process.
+        # Closing releases the lock even if it fails; the operating system does the same for a killed process.
         with suppress(OSError):
             os.close(descriptor)
 
 
 def _share_as_directory(descriptor: int, place: str) -> None:
-    """Let those hold a lock who may write in its directory; files of earlier versions were their owner's alone."""
+    """Let every user with write access to the directory hold the lock; earlier versions let only the file's owner."""
     writers = os.stat(Path(place).parent).st_mode & 0o022  # noqa: PTH116
     wanted = writers | writers << 1
     mode = os.fstat(descriptor).st_mode & 0o777
     if wanted & ~mode:
-        # Only the owner may; to others the file was open already.
+        # Only the owner may change the mode; for others the file was already accessible.
         with suppress(OSError):
             os.fchmod(descriptor, mode | wanted)
 
 
 def holder(root: str, kind: str) -> str | None:
-    """The holder of a stream's lease, in words; None if nobody holds it.
+    """The holder of a stream's lease, in words; None if no process holds it.
 
-    To learn it, a local lock is taken for an instant, shared with others who look.
+    This takes a local lock for an instant, shared with other inspecting processes.
     """
     place = files.join(root, "_retention", f"{kind}.lease")
     if files.is_remote(root):
@@ -137,9 +137,9 @@ def _lock(descriptor: int, place: str, wait_s: float) -> None:
 
 @contextmanager
 def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> Iterator[None]:
-    """Hold an object that names its owner, written again and again while the block runs.
+    """Hold an object that names its owner; a thread renews it while the block runs.
 
-    An object that nobody has written for `expiry_s` is free; a lease that its holder lost is never written again.
+    An object without a write for `expiry_s` is free; a holder that lost its lease never writes it again.
     """
     token = uuid.uuid4().hex
     owner = _owner(since_ns, token)
@@ -160,7 +160,7 @@ def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> I
     finally:
         stop.set()
         keeper.join()
-        # What was done is done: a lease that cannot be given back runs out.
+        # The work is done: a lease that cannot be released expires.
         with suppress(OSError):
             if files.read_bytes(place) == owner:
                 files.delete([place])
@@ -171,7 +171,7 @@ def _acquire(place: str, owner: bytes, wait_s: float, expiry_s: float) -> None:
     until = began + wait_s
     while True:
         written = _written_ms(place)
-        # The store's clock may have been set back: what nobody wrote while we looked is free as well.
+        # The store's clock may have been set back, so an object without a write while we waited is free, too.
         unwritten = written == first and time.monotonic() - began >= expiry_s
         if written is None or unwritten or _store_clock_ms(place) - written >= expiry_s * 1000:
             files.replace(place, owner)
@@ -179,7 +179,7 @@ def _acquire(place: str, owner: bytes, wait_s: float, expiry_s: float) -> None:
             if files.read_bytes(place) == owner:
                 return
         elif written != first and time.monotonic() >= until:
-            # Written since we look: its holder lives.
+            # Renewed while we waited: its holder is alive.
             raise _busy(place, files.read_bytes(place) or b"")
         time.sleep(min(1.0, expiry_s / 10))
 
@@ -192,7 +192,7 @@ def _written_ms(place: str) -> int | None:
 
 
 def _store_clock_ms(place: str) -> int:
-    """The object store's own time, so that clocks of machines need not agree."""
+    """The object store's own time, so that machine clocks need not agree."""
     probe = f"{place}.{uuid.uuid4().hex}"
     files.replace(probe, b"")
     written = files.stat(probe)[1]

@@ -1,4 +1,4 @@
-"""The stored offsets of a topic: how far each consumer and each group has read every partition, as one document."""
+"""The stored offsets of a topic: the read position of each consumer and group in every partition, as one document."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Reader:
     partition: int
     kind: ReaderKind
     name: str
-    """The number by which Iggy knows the reader, in decimal: that of a named consumer is the XXH32 of its name."""
+    """Iggy's number of the reader, in decimal; for a named consumer, the XXH32 of its name."""
 
 
 def reader_of(partition: int, kind: ReaderKind, name: str | int) -> Reader:
-    """The reader with a name that people use (iggy `Identifier`, docs/semantics/topics.md).
+    """The reader with a user-facing name (iggy `Identifier`, docs/semantics/topics.md).
 
     Args:
         partition: the partition that it reads.
-        kind: a consumer of its own, or a group.
-        name: a number of 32 bits, or the name of a consumer, which stands for its XXH32 with seed 0.
+        kind: a single consumer, or a group.
+        name: a 32-bit number, or the name of a consumer, which stands for its XXH32 with seed 0.
 
     Raises:
-        UsageError: `name` is no name, or that of a group, which servers number as they come.
+        UsageError: `name` is invalid, or the name of a group; servers number groups in order of creation.
     """
     text = str(name)
     if kind not in get_args(ReaderKind):
@@ -73,7 +73,7 @@ class StoredOffset:
     """A reader's stored position in a partition."""
 
     offset: int
-    """The offset of the last message that the reader has read."""
+    """The offset of the last message read."""
     stored_ns: int
     """The time of storing, nanoseconds since the epoch; for an imported offset, the time of the import."""
 
@@ -84,23 +84,23 @@ class Offsets:
 
     of: Mapping[Reader, StoredOffset] = field(default_factory=dict)
     version: int = 0
-    """The number of documents so far, with this one; 0: it is not written yet."""
+    """The number of documents so far, this one included; 0 if not yet written."""
     revision: int = 0
-    """The number of times that a partition came to be held longer: by a new reader, or by one that went back."""
+    """The number of changes that hold a partition for longer: a new reader, or a reader that moved back."""
     counted: bool = True
-    """Whether the message table's log counts the last of the changes that `revision` counts."""
+    """Whether the message table's log counts the latest revision."""
     watermarks: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the offset up to which `delete-segments` wants its sealed segments gone, as soon as they are free."""
+    """Partition → the offset up to which `delete-segments` removes sealed segments once no reader holds them."""
     origin: str | None = None
-    """The writer's batch that brought the offsets, which count only if that batch was committed."""
+    """The writer's batch that imported the offsets; they count only if that batch was committed."""
     epoch: int = 0
-    """The epoch in which the offsets count, and all other fields."""
+    """The epoch of the offsets and of all other fields."""
     other: Offsets | None = None
-    """The last document of another epoch, which counts again when a purge is undone."""
+    """The last document of another epoch; it counts again after a purge is undone."""
 
     @property
     def barriers(self) -> dict[int, int]:
-        """Partition → the lowest offset that any reader has stored; partitions that no reader holds are left out."""
+        """Partition → the lowest offset that a reader has stored; partitions without readers are omitted."""
         partitions = {reader.partition for reader in self.of}
         lowest = {
             partition: barrier_of(
@@ -111,7 +111,7 @@ class Offsets:
         return {partition: barrier for partition, barrier in lowest.items() if barrier is not None}
 
     def in_epoch(self, epoch: int) -> Offsets:
-        """The document's offsets of an epoch, with those of the newest of the other epochs as `other`."""
+        """The document's offsets of an epoch, with the offsets of the newest other epoch as `other`."""
         if self.epoch == epoch:
             return self
         documents = [document for document in (self, self.other) if document is not None]
@@ -126,7 +126,7 @@ class Offsets:
         return replace(chosen, **about, other=newest)
 
     def counting(self, counters: Counters) -> Offsets:
-        """The offsets that count in the topic's present epoch, without those of an import that was never committed."""
+        """The offsets of the topic's current epoch, without offsets of an import that was never committed."""
         offsets = self.in_epoch(counters.epoch)
         if offsets.origin is None or counters.batches.get(offsets.origin) is not None:
             return offsets
@@ -134,7 +134,7 @@ class Offsets:
 
 
 Change = Callable[[Offsets], Offsets]
-"""Turns the present offsets into the next; applied again, also to its own outcome, it changes nothing more."""
+"""A function from the current offsets to the next. It is idempotent: applied to its own result, it changes nothing."""
 
 
 class OffsetTable:
@@ -144,13 +144,13 @@ class OffsetTable:
         self._versions = versions_in(files.join(root, DIRECTORY))
 
     def live(self, counters: Counters) -> Offsets:
-        """The offsets that count.
+        """The current offsets.
 
         Args:
-            counters: of the message table: they tell which imports were committed.
+            counters: the message table's counters; they give its committed imports.
 
         Raises:
-            DamagedError: the document is not what was written, or is gone.
+            DamagedError: the document is damaged or missing.
         """
         offsets = self.read()
         if not offsets.version and counters.consumers:
@@ -165,7 +165,7 @@ class OffsetTable:
         """The newest document.
 
         Raises:
-            DamagedError: the document is not what was written.
+            DamagedError: the document is damaged.
         """
         newest = self._versions.newest()
         if newest is None:
@@ -180,11 +180,11 @@ class OffsetTable:
             ) from error
 
     def update(self, change: Change) -> Offsets:
-        """Put the changed document in place of the newest one; nothing is written if it is the same.
+        """Replace the newest document with the changed one; an unchanged document is not written.
 
         Raises:
-            DamagedError: the newest document is not what was written.
-            BusyError: rivals kept coming first.
+            DamagedError: the newest document is damaged.
+            BusyError: rivals wrote first each time.
         """
         for _ in range(ATTEMPTS):
             before = self.read()
@@ -213,7 +213,7 @@ def offsets_as_json(offsets: Offsets) -> dict[str, Any]:
 
 
 def offsets_from_json(values: Mapping[str, Any]) -> Offsets:
-    """Read the values that `offsets_as_json` made; `KeptOffsets` judges them."""
+    """Read the values of `offsets_as_json`; `KeptOffsets` validates them."""
     return _read(dict(values))
 
 

@@ -1,4 +1,4 @@
-"""Log entries of a table that a checkpoint or a full list stands for, and that are old enough to be deleted."""
+"""Old log entries of a table that a checkpoint or a full listing replaces, and their deletion."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from retention.stores.parquet.log import ParquetLog, State
 from retention.stores.parquet.settle_files import Places
 
 WORTH_ENTRIES = 20
-"""The number of entries of a Parquet log that have to go for a list to be written in their place."""
+"""The minimum number of entries of a Parquet log to replace by a listing."""
 
 
 def first_needed(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) -> int | None:
-    """The version of the state that stands for all old entries before it; None: no state stands for any.
+    """The version of the state that replaces all old entries before it; None if no state replaces any.
 
-    A state counts only if its own entry is old as well: so the entry before the first young one always stays.
+    A state counts only if its own entry is old, too, so the entry before the first young one is always kept.
 
     Args:
-        entries: version → storage time of the entries that are there, nanoseconds since the epoch.
-        states: versions of whole states (a checkpoint, a list) that can be read.
+        entries: version → storage time of the existing entries, nanoseconds since the epoch.
+        states: versions of complete, readable states (a checkpoint, a listing).
         cutoff_ns: entries that were written at that instant or later are young.
     """
     newest = max(entries, default=-1)
@@ -36,38 +36,38 @@ def first_needed(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: i
 
 @dataclass(frozen=True)
 class OldLog:
-    """The log of a table at one version, and the instant from which its entries are young."""
+    """The log of a table at one version, and the cutoff of its young entries."""
 
     layout: Layout
     format_: str
     version: int
-    """Later entries play no part: a look before a commit and one behind it come to the same."""
+    """Later entries are ignored, so the result is the same before and after a commit."""
     cutoff_ns: int
-    """Entries that were written at that instant or later stay, nanoseconds since the epoch."""
+    """Entries written at that instant or later are kept, nanoseconds since the epoch."""
 
     def places(self) -> list[str]:
-        """Locations of the files that `trim` would delete by now, the oldest first."""
+        """Locations of the files that `trim` would delete now, oldest first."""
         if self.format_ == "delta":
             return self._old_of_delta()
-        # The newest state has a list of its own: one that is damaged later loses nothing.
+        # The newest state has its own listing, so later damage to this one loses nothing.
         log = ParquetLog(self.layout)
         state = self._standing(log)
         return [] if state is None else log.places_before(state.version)
 
     def trim(self, old: Sequence[str]) -> None:
-        """Delete old files of the log, under the maintenance lease and with every interrupted run settled.
+        """Delete old files of the log, under the maintenance lease and after every interrupted run is settled.
 
         Args:
             old: locations that `places` has just returned.
 
         Raises:
-            StorageError: the storage failed; what was not deleted stays.
-            BusyError: another process moves files of a Parquet stream, and does not end.
+            StorageError: the storage failed; the other files remain.
+            BusyError: another process moves files of a Parquet stream and does not finish in time.
         """
         if not old:
             return
         if self.format_ == "delta":
-            # The oldest first: what a kill leaves has no hole.
+            # Oldest first: a kill leaves no gap.
             files.delete(old)
         else:
             log = ParquetLog(self.layout)
@@ -80,7 +80,7 @@ class OldLog:
         reached(Step.LOG_TRIMMED)
 
     def _old_of_delta(self) -> list[str]:
-        """The files before the newest checkpoint that is old, whole and readable (Delta protocol, metadata cleanup)."""
+        """The files before the newest old, complete and readable checkpoint (Delta protocol, metadata cleanup)."""
         messages = self.layout.messages
         entries, _ = internals.log_times(messages)
         for version, places in internals.whole_checkpoints(messages, self.version):
@@ -90,7 +90,7 @@ class OldLog:
         return []
 
     def _standing(self, log: ParquetLog) -> State | None:
-        """The last state that is old; where it cannot be read, that of a list; None: it is not worth it."""
+        """The last old state, or that of a listing if it cannot be read; None if too few entries would be deleted."""
         entries, lists = log.times()
         earlier = {version: at_ns for version, at_ns in entries.items() if version < self.version}
         last = _worth(earlier, earlier, self.cutoff_ns)
@@ -103,7 +103,7 @@ class OldLog:
 
 
 def _worth(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) -> int | None:
-    """The version of the state for which `first_needed` lets enough entries go."""
+    """The version from `first_needed`, if enough entries precede it."""
     needed = first_needed(entries, states, cutoff_ns)
     if needed is None or sum(version < needed for version in entries) < WORTH_ENTRIES:
         return None
@@ -111,7 +111,7 @@ def _worth(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) ->
 
 
 def _forget_unfinished(layout: Layout, cutoff_ns: int) -> None:
-    """Delete old entries that were never linked: who stood still must not link one where a deleted one was."""
+    """Delete old unlinked entries: a paused writer must not link one in place of a deleted entry."""
     directory = layout.engine_path("log")
     for name in files.walk(directory):
         place = files.join(directory, name)

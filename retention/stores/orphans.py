@@ -1,4 +1,4 @@
-"""Data files that no commit names: staged by a killed writer, or by one that is at work right now."""
+"""Orphan files: data files that no commit names, staged by a killed writer or by one still at work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HIDDEN = ("_", ".")
 
 
 def orphaned_files(layout: Layout, format_: str) -> list[str]:
-    """Locations of the stream's data files that neither are live nor were removed by any commit; sorted.
+    """Locations of the stream's data files that are neither live nor removed by any commit, sorted.
 
     Nothing is changed, and no data file is opened.
 
@@ -32,7 +32,7 @@ def _delta(layout: Layout) -> list[str]:
         table = delta_table.open_table(layout)
         live = table.get_add_actions(flatten=True)["path"].to_pylist()
         gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
-        # What was removed while a clock was ahead is no tombstone to deltalake yet.
+        # deltalake does not yet count removals with a clock ahead of ours as tombstones.
         named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}
     return [layout.live(path) for path in paths if path not in named]
 
@@ -48,9 +48,9 @@ def _removed(layout: Layout) -> list[str]:
 
 
 def _parquet(layout: Layout) -> list[str]:
-    """Orphans in `staging` and `trash`.
+    """Orphan files in `staging` and `trash`.
 
-    Files in `messages/` that no commit names are another writer's, and taken in by whoever opens next.
+    Files in `messages/` that no commit names belong to another writer; the next process to open the table adopts them.
     """
     log = ParquetLog(layout)
     named: set[str] = set()
@@ -65,7 +65,7 @@ def _parquet(layout: Layout) -> list[str]:
 
 
 def _data_files(directory: str) -> list[str]:
-    """Parquet files below a directory, relative to it, but for hidden ones; sorted."""
+    """Parquet files below a directory, relative to it, without hidden ones; sorted."""
     return [
         path
         for path in files.walk(directory)

@@ -1,4 +1,4 @@
-"""Row tombstones, for messages released and still in live files: numbered records, and files without those messages."""
+"""Row tombstones for released messages still in live files: numbered records, and files read without those messages."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class RowTombstones:
-    """One record of row tombstones, applied to files; few ranges are held, many are read where they are needed."""
+    """One record of row tombstones, applied to files; few ranges stay in memory, many are read on demand."""
 
     number: int
     files: pa.Table
-    """Every file of the record, shape `TOMBSTONED_STATS`; it may name files that are not live any more."""
+    """Every file of the record, shape `TOMBSTONED_STATS`; some may no longer be live."""
     read: Callable[[], Iterable[pa.Table]]
-    """Reads the record, some of its files at a time, in the order of `files`; shape `TOMBSTONED_FILES`."""
+    """A reader of the record, some files at a time, in the order of `files`; shape `TOMBSTONED_FILES`."""
     place: str | None = None
-    """The location of the record, where its ranges are many; None: they are held."""
+    """The location of a record with many ranges; None if its ranges are in memory."""
 
     @classmethod
     def of(cls, number: int, record: pa.Table) -> RowTombstones:
-        """A record that is held, shape `TOMBSTONED_FILES`."""
+        """A record in memory, from a table of shape `TOMBSTONED_FILES`."""
         return cls(number, record.select(TOMBSTONED_STATS.names), lambda: [record])
 
     def tables(self, wanted: np.ndarray) -> Iterator[pa.Table]:
-        """The rows of the `files` in `wanted`, a mask, some at a time; shape `TOMBSTONED_FILES`.
+        """The rows of the `files` in the mask `wanted`, some at a time; shape `TOMBSTONED_FILES`.
 
         Raises:
-            DamagedError: the record is gone or cannot be read.
+            DamagedError: the record is missing or cannot be read.
         """
         start = 0
         for table in self.read() if wanted.any() else ():
@@ -53,27 +53,27 @@ class RowTombstones:
             start += table.num_rows
 
     def ranges_of(self, path: str) -> np.ndarray | SeqRanges:
-        """The released ranges of a file, or where they are; none of a file that the record does not name."""
+        """The released ranges of a file, or their location; none for a file outside the record."""
         at = self._row_of.get(path)
         if at is None:
             return NO_RANGES
         return self._held[at] if self.place is None else RecordedRanges(self.place, at)
 
     def hide(self, file: DataFile) -> DataFile:
-        """A file as it is to be read: without its released messages, and held against statistics without them."""
+        """A file without its released messages, to be checked against statistics without them."""
         at = self._row_of.get(file.path)
         if at is None:
             return file
         return replace(file, hidden=self.ranges_of(file.path), claim=self._claims[at])
 
     def left(self, table: pa.Table) -> pa.Table:
-        """Statistics of files (`FILE_STATS`), not counting released messages; in no particular order."""
+        """Statistics of files (`FILE_STATS`) without released messages, in no particular order."""
         tombstoned = self._of(table)
         others = pc.invert(pc.is_in(table["path"], value_set=tombstoned["path"].combine_chunks()))
         return pa.concat_tables([table.filter(others), tombstoned.select(FILE_STATS.names)])
 
     def stored(self, table: pa.Table) -> pa.Table:
-        """Statistics of files (`FILE_STATS`), also counting released messages; in the same order."""
+        """Statistics of files (`FILE_STATS`) with released messages, in the same order."""
         at = pc.index_in(table["path"], value_set=self.files["path"].combine_chunks())
         if at.null_count == len(at):
             return table
@@ -88,7 +88,7 @@ class RowTombstones:
         return pa.table(columns, schema=table.schema)
 
     def hidden_bytes(self, table: pa.Table) -> dict[str, int]:
-        """Path of a live file → bytes, by the broker's accounting, of released messages that are still in it."""
+        """Path of a live file → bytes of the released messages still in it, by the broker's accounting."""
         tombstoned = self._of(table)
         lost = pc.subtract(tombstoned["stored_bytes"], tombstoned["bytes"])
         return dict(zip(tombstoned["path"].to_pylist(), lost.to_pylist(), strict=True))
@@ -111,7 +111,7 @@ class RowTombstones:
 
 
 def no_row_tombstones() -> RowTombstones:
-    """The empty record, of a stream in which nothing is hidden."""
+    """The empty record, for a stream without hidden messages."""
     return RowTombstones.of(0, TOMBSTONED_FILES.empty_table())
 
 
@@ -123,14 +123,14 @@ class RowTombstoneRecords:
         self._directory = layout.engine_path("released")
 
     def any(self) -> bool:
-        """Whether there is a record, be it one that no commit names."""
+        """Whether there is any record, even one that no commit names."""
         return bool(files.names(self._directory))
 
     def read(self, number: int) -> RowTombstones:
-        """One record, of which every range is checked; 0 is the empty one.
+        """One record, with every range checked; 0 is the empty record.
 
         Raises:
-            DamagedError: the record is gone or cannot be read.
+            DamagedError: the record is missing or cannot be read.
         """
         if not number:
             return no_row_tombstones()
@@ -141,7 +141,7 @@ class RowTombstoneRecords:
         return RowTombstones.of(number, held)
 
     def written(self) -> dict[int, int]:
-        """Number → when the storage wrote the record, nanoseconds since the epoch."""
+        """Number → modification time of the record, nanoseconds since the epoch."""
         stems = {
             name.removesuffix(_SUFFIX): at_ms
             for name, at_ms in files.times(self._directory).items()
@@ -149,11 +149,11 @@ class RowTombstoneRecords:
         return {int(stem): at_ms * 1_000_000 for stem, at_ms in stems.items() if stem.isdigit()}
 
     def places(self, numbers: Iterable[int]) -> list[str]:
-        """The locations of some records."""
+        """The locations of records."""
         return [self._place(number) for number in numbers]
 
     def write(self, tables: Iterable[pa.Table]) -> int:
-        """Write a record under the next number that nobody has taken; return the number.
+        """Write a record under the next free number; returns the number.
 
         Args:
             tables: the files of the record, some at a time; shape `TOMBSTONED_FILES`.
@@ -171,7 +171,7 @@ class RowTombstoneRecords:
 
 
 def recorded_file(left: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Make a row of `TOMBSTONED_STATS`.
+    """A row of `TOMBSTONED_STATS`.
 
     Args:
         left: the row of `FILE_STATS` of the file's remaining messages.

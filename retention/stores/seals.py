@@ -1,4 +1,4 @@
-"""Seals, by which entries of a log are known: digests of their bytes, never length and time alone."""
+"""Seals that identify log entries: digests of their bytes, never length and time alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import hashlib
 from retention.storage import files
 
 WHOLE_BYTES = 2**20
-"""An entry up to this length is digested whole; of a longer one, its head and its tail."""
+"""The maximum length of an entry to digest whole; for a longer entry, only head and tail are digested."""
 _END_BYTES = 2**18
 
 
 def seal_of(entry: bytes) -> str:
-    """The seal that tells an entry from any other: its length, and a SHA-256.
+    """The seal that distinguishes an entry from any other: its length and a SHA-256.
 
-    Every writer puts into an entry something that no second one has: a random token, an identifier of its transaction,
-    names of files. So an equal entry means an equal log before it, unless somebody put parts of two logs together.
+    Every writer puts something unique into an entry: a random token, a transaction identifier, file names. An equal
+    entry therefore means an equal log before it, unless parts of two logs were combined.
     """
     if len(entry) <= WHOLE_BYTES:
         return _sealed(len(entry), entry)
@@ -23,7 +23,7 @@ def seal_of(entry: bytes) -> str:
 
 
 def seal_at(location: str) -> str | None:
-    """The seal of the entry at a location, None if there is none."""
+    """The seal of the entry at a location; None if there is none."""
     try:
         with files.reading(location) as source:
             length = source.size()

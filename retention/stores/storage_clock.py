@@ -1,4 +1,4 @@
-"""The clock of the storage that holds a stream: graces end by it, so it must agree with this machine's."""
+"""The clock of a stream's storage: graces end by it, so it must agree with this machine's clock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 
 TOLERANCE_NS = 60 * SECOND
-"""The most that both clocks may differ: more would let files go while somebody counts on them."""
+"""The largest permitted difference of both clocks; more would delete files that a reader still relies on."""
 
 
 def storage_now(layout: Layout) -> int:
-    """The time that the storage gives a file which is written now, nanoseconds since the epoch."""
+    """The storage's modification time of a newly written file, nanoseconds since the epoch."""
     probe = layout.engine_path(f".clock.{uuid.uuid4().hex}.tmp")
     files.replace(probe, b"")
     now_ns = files.stat(probe)[1] * 1_000_000
@@ -25,10 +25,10 @@ def storage_now(layout: Layout) -> int:
 
 
 def agreed_now(layout: Layout, now_ns: int) -> int:
-    """The earlier of the storage's time and ours.
+    """The earlier of the storage's time and this machine's.
 
     Args:
-        layout: the stream's.
+        layout: the stream's layout.
         now_ns: this machine's clock, nanoseconds since the epoch.
 
     Raises:

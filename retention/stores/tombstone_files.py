@@ -1,4 +1,4 @@
-"""Records of row tombstones as Parquet files, read and written some data files at a time: their ranges may be many."""
+"""Records of row tombstones as Parquet files, read and written a few data files at a time if they are large."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from retention.storage.parquet_pieces import pieces_of_group
 from schemas.files import TOMBSTONED_FILES, TOMBSTONED_STATS
 
 MOST_HELD = 1 << 18
-"""Ranges that are held at a time, as far as whole files let them; of a record that has more, none stays in memory."""
+"""The number of ranges in memory at a time, in whole files; a record with more keeps none in memory."""
 _LISTS = ("first_seqs", "last_seqs")
 _SPOOLED_BYTES = 8 << 20
-"""The bytes of a record that wait in memory; more wait in a temporary file."""
+"""The maximum bytes of a record to buffer in memory; a larger one is buffered in a temporary file."""
 
 
 @dataclass(frozen=True)
 class RecordedRanges:
-    """The released ranges of one data file, in a record; picklable, so that tasks read them."""
+    """The released ranges of one data file in a record; picklable, so that tasks can read them."""
 
     place: str
     row: int
@@ -41,7 +41,7 @@ class RecordedRanges:
         """The ranges, ascending, both ends inclusive; shape (n, 2).
 
         Raises:
-            DamagedError: the record is gone or cannot be read.
+            DamagedError: the record is missing or cannot be read.
         """
         with _judged(self.place), _opened(self.place) as record:
             group, before = 0, 0
@@ -59,21 +59,21 @@ def tables(place: str) -> Iterator[pa.Table]:
     """The rows of a record, about `MOST_HELD` ranges at a time; shape `TOMBSTONED_FILES`.
 
     Raises:
-        DamagedError: the record is gone or cannot be read.
+        DamagedError: the record is missing or cannot be read.
     """
     with _judged(place), _opened(place) as record:
         for group in range(record.metadata.num_row_groups):
-            # An earlier version left all ranges in one row group.
+            # An earlier version wrote all ranges into one row group.
             for table in pieces_of_group(record, group, MOST_HELD):
                 _check(table)
                 yield table
 
 
 def checked(place: str) -> tuple[pa.Table, pa.Table | None]:
-    """A record's statistics (`TOMBSTONED_STATS`), every range being checked, and all of it unless its ranges are many.
+    """A record's statistics (`TOMBSTONED_STATS`), with every range checked; and the full record unless it is large.
 
     Raises:
-        DamagedError: the record is gone or cannot be read.
+        DamagedError: the record is missing or cannot be read.
     """
     stats, held, ranges = [TOMBSTONED_STATS.empty_table()], [TOMBSTONED_FILES.empty_table()], 0
     for table in tables(place):
@@ -94,7 +94,7 @@ def _judged(place: str) -> Iterator[None]:
     """Refuse a record that the block cannot read.
 
     Raises:
-        DamagedError: it cannot.
+        DamagedError: the record cannot be read.
         StorageError: the storage failed.
     """
     try:
@@ -118,7 +118,7 @@ def file_tables(
     """Rows of a record, about `MOST_HELD` ranges at a time; shape `TOMBSTONED_FILES`.
 
     Args:
-        rows: of each data file the row of `TOMBSTONED_STATS`, and its released ranges; [[3, 5], [9, 9]] becomes
+        rows: each data file's row of `TOMBSTONED_STATS`, and its released ranges; [[3, 5], [9, 9]] becomes
             `first_seqs` [3, 9], `last_seqs` [5, 9].
     """
     waiting: list[tuple[dict[str, Any], np.ndarray]] = []
@@ -155,7 +155,7 @@ def ranges_of(table: pa.Table) -> list[np.ndarray]:
 
 @contextmanager
 def spooled(content: Iterable[pa.Table]) -> Iterator[Callable[[], Iterator[bytes]]]:
-    """Write a record beside, in row groups of about `MOST_HELD` ranges; what the block gets reads it from its start."""
+    """Spool a record in row groups of about `MOST_HELD` ranges; yields a function that reads it from its start."""
     with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
         with pq.ParquetWriter(
             spool, TOMBSTONED_FILES, compression="zstd", write_page_checksum=True
@@ -172,7 +172,7 @@ def spooled(content: Iterable[pa.Table]) -> Iterator[Callable[[], Iterator[bytes
 
 
 def _groups(content: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, cut anew: of files with many ranges few are together, of others many."""
+    """The same rows in new groups: few files with many ranges each, or many files with few."""
     waiting, held = [TOMBSTONED_FILES.empty_table()], 0
     for table in content:
         for piece, ranges in _pieces(table):
@@ -185,7 +185,7 @@ def _groups(content: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _pieces(table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
-    """Stretches of a table, each with the number of its ranges: at most `MOST_HELD`, or those of one file."""
+    """Slices of a table, each with the number of its ranges: at most `MOST_HELD`, or the ranges of one file."""
     ends = np.cumsum(pc.list_value_length(table["first_seqs"]).to_numpy())
     start, before = 0, 0
     while start < len(ends):
@@ -201,10 +201,10 @@ def _opened(place: str) -> Iterator[pq.ParquetFile]:
 
 
 def _check(table: pa.Table) -> None:
-    """Refuse rows that are none of a record, and ranges that are none, or not ascending.
+    """Refuse rows that do not form a record, and ranges that are invalid or not ascending.
 
     Raises:
-        ValueError: naming what is wrong.
+        ValueError: names the fault.
     """
     check_columns(table, TOMBSTONED_FILES)
     lengths = [pc.list_value_length(table[name]).to_numpy() for name in _LISTS]

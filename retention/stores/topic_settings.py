@@ -1,4 +1,4 @@
-"""The settings that a topic was created with or updated to, as a small file in the topic's own directory."""
+"""The settings of a topic from its creation or latest update, as a small file in the topic's own directory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from retention.storage.crash_points import Step, reached
 
 
 def kept_settings(root: str) -> TopicSettings | None:
-    """The settings that the topic below `root` keeps; None: it is not created yet, or was before settings were kept.
+    """The stored settings of the topic below `root`; None if it does not exist yet, or predates stored settings.
 
     Raises:
-        DamagedError: the file is not what was written.
+        DamagedError: the file is damaged.
     """
     location = _place(root)
     content = files.read_bytes(location)
@@ -37,21 +37,21 @@ def kept_settings(root: str) -> TopicSettings | None:
 
 
 def settled(root: str, config: StreamConfig) -> StreamConfig:
-    """Complete a topic's configuration with its kept settings where it leaves them open; a stream's stays as it is.
+    """Fill the gaps in a topic's configuration from its stored settings; a stream's configuration is unchanged.
 
     Raises:
-        ConfigError: the configuration says what cannot be changed.
+        ConfigError: the configuration changes an immutable setting.
         DamagedError: as `kept_settings`.
     """
     return config.with_kept(kept_settings(root)) if isinstance(config, TopicStream) else config
 
 
 def keep_settings(root: str, config: StreamConfig) -> None:
-    """Keep the settings that a topic is created with, or updated to; nothing is written for the same ones or a stream.
+    """Store the settings of a topic at its creation or update; write nothing for unchanged settings or for a stream.
 
     Args:
         root: the topic's directory.
-        config: the configuration that it is opened with.
+        config: the topic's current configuration.
 
     Raises:
         DamagedError: as `kept_settings`.

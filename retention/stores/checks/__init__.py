@@ -1,1 +1,1 @@
-"""Checks before a store writes: of the object store, of the directory, of a swap."""
+"""Checks before a store writes: of the object store, the directory and the swap."""

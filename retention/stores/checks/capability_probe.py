@@ -1,4 +1,4 @@
-"""Trials of the abilities that commits need of a place, with files that are gone afterwards."""
+"""Trials of the storage capabilities that commits need; their files are deleted afterwards."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from retention.storage.parallel import in_threads
 from retention.stores.delta import internals
 
 TRIAL = ".retention-trial-"
-"""The prefix of the names of places that are gone after a trial, unless it was killed."""
+"""The name prefix of trial directories; one remains only if its trial was killed."""
 RIVALS = 3
-"""The number of commits of one version that begin at the same instant."""
+"""The number of concurrent commits of one version."""
 ROUNDS = 6
-"""The number of rounds in which rivals are tried on an object store where nothing better can be."""
+"""The number of rounds of concurrent commits on an object store that no more exact trial can reach."""
 _KEY = "put"
 _PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])
@@ -39,10 +39,10 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 @contextmanager
 def trial_place(directory: str) -> Iterator[str]:
-    """Make a place below a directory, emptied and gone after the block.
+    """Create a trial directory below a directory, and delete it after the block.
 
     Raises:
-        OSError: it cannot be made there.
+        OSError: it cannot be created there.
     """
     place = files.join(directory, f"{TRIAL}{uuid.uuid4().hex}")
     if not files.is_remote(place):
@@ -61,7 +61,7 @@ def write_and_read(place: str) -> int:
     """Create, read back and list a file; return its modification time, milliseconds since the epoch.
 
     Raises:
-        OSError: the place does not let it, or gives back something else.
+        OSError: the storage refuses, or returns something else.
     """
     location, content = files.join(place, "written"), uuid.uuid4().bytes
     files.replace(location, content)
@@ -73,14 +73,14 @@ def write_and_read(place: str) -> int:
 
 
 def links_exclude(place: str) -> bool:
-    """Whether of two writers that create one file by hard link the second is refused."""
+    """Whether the second of two writers that create one file by hard link is refused."""
     location = files.join(place, "entry")
     first, second = (files.create_if_absent(location, content) for content in (b"1", b"2"))
     return first and not second and files.read_bytes(location) == b"1"
 
 
 def renames_last(place: str) -> bool:
-    """Whether a rename, and the directory that it happened in, can be made durable."""
+    """Whether a rename and its directory can be made durable."""
     source, target = files.join(place, "from"), files.join(place, "to")
     files.replace(source, b"moved")
     files.move([(source, target)])
@@ -99,24 +99,24 @@ def locks_exclude(place: str) -> bool:
 
 
 def commits_exclude(place: str) -> bool:
-    """Whether of two commits of one version the second is refused.
+    """Whether the second of two commits of one version is refused.
 
     Raises:
-        Exception: whatever else than a refusal the store answered.
+        Exception: the store's answer was anything but a refusal.
     """
     if not files.is_remote(place):
         return rivals_exclude(place)
     try:
         return puts_exclude(place)
     except ObjectStoreError:
-        # Credentials that deltalake alone finds, such as those of a single sign-on.
+        # Only deltalake finds some credentials, such as those of a single sign-on.
         return all(rivals_exclude(files.join(place, str(number))) for number in range(ROUNDS))
 
 
 def puts_exclude(place: str) -> bool:
-    """Whether of two conditional puts of one key an object store refuses the second, and keeps the first.
+    """Whether an object store keeps the first of two conditional puts of one key and refuses the second.
 
-    Nothing looks before it puts, so that the store alone decides.
+    No put looks for the key first, so the store alone decides.
 
     Raises:
         ObjectStoreError: the store answered something else, or nothing.
@@ -125,7 +125,7 @@ def puts_exclude(place: str) -> bool:
         place, client_options={"allow_http": True}, retry_config={"max_retries": 3}
     )
     answers = [_is_put(store, content) for content in (b"1", b"2")]
-    # A lost answer makes the second try of the first put meet its own content.
+    # After a lost response, the retry of the first put meets its own content.
     return not answers[1] and bytes(obstore.get(store, _KEY).bytes()) == b"1"
 
 
@@ -138,13 +138,13 @@ def _is_put(store: S3Store, content: bytes) -> bool:
 
 
 def rivals_exclude(place: str) -> bool:
-    """Whether of Delta commits of one version that begin at the same instant one alone is let through, and stays.
+    """Whether exactly one of several concurrent Delta commits of one version succeeds, and remains.
 
-    One after the other tells nothing: before it writes, deltalake looks whether the version is there. On an object
-    store chance may let one look behind another's write, so that several rounds are needed.
+    Consecutive commits prove nothing: deltalake looks for the version before it writes. On an object store, one
+    commit may by chance look only after another's write, so several rounds are needed.
 
     Raises:
-        Exception: whatever else than a refusal the store answered.
+        Exception: the store's answer was anything but a refusal.
     """
     options = files.storage_options() if files.is_remote(place) else None
     files.replace(internals.entry_place(place, 0), _empty_table())
@@ -165,12 +165,12 @@ def rivals_exclude(place: str) -> bool:
 
     answers = list(in_threads(let_through, range(RIVALS), RIVALS))
     kept = int(internals.commit_info(internals.read_entry(place, 1) or b"")[_MARK])
-    # A lost answer makes the winner's own second try look like a rival.
+    # After a lost response, the winner's own retry looks like a rival.
     return not any(answers) or [n for n, wrote in enumerate(answers) if wrote] == [kept]
 
 
 def local_abilities() -> dict[str, Callable[[str], bool]]:
-    """The abilities that a local file system must have, by name."""
+    """The capabilities that a local file system must have, by name."""
     return {"hard links": links_exclude, "renames": renames_last, "locks": locks_exclude}
 
 

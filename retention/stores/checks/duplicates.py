@@ -1,4 +1,4 @@
-"""Whether a sequence stands twice in a segment whose files overlap: answered by the rows, once per set of files."""
+"""Duplicate sequences in segments with overlapping files: looked for in the rows, once per set of files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NOTES = "disjoint"
 def refuse_duplicates(
     layout: Layout, overlapping: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
 ) -> ReadCount:
-    """Refuse a sequence that stands twice, reading overlapping files one segment after another.
+    """Refuse a sequence that occurs twice; reads overlapping files one segment at a time.
 
     Args:
-        layout: the stream's places; sets of files found clean are remembered there.
+        layout: the stream's layout; sets of files without duplicates are noted in its engine directory.
         overlapping: shape `FILE_STATS`, sorted: all files of the segments in question.
-        locate: gives files at the places where they can be opened now.
+        locate: gives files at their current locations.
 
     Raises:
-        ForeignRowsError: a sequence stands in two files.
+        ForeignRowsError: two files contain one sequence.
     """
     return sum(
         (_refuse_in(layout, segment, locate) for segment in unchecked(layout, overlapping)),
@@ -40,9 +40,9 @@ def refuse_duplicates(
 
 
 def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
-    """The segments of `overlapping` whose files must be looked into, each as one table.
+    """The segments of `overlapping` that must be read, each as one table.
 
-    Files that were written together, apart by deadline, need not be, nor sets of files that were found clean before.
+    Files that one writer split by deadline need no read, nor do sets of files that an earlier read found clean.
     """
     return [
         segment
@@ -52,7 +52,7 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
 
 
 def spent_notes(layout: Layout, overlapping: pa.Table) -> list[str]:
-    """Locations of what remembers sets of files of which one is gone, or that came to be another, sorted.
+    """Locations of notes on sets of files that no longer exist unchanged, sorted.
 
     Args:
         layout: the stream's places.
@@ -63,13 +63,13 @@ def spent_notes(layout: Layout, overlapping: pa.Table) -> list[str]:
 
 
 def notes(layout: Layout) -> list[str]:
-    """Locations of all that remembers sets of files that were found clean, sorted."""
+    """Locations of all notes on sets of files without duplicates, sorted."""
     directory = layout.engine_path(_NOTES)
     return [files.join(directory, name) for name in files.names(directory)]
 
 
 def _segments(overlapping: pa.Table) -> list[pa.Table]:
-    """The segments of `overlapping` of which only rows can tell whether a sequence is there twice."""
+    """The segments of `overlapping` that only rows can clear of duplicates."""
     if overlapping.num_rows:
         overlapping = _of_strangers(overlapping)
     if not overlapping.num_rows:
@@ -81,9 +81,10 @@ def _segments(overlapping: pa.Table) -> list[pa.Table]:
 
 
 def _of_strangers(overlapping: pa.Table) -> pa.Table:
-    """The files of segments in which ranges meet that do not belong to files written together.
+    """The files of segments in which ranges of independently written files meet.
 
-    Files written together (one kin) count as one range, and share no sequence unless they have more messages than it:
+    Files written together (one kin) count as one range; they share no sequence unless they have more messages than
+    the range has sequences:
         kin a 1 to 6, 6 messages; kin b 7 to 9, 3 messages   left out
         kin a 1 to 6, 6 messages; kin b 5 to 9, 5 messages   kept: 5 is not above 6
         kin a 1 to 6, 7 messages                             kept: 7 messages among 6 sequences
@@ -99,7 +100,7 @@ def _of_strangers(overlapping: pa.Table) -> pa.Table:
         families[name].to_numpy()
         for name in ("partition", "segment", "min_seq_min", "max_seq_max", "messages_sum")
     )
-    # No sequence reaches into the next segment: there the running maximum begins anew by itself.
+    # No sequence reaches into the next segment, so the running maximum needs no reset there.
     reach = np.maximum.accumulate(high)
     same_partition = partition[1:] == partition[:-1]
     strange = messages > high - low + 1
@@ -141,7 +142,7 @@ def _refuse_in(
 
 
 def _clean(layout: Layout, segment: pa.Table) -> str:
-    """The file that remembers that the files of a segment share no sequence."""
+    """The location of the note that the files of a segment share no sequence."""
     columns = ("path", "file_bytes", "modified_ms")
     rows = zip(*(segment[name].to_pylist() for name in columns), strict=True)
     return layout.engine_path(_NOTES, hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())

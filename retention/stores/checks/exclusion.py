@@ -1,4 +1,4 @@
-"""Whether a warehouse's place excludes the second of two writers: tried before a process writes there first."""
+"""Mutual exclusion of writers at a warehouse's location, tried before a process first writes there."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from retention.storage.errors import storage_error
 from retention.storage.s3 import endpoint
 
 _NOT_IMPLEMENTED = re.compile(r"NotImplemented|\b501\b")
-"""A store's answer to a conditional put that it does not know."""
+"""The response of a store that does not support conditional puts."""
 _tried: set[tuple[str, str]] = set()
 _trying = threading.Lock()
 
 
 def refuse_without_exclusion(root: str) -> None:
-    """Refuse to write to a stream on an object store that lets two commits of one version through.
+    """Refuse to write to a stream on an object store that accepts two commits of one version.
 
-    The place is tried at the first write of a process. No trace of that is kept: behind the same address there may be
-    another store, or another proxy, by tomorrow. Local places exclude by hard links and locks of the operating
-    system, and are not tried.
+    The trial runs at the first write of each process. Its outcome is not stored: tomorrow the same address may lead to
+    another store or another proxy. Local file systems exclude by hard links and locks of the operating system, and are
+    not tried.
 
     Args:
         root: `<warehouse>/streams/<name>`.
 
     Raises:
         RefusedError: commits do not exclude each other there.
-        StorageError: the store failed, or does not let anybody write.
+        StorageError: the store failed, or permits no writes.
     """
     if not files.is_remote(root):
         return
@@ -46,7 +46,7 @@ def refuse_without_exclusion(root: str) -> None:
 
 
 def _excludes(warehouse: str) -> bool:
-    # deltalake is loaded only where its commits are what excludes.
+    # Load deltalake only if exclusion depends on its commits.
     from retention.stores.checks.capability_probe import commits_exclude, trial_place
 
     try:
@@ -54,7 +54,7 @@ def _excludes(warehouse: str) -> bool:
             return commits_exclude(place)
     except RetentionError:
         raise
-    except Exception as error:  # whatever deltalake makes of the store's answer
+    except Exception as error:  # deltalake maps the store's response to various errors
         if _NOT_IMPLEMENTED.search(str(error)):
             return False
         raise storage_error(warehouse, error) from error

@@ -1,4 +1,4 @@
-"""The inventory of a stream: statistics of every file, held against the storage rules, and the counters."""
+"""The inventory of a stream: its counters, and statistics of every file, checked against the storage rules."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def _remedy(stream: str, path: str) -> str:
 
 
 def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
-    """Read the narrow columns of files that no log and no cache describes.
+    """Read the narrow columns of files without statistics in the log or a cache.
 
     Args:
-        data_files: the files, at the places where they are.
-        logged: their rows of `LOGGED_FILES`, in the same order; lengths and times are taken from there.
+        data_files: the files, at their current locations.
+        logged: their rows of `LOGGED_FILES`, in the same order; the source of lengths and times.
 
     Returns:
-        Their statistics, shape `FILE_STATS`, and what reading them cost.
+        Their statistics, shape `FILE_STATS`, and the cost of reading them.
 
     Raises:
-        ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
-        DamagedError: a file cannot be read, or has another length than the log says.
+        ForeignRowsError: a column is missing, has another type, or has forbidden nulls.
+        DamagedError: a file cannot be read, or its length differs from the log's.
     """
     reading = in_threads(parquet.describe, data_files, _READERS)
     described = list(with_progress(reading, len(data_files), "reading files that no log describes"))
@@ -62,7 +62,7 @@ def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table
 def describe_live(
     layout: Layout, data_files: Sequence[DataFile], logged: pa.Table
 ) -> tuple[pa.Table, ReadCount]:
-    """Describe files that the table has already; numbers that no message can have are to be repaired.
+    """Describe live files; the error for impossible numbers names the repair.
 
     Raises:
         ForeignRowsError, DamagedError: as `describe`.
@@ -89,10 +89,10 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def refuse_nulls(layout: Layout, files: pa.Table) -> None:
-    """Refuse files that no partition or segment of a stream owns, or whose log admits nulls in required columns.
+    """Refuse files outside the stream's partitions and segments, and files with logged nulls in required columns.
 
     Args:
-        layout: the stream's.
+        layout: the stream's layout.
         files: rows of `LOGGED_FILES`, and `nulls_<column>` (int64) where the log counts nulls.
 
     Raises:
@@ -131,15 +131,15 @@ def _those_of(layout: Layout) -> str:
 
 
 def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
-    """Hold the sequence ranges of sorted statistics against the rules of segments.
+    """Check the sequence ranges of sorted statistics against the rules of segments.
 
     Args:
         stream: the stream's name, for the message.
         files: shape `FILE_STATS`, sorted as `in_order` does.
 
     Returns:
-        The files of segments in which ranges of files overlap: only their rows can tell whether a sequence is
-        there twice. So both files of segment 1 here; were the next base 6, the second one would be refused:
+        The files of segments in which ranges of files overlap: only their rows can show whether a sequence occurs
+        twice. Here, both files of segment 1; if the next base were 6, the second file would be refused:
             segment 1, sequences 1 to 4
             segment 1, sequences 3 to 6
             segment 7, sequences 7 to 9
@@ -167,13 +167,13 @@ def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
 
 
 def effective(counters: Counters, files: pa.Table) -> Counters:
-    """Counters, raised to the values that the files themselves prove (a mirror appends without raising them).
+    """Counters, raised to the values that the files prove; a mirror appends without raising them.
 
     A file of segment 1 with `max_seq` 6 proves 7 as the next sequence, and 1 as the open base.
 
     Args:
-        counters: those of the log.
-        files: columns partition, segment, and max_seq (null where not known).
+        counters: the log's counters.
+        files: columns partition, segment, and max_seq (null if unknown).
     """
     highest = _highest(files["partition"], files["max_seq"])
     bases = _highest(files["partition"], files["segment"])
@@ -189,7 +189,7 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
 
 
 def _highest(partition: pa.ChunkedArray, values: pa.ChunkedArray) -> dict[int, int]:
-    """The highest value of each partition; rows in which either is null do not count."""
+    """The highest value of each partition; rows with a null do not count."""
     if partition.null_count or values.null_count:
         known = pc.and_(pc.is_valid(partition), pc.is_valid(values))
         partition, values = partition.filter(known), values.filter(known)
@@ -203,7 +203,7 @@ def _highest(partition: pa.ChunkedArray, values: pa.ChunkedArray) -> dict[int, i
 
 
 def _rising(keys: Sequence[np.ndarray]) -> bool:
-    """Whether rows, compared by their keys in turn, strictly rise."""
+    """Whether rows strictly rise in the order of their keys."""
     rises = np.zeros(max(len(keys[0]) - 1, 0), dtype=bool)
     for key in reversed(keys):
         rises = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & rises)

@@ -1,4 +1,4 @@
-"""The numbers of stored messages held against their bounds, so that nothing counted from them leaves 64 bits."""
+"""Bounds of the numbers of stored messages; within them, no total leaves 64 bits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
 
 
 def seq_bounds(layout: Layout) -> str:
-    """The sequences that a message of the stream may have, in words."""
+    """The permitted range of the stream's sequences, in words."""
     return f"sequences lie between {layout.first_seq} and 2^62"
 
 
 def refuse_impossible(layout: Layout, files: pa.Table) -> None:
-    """Refuse files whose segment, sequences or sizes no message can have, as far as statistics tell.
+    """Refuse files with an impossible segment, sequence or size, as far as statistics tell.
 
     Args:
-        layout: the stream's.
-        files: rows of `LOGGED_FILES`, with `min_` and `max_` of `seq` and `size`, `messages` and `bytes` where known.
+        layout: the stream's layout.
+        files: rows of `LOGGED_FILES`, with `min_` and `max_` of `seq` and `size`, `messages` and `bytes` if known.
 
     Raises:
         ForeignRowsError: there is such a file, or all sizes together are too large.
@@ -36,7 +36,7 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
             path, value = (files[column].filter(wrong)[0].as_py() for column in ("path", name))
             _refuse(layout, path, name, value)
     if "bytes" in files.column_names and files.num_rows:
-        # As floats: what is held against its bound must not leave 64 bits while it is summed.
+        # As floats: the sum must not leave 64 bits before it is compared with its bound.
         sizes = files["bytes"].to_numpy().astype(np.float64)
         if sizes.sum() > MAX_TABLE_BYTES:
             largest = files.slice(int(np.argmax(sizes)), 1)
@@ -49,7 +49,7 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
 
 
 def impossible(layout: Layout, files: pa.Table) -> pa.ChunkedArray:
-    """A mask of the files that `refuse_impossible` would refuse by a number of their own."""
+    """A mask of the files that `refuse_impossible` refuses for one of their own numbers."""
     mask = pa.chunked_array([np.zeros(files.num_rows, dtype=bool)])
     for _, wrong in _checks(layout, files):
         mask = pc.or_(mask, wrong)
@@ -57,7 +57,7 @@ def impossible(layout: Layout, files: pa.Table) -> pa.ChunkedArray:
 
 
 def refuse_counters(layout: Layout, counters: Counters) -> None:
-    """Refuse counters that no sequence of the stream can have led to.
+    """Refuse counters that no sequence of the stream can explain.
 
     Raises:
         ForeignRowsError: there is such a counter.
@@ -72,7 +72,7 @@ def refuse_counters(layout: Layout, counters: Counters) -> None:
 
 
 def refuse_floor(stream: str, next_seq: int) -> None:
-    """Refuse the next sequence that the run history has, if no sequence can have led there.
+    """Refuse the run history's next sequence if it is beyond every sequence.
 
     Raises:
         ForeignRowsError: it is beyond every sequence.
@@ -85,7 +85,7 @@ def refuse_floor(stream: str, next_seq: int) -> None:
 
 
 def impossible_counters(counters: Counters) -> dict[str, dict[int, int]]:
-    """The counters beyond every sequence: what they count → partition → value."""
+    """The counters beyond every sequence: counter → partition → value."""
     named: dict[str, Mapping[int, int]] = {
         "next sequence": counters.next_seq,
         "open segment": counters.open_base,
@@ -104,7 +104,7 @@ def remedy(stream: str) -> str:
 
 
 def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Each column that is there, with a mask of the rows in which it is impossible; null is possible."""
+    """Each present column, with a mask of its impossible values; null is possible."""
     bounds = {
         "segment": (0, MAX_SEQ),
         "min_seq": (layout.first_seq, MAX_SEQ),
@@ -118,7 +118,7 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
             wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
             yield name, pc.fill_null(wrong, fill_value=False)
     if "bytes" in files.column_names:
-        # What sizes came to that left 64 bits, too.
+        # Also finds totals of sizes that left 64 bits.
         most = pc.multiply(files["messages"].cast(pa.float64()), float(MAX_SIZE))
         wrong = pc.or_(
             pc.less(files["bytes"], 0), pc.greater(files["bytes"].cast(pa.float64()), most)

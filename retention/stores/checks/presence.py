@@ -1,4 +1,4 @@
-"""Whether a stream's table was there before: a log that is gone does not mean that there never was one."""
+"""Traces of an earlier table: a missing log does not prove that a stream never had one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from retention.stores.delta import internals
 from retention.stores.layout import FormatRecord, Layout, is_ours
 
 _BEHIND_THE_TABLE = ("_retention/reports/", "_retention/log/")
-"""Directories below which nothing is written until the table is made."""
+"""Directories that remain empty until the table is created."""
 
 
 def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[], bool]) -> None:
-    """Refuse a stream of which the log is gone, lest a new table give sequences and batches out again.
+    """Refuse a stream with a lost log, because a new table would reuse its sequences and batches.
 
     Args:
-        layout: the places of a stream without a table.
-        record: the answer of `check_format` before the table was looked for.
-        is_made: looks for the table again: another process may have made the table, and written to it, meanwhile.
+        layout: the layout of a stream without a table.
+        record: the result of `check_format` before the table was looked for.
+        is_made: looks for the table again: another process may have created it and written to it meanwhile.
 
     Raises:
-        DamagedError: something tells that the table was there.
+        DamagedError: a trace of an earlier table exists.
     """
     trace = _trace(layout, record)
     if trace is None or is_made():
@@ -36,14 +36,14 @@ def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[
 
 
 def _trace(layout: Layout, record: FormatRecord | None) -> str | None:
-    """The trace that tells that the table was there, in words, None if there is none."""
+    """A trace of an earlier table, in words; None if there is none."""
     if record is not None and record.made:
         return f"{layout.engine_path('format.json')} says that its table was made"
     return next((f"{place} is there" for place in _places(layout) if _tells(place, layout)), None)
 
 
 def _places(layout: Layout) -> Iterator[str]:
-    """The stream's files; a walk of local ones does not follow the link that `messages` may be."""
+    """The stream's files; a local walk does not follow `messages` if it is a link."""
     roots = [layout.root] if files.is_remote(layout.root) else [layout.root, layout.messages]
     return (files.join(root, path) for root in roots for path in files.walk(root))
 

@@ -1,4 +1,4 @@
-"""Checks of a swap before its commit, whatever the table format: requirements, pins, updates, bounds, sequences."""
+"""Checks of a swap before its commit, for every table format: requirements, pins, updates, bounds, sequences."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _PIN = ["path", "file_bytes", "modified_ms"]
 
 
 def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
-    """Hold a swap against the table that it is about to change.
+    """Check a swap against the table that it is about to change.
 
     Args:
         stream: the stream's name, for messages.
         swap: the requested swap.
-        live: all live files: `LOGGED_FILES` with min_seq and max_seq (null where nobody knows them).
+        live: all live files: `LOGGED_FILES` with min_seq and max_seq (null if unknown).
         counters: the effective counters.
 
     Raises:
-        StalePlanError: a requirement does not hold any more, a pinned file is gone or changed, or an added path is
-            live already.
-        ConflictError: a counter would fall, or a batch is there already.
-        ForeignRowsError: what stays has, or is counted to, sequences that no message can have.
-        RefusedError: the swap would give out such sequences, or bring them back.
-        VerificationError: the swap contradicts itself, or would put a sequence there twice.
+        StalePlanError: a requirement no longer holds, a pinned file was removed or changed, or an added path is
+        already live.
+        ConflictError: a counter would fall, or the batch is already committed.
+        ForeignRowsError: a remaining file or a counter has impossible sequences.
+        RefusedError: the swap would assign or restore impossible sequences.
+        VerificationError: the swap contradicts itself, or would duplicate a sequence.
     """
     _check_names(stream, swap)
     _refuse_dropped(stream, swap, live, counters)
@@ -66,9 +66,9 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
 
 
 def _refuse_dropped(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
-    """Refuse to change a dropped stream, but to bring it back, begin another table, or claim dead files.
+    """Refuse to change a dropped stream, except to restore it, to begin another table or to claim dead files.
 
-    Files of another writer in it are rows that nobody dropped: then it is there.
+    Another writer's files in it were never dropped; a table with such files is live.
 
     Raises:
         ConflictError: it was dropped since the swap was prepared.
@@ -82,14 +82,14 @@ def _refuse_dropped(stream: str, swap: Swap, live: pa.Table, counters: Counters)
 
 
 def check_staged(swap: Swap, locations: Sequence[str]) -> None:
-    """Hold the files that a swap adds against what is on the disk.
+    """Check the files that a swap adds against storage.
 
     Args:
         swap: the requested swap.
-        locations: where its added files lie, in order.
+        locations: the locations of its added files, in order.
 
     Raises:
-        VerificationError: a file is missing or has another length than its statistics say.
+        VerificationError: a file is missing, or its length differs from its statistics.
     """
     lengths = files.lengths(locations)
     for location, length, expected in zip(
@@ -151,7 +151,7 @@ def _staying(swap: Swap, live: pa.Table) -> pa.Table:
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:
-    """Refuse to leave, or bring back, sequences that no message can have; updates hold their own against bounds."""
+    """Refuse to leave or restore impossible sequences; updates check their own bounds."""
     stream = state.stream
     again = pc.max(swap.add["max_seq"]).as_py()
     if again is not None and again > MAX_SEQ:
@@ -178,7 +178,7 @@ def _beyond(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_segments(stream: str, swap: Swap) -> None:
-    """Refuse added rows that do not lie in their segment, below the next sequence."""
+    """Refuse added rows outside their segment, or at or above the next sequence."""
     next_seq = swap.next_seq
     for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
         above = next_seq.get(row["partition"], row["max_seq"] + 1)
@@ -191,7 +191,7 @@ def _check_segments(stream: str, swap: Swap) -> None:
 
 
 def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> None:
-    """Refuse added rows where another file has rows, unless its rows were compared with them."""
+    """Refuse added rows within the range of another file, unless the rows of both were compared."""
     removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
     rest = _uncompared(swap, stays)
     for partition in swap.add["partition"].unique().to_pylist():
@@ -200,7 +200,7 @@ def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> N
             _of_partition(live.filter(removed), partition),
         )
         for row in overlapping(added, _of_partition(rest, partition), replaced):
-            # What assigned its sequences before a rival's rows came must assign them again.
+            # A writer that assigned sequences before a rival's commit must assign them again.
             kind = ConflictError if swap.assigns_sequences else VerificationError
             raise kind(
                 f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, and "
@@ -210,7 +210,7 @@ def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> N
 
 
 def _uncompared(swap: Swap, stays: pa.Table) -> pa.Table:
-    """The files that stay whose rows nobody has compared with those of the added ones."""
+    """The remaining files without a comparison of their rows with the added rows."""
     for requirement in swap.requirements:
         if isinstance(requirement, RowsCompared):
             stays = stays.filter(pc.invert(pc.is_in(stays["path"], value_set=requirement.paths)))
@@ -222,21 +222,21 @@ def _of_partition(table: pa.Table, partition: int) -> pa.Table:
 
 
 def overlapping(added: pa.Table, rest: pa.Table, replaced: pa.Table) -> Iterator[dict[str, Any]]:
-    """Added files whose range meets a remaining file, but for those in the range of a file that they replace.
+    """Added files with a range that meets a remaining file, except those within the range of a file they replace.
 
     With remaining files 1 to 4 and 8 to 12, an added file 5 to 7 meets none, and 7 to 9 meets the second.
 
     Args:
         added: `partition`, `segment`, `min_seq` and `max_seq` of files of one partition.
-        rest: the same columns of the remaining files, null where nobody knows them.
-        replaced: the same columns of the files that the added ones take the place of.
+        rest: the same columns of the remaining files, null if unknown.
+        replaced: the same columns of the files that the added ones replace.
     """
     rest = rest.filter(pc.is_valid(rest["max_seq"])).sort_by("min_seq")
     if not rest.num_rows:
         return
     reach = np.maximum.accumulate(rest["max_seq"].to_numpy())
     first, last = added["min_seq"].to_numpy(), added["max_seq"].to_numpy()
-    # Files that begin at or before an added one's end; the farthest-reaching of them decides.
+    # Count the files that begin at or before an added file's end; the farthest-reaching of them decides.
     before = np.searchsorted(rest["min_seq"].to_numpy(), last, side="right")
     meets = (before > 0) & (reach[np.maximum(before - 1, 0)] >= first)
     for at in np.flatnonzero(meets):

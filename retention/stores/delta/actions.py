@@ -1,4 +1,4 @@
-"""Delta file actions, built from typed values only: a malformed one would ruin the table for every reader."""
+"""Delta file actions, built from typed values only: a malformed action would ruin the table for every reader."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
-    """Put a file into the table.
+    """The action that adds a file to the table.
 
     Args:
         row: one row of `FILE_STATS`.
         data_change: whether streaming readers see its rows as new.
 
     Raises:
-        VerificationError: a value is not what the table's columns can hold.
+        VerificationError: a value does not fit the table's columns.
     """
     _check(row)
     return AddAction(
@@ -43,7 +43,7 @@ def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
 
 
 def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> FileAction:
-    """Take a file out of the table.
+    """The action that removes a file from the table.
 
     Args:
         row: one row of `LOGGED_FILES`.
@@ -68,7 +68,7 @@ def _stats(row: Mapping[str, Any]) -> dict[str, Any]:
         lowest["deadline_ns"] = row["min_deadline_ns"] if row["deadlines"] else NEVER
         highest["deadline_ns"] = NEVER if row["never"] else row["max_deadline_ns"]
     if is_ours(row["path"]):
-        # Other writers may have left `time` empty or set it otherwise; ours is always derived from ts_ns.
+        # Other writers may leave `time` empty or set it otherwise; this engine always derives it from ts_ns.
         nulls["time"] = 0
         return {
             "numRecords": row["messages"],
@@ -85,7 +85,7 @@ def _stats(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _instant(ts_ns: int) -> str:
-    """An instant as Delta statistics write it: microseconds, never fewer digits, in UTC."""
+    """An instant in the form of Delta statistics: always six digits of microseconds, in UTC."""
     moment = _EPOCH + timedelta(microseconds=ts_ns // 1000)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

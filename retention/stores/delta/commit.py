@@ -53,30 +53,30 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 @dataclass(frozen=True)
 class Attempt:
-    """A swap, the version it is held against, and how to commit it."""
+    """One attempt to commit a swap on top of one version."""
 
     layout: Layout
     settings: StoreSettings
     swap: Swap
     handle: DeltaHandle
     live: pa.Table
-    """The handle's files, with min_seq and max_seq wherever anybody knows them."""
+    """The handle's files, with min_seq and max_seq if known."""
     counters: Counters
     """The effective counters of the handle."""
 
     def commit(self, at_ms: int) -> int:
         """Check everything, then commit exactly the next version; return it.
 
-        deltalake never retries: its own check of what came first overlooks removals with dataChange=false (OPTIMIZE,
-        REORG, quiet streams), and would remove what is gone or double what was compacted.
+        deltalake never retries here: its own conflict check overlooks removals with dataChange=false (OPTIMIZE, REORG,
+        quiet streams), so a retry would remove files twice or duplicate compacted rows.
 
         Args:
             at_ms: the wall clock, for tombstones and transactions.
 
         Raises:
-            CommitFailedError: a rival came first; nothing was committed.
+            CommitFailedError: a rival committed first; nothing was committed.
             RefusedError: the table's properties, or its other writers, forbid this swap.
-            CommitUnknownError: nobody can say whether it happened.
+            CommitUnknownError: the outcome of the commit is unknown.
             RetentionError: the storage failed and nothing was committed.
         """
         swaps.check(self.layout.stream, self.swap, self.live, self.counters)
@@ -107,7 +107,7 @@ class Attempt:
                     post_commithook_properties=_NO_HOOKS,
                 )
             except CommitFailedError as error:
-                # On object stores a lost answer makes the second try of our own commit look like a rival.
+                # On object stores, after a lost response, the retry of our own commit looks like a rival.
                 version = self._look_for(token, error)
                 if version is None:
                     raise
@@ -122,10 +122,10 @@ class Attempt:
         return self._kept(self.handle.table.version() + 1, token)
 
     def _kept(self, version: int, token: str) -> int:
-        """Keep the token of a commit, and look whether it stands; return its version.
+        """Store the token of a commit, check that its entry is intact, and return its version.
 
         Raises:
-            CommitFailedError: another program has overwritten it already, which is as if it had come first.
+            CommitFailedError: another program already overwrote the entry; this counts as a rival that committed first.
         """
         if files.is_remote(self.layout.root):
             return version
@@ -140,10 +140,10 @@ class Attempt:
         return version
 
     def _pauses(self) -> tuple[float, ...]:
-        """The pauses, in seconds, after which a commit is tried again of which nobody said whether it happened.
+        """The pauses, in seconds, before each retry of a commit with an unknown outcome.
 
-        It is the same entry under the same token: if the first one came, the second is refused and finds it, and if the
-        second comes, or a rival's, the first can come no more.
+        A retry writes the same entry with the same token. If the first write succeeded, the retry is refused and
+        finds the token; after the retry or a rival succeeds, the first write can no longer succeed.
         """
         return _PAUSES_S if files.is_remote(self.layout.root) else ()
 
@@ -170,9 +170,9 @@ class Attempt:
         refuse_vectors(self.layout, self.handle, swap.remove)
 
     def _actions(self, at_ms: int) -> list[FileAction]:
-        """The swap's files; only messages that are new are new data, lest streaming readers get others twice.
+        """The swap's file actions. Only new messages count as new data; streaming readers would get others twice.
 
-        A change feed is made from what is a change of data, and has to tell of copies and of what comes back.
+        A change data feed derives from data changes, and must report copied and restored messages.
         """
         changes = self.swap.data_change
         loud = changes and not self.settings.quiet
@@ -196,14 +196,14 @@ class Attempt:
         ]
 
     def _is_new(self, row: Mapping[str, Any]) -> bool:
-        """Whether an added file has messages that were never in the table; an epoch that goes on brings none."""
+        """Whether an added file has messages that were never in the table; none has if the swap sets an epoch."""
         if self.swap.again is not None:
             return row["path"] in self.swap.again.new
         next_seq: int = self.counters.next_seq.get(row["partition"], 0)
         return self.swap.epoch is None and row["max_seq"] >= next_seq
 
     def _transactions(self, at_ms: int) -> list[Transaction]:
-        """The counters that the swap sets, and those that rows of other writers have raised."""
+        """The counters that the swap sets, and those raised by rows of other writers."""
         swap, epoch = self.swap, self.counters.epoch
         values = {app_id(name, epoch): value for name, value in self._raised().items()}
         after = epoch if swap.epoch is None else swap.epoch
@@ -214,7 +214,7 @@ class Attempt:
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
 
     def _raised(self) -> dict[str, int]:
-        """Name → value of the counters that files prove to be higher than the log has them, within bounds."""
+        """Name → value of the counters that files prove to be higher than in the log, within bounds."""
         logged, effective = (
             named({NEXT_SEQ: of.next_seq, OPEN_BASE: of.open_base})
             for of in (self.handle.logged, self.counters)
@@ -226,7 +226,7 @@ class Attempt:
         }
 
     def _look_for(self, token: str, error: Exception) -> int | None:
-        """The version that our commit became, by its token in the log, which must be readable."""
+        """The version of our commit, by its token in the log, which must be readable; None if it is not there."""
         stream = self.layout.stream
         try:
             version = find_token(self.layout, token, self.handle.table.version())
@@ -239,7 +239,7 @@ class Attempt:
         return version
 
     def _find_out(self, token: str, error: Exception) -> int:
-        """Find out the version of a commit that failed for another reason than a rival; raise if there is none."""
+        """Find the version of a commit that failed without a rival; raise if there is none."""
         stream = self.layout.stream
         version = self._look_for(token, error)
         if version is not None:
@@ -260,7 +260,7 @@ class Attempt:
 
 
 def refuse_vectors(layout: Layout, handle: DeltaHandle, touched: pa.Table) -> None:
-    """Refuse to touch files of which a deletion vector hides rows: removing those does nothing.
+    """Refuse to change files with a deletion vector: the engine's removal of such a file has no effect.
 
     Raises:
         HiddenRowsError: there are such files.

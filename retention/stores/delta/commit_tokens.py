@@ -1,9 +1,9 @@
-"""Tokens of our commits on a local disk: an entry of the log that another program overwrites is noticed by them.
+"""Tokens of our commits on a local disk; they reveal log entries that another program overwrote.
 
-Spark's log store looks whether a version is there and then renames its entry into place (delta-storage,
-`HDFSLogStore`): an entry of another process that comes in between is replaced, and its files leave the table without
-a removal. Each commit of ours therefore gives its entry a second name, `_retention/commits/<version>.json`: this hard
-link keeps the entry as it was committed. On an object store entries are conditional puts, and no token is kept.
+Spark's log store checks that a version does not exist and then renames its entry into place (delta-storage,
+`HDFSLogStore`). It replaces an entry that another process wrote in between, so that process's files leave the table
+without a removal. Each of our commits therefore gives its entry a second name, `_retention/commits/<version>.json`;
+this hard link keeps the committed entry. On an object store, entries are conditional puts, and no token is kept.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 
 KEPT = 32
-"""The number of tokens that are kept; each opening of the table compares them with the log."""
+"""The number of tokens to keep; each opening of the table compares them with the log."""
 WINDOW_S = 0.1
-"""The time between Spark's look and its rename, at most, unless its process stands still (it takes microseconds)."""
+"""The longest time, seconds, between Spark's check and its rename (normally microseconds) unless Spark is paused."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LostEntry:
-    """A commit of ours that another program's entry took the place of."""
+    """One of our commits that another program's entry replaced."""
 
     version: int
     entry: bytes
     """The entry as it was committed."""
     program: str
-    """The program that wrote the entry in its place, and what it says it did."""
+    """The program that wrote the replacement, and the operation that its entry states."""
 
     token: str
-    """The token of the commit, which no other entry has; empty where the entry is damaged."""
+    """The token of the commit, which no other entry has; empty if the entry is damaged."""
 
 
 def keep_token(layout: Layout, version: int, token: str) -> bool:
-    """Keep the token of a commit that was just made; False if its entry is another program's already.
+    """Store the token of a new commit; False if another program already overwrote its entry.
 
-    Neither this nor a rename is synced: file systems with a journal make both durable in the order in which they came.
+    Neither the link nor Spark's rename is fsynced: journaling file systems make both durable in order of execution.
     """
     place = _place(layout, version)
     if os.path.lexists(place):
-        # The log was put back from a copy: these are tokens of what it does not have any more.
+        # The log was restored from a copy; the tokens belong to entries that it no longer has.
         forget(layout, _tokens(layout))
     if not _link(delta_history.place_of(layout, version), place):
         _log.warning(
@@ -76,22 +76,22 @@ def keep_token(layout: Layout, version: int, token: str) -> bool:
 
 
 def stands(layout: Layout, version: int) -> bool:
-    """Whether the entry of a version is still the one that its token was made of, if it has one."""
+    """Whether the entry of a version still matches its token; True without a token."""
     return version not in _replaced(layout)
 
 
 def all_stand(layout: Layout) -> bool:
-    """Whether no token has another entry in the place of its own."""
+    """Whether no entry differs from its token."""
     return next(_replaced(layout), None) is None
 
 
 def lost_entries(layout: Layout) -> list[LostEntry]:
-    """The commits of ours that are lost, oldest first.
+    """Our lost commits, oldest first.
 
-    Not lost is a commit whose entry was cleaned away, or whose log was put back from a copy: then an entry that cannot
-    have overwritten it stands in its place (deltalake's and ours are created only where none is), or the log ends
-    before the newest token. Nor is one that was committed again, which a later entry says, nor one of a table that is
-    there no more: another program deleted it, and made another in its place.
+    A commit is not lost if log cleanup removed its entry or if a later entry commits it again. Nor is it lost if the
+    log was restored from a copy: then the log ends before the newest token, or the entry's replacement cannot have
+    overwritten it (deltalake and this engine create an entry only if none exists). Nor is it lost if its table no
+    longer exists, because another program deleted it and created another in its place.
 
     Raises:
         RefusedError, DamagedError, StorageError: as `open_table`.
@@ -108,10 +108,10 @@ def lost_entries(layout: Layout) -> list[LostEntry]:
 
 
 def refuse_lost(layout: Layout) -> None:
-    """Refuse a table of which a commit of ours is lost: what it added is in no version, and its counters neither.
+    """Refuse a table that lost one of our commits: no version has its added files and counters.
 
     Raises:
-        LostCommitError: naming the version, what was committed, and the program that overwrote it.
+        LostCommitError: names the version, the run of the commit, and the program that overwrote it.
     """
     lost = lost_entries(layout)
     if lost:
@@ -129,7 +129,7 @@ def _run_of(lost: LostEntry) -> object:
 
 
 def forget(layout: Layout, versions: Collection[int]) -> None:
-    """Delete the tokens of commits that were lost and are settled."""
+    """Delete tokens that are no longer needed."""
     files.delete(_place(layout, version) for version in versions)
     reached(Step.COMMIT_LINKS_DELETED)
 
@@ -138,7 +138,7 @@ def _lost(layout: Layout, version: int) -> LostEntry | None:
     info = _info(delta_history.read_entry(layout, version) or b"")
     program = str(info.get("engineInfo") or "a program that does not say its name")
     if not info or TOKEN in info or program.startswith(CONDITIONAL):
-        # Where the entry in the log is damaged, opening the table says so.
+        # Opening the table reports a damaged entry in the log.
         return None
     entry = files.read_unchanging(_place(layout, version)) or b""
     token = str(_info(entry).get(TOKEN, ""))
@@ -149,7 +149,7 @@ def _lost(layout: Layout, version: int) -> LostEntry | None:
 
 
 def _info(entry: bytes) -> dict[str, Any]:
-    """An entry's account of itself; empty if it has none, or is damaged."""
+    """An entry's commit info; empty if it has none or is damaged."""
     try:
         return commit_info(entry)
     except ValueError:
@@ -157,7 +157,7 @@ def _info(entry: bytes) -> dict[str, Any]:
 
 
 def _replaced(layout: Layout) -> Iterator[int]:
-    """The versions whose entry is there and is not the one that the token was made of, ascending."""
+    """The versions with an entry that differs from their token, ascending."""
     for version, inode in sorted(_tokens(layout).items()):
         place = delta_history.place_of(layout, version)
         with suppress(FileNotFoundError), as_storage_errors(place, FileNotFoundError):
@@ -166,7 +166,7 @@ def _replaced(layout: Layout) -> Iterator[int]:
 
 
 def _is_equal(token: str, entry: str) -> bool:
-    """Whether an entry has the content of a token: a copied warehouse has no links."""
+    """Whether an entry has the content of a token; a copied warehouse has no hard links."""
     return files.read_unchanging(token) == files.read_unchanging(entry)
 
 
@@ -189,7 +189,7 @@ def _tokens(layout: Layout) -> dict[int, int]:
 
 
 def _link(entry: str, place: str) -> bool:
-    """Give an entry a second name; a copy where the file system has no links; False where neither can be."""
+    """Hard-link an entry, or copy it if the file system has no links; False if both fail."""
     try:
         files.link(entry, place)
     except OSError:

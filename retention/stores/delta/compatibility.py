@@ -1,4 +1,4 @@
-"""Delta tables that the engine may touch: features, properties and columns, each refused by name."""
+"""Compatibility of Delta tables: unsupported features, properties and columns, each refused by name."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _BY_WRITER_VERSION = {
     6: ("identityColumns",),
 }
 _FEATURE_READER, _FEATURE_WRITER = 3, 7
-"""From these protocol versions on, a table lists its features by name (Delta protocol)."""
+"""Tables with these protocol versions or later list their features by name (Delta protocol)."""
 _VARIANT = "variantType"
-"""Listed by deltalake beside any property that it sets on a table with reader version 3; Spark cannot drop it again."""
+"""deltalake adds this feature when it sets any property on a table with reader version 3; Spark cannot drop it."""
 
 
 @dataclass(frozen=True)
 class TableRules:
-    """The changes that a table's own properties allow."""
+    """The rules that a table's own properties set for changes."""
 
     append_only: bool
     rewrites_only: bool
@@ -46,10 +46,10 @@ class TableRules:
 
 
 def examine(stream: str, table: DeltaTable) -> TableRules:
-    """Look at a table's protocol, properties and columns.
+    """Check a table's protocol, properties and columns.
 
     Raises:
-        RefusedError: a feature, property or extra column that the engine does not handle safely.
+        RefusedError: the engine cannot safely handle a feature, property or extra column.
         ForeignRowsError: a column of a message table is missing or has another type.
     """
     features = _features(table)
@@ -79,12 +79,12 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
 
 
 def lists_features(table: DeltaTable) -> bool:
-    """Whether the protocol names features: then whoever sets a property with deltalake adds some."""
+    """Whether the protocol names features; setting a property with deltalake then adds some."""
     return bool(table.protocol().min_writer_version >= _FEATURE_WRITER)
 
 
 def _unused(table: DeltaTable) -> set[str]:
-    """Features that are listed, and that no column of the table makes use of."""
+    """Listed features that no column of the table uses."""
     types = (str(field.type) for field in table.schema().fields)
     return set() if any("Variant" in name for name in types) else {_VARIANT}
 

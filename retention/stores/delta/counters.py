@@ -1,4 +1,4 @@
-"""The counters of a Delta table: all application transactions of a version, read from its log in one go."""
+"""The counters of a Delta table: all application transactions of a version, read from its log in one pass."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from schemas.bounds import MAX_SEQ
 
 
 def app_id(name: str, epoch: int) -> str:
-    """The name of a counter's transaction; its version counts under that name for good, so each epoch has its own."""
+    """The name of a counter's transaction. Its version is permanent under that name, so each epoch has its own name."""
     return f"{_of_epoch(epoch)}{name}" if is_in_epoch(name) else name
 
 
 def _of_epoch(epoch: int) -> str:
-    """The prefix of the names of the counters of an epoch."""
+    """The name prefix of an epoch's counters."""
     return f"{EPOCH}/{epoch}/" if epoch else ""
 
 
 def counters(transactions: Mapping[str, int]) -> Counters:
-    """The counters that transactions keep, as `app_id` names them."""
+    """The counters in transactions with names from `app_id`."""
     return counters_of(by_name(transactions, transactions.get(EPOCH, 0)))
 
 
 def by_name(transactions: Mapping[str, int], epoch: int) -> dict[str, int]:
-    """Name → value of the counters of an epoch, and of those that a table has one of, that transactions keep."""
+    """Name → value of the counters in transactions: those of an epoch, and those that a table has once."""
     here = _of_epoch(epoch)
     in_epoch = {
         name.removeprefix(here): version
@@ -45,14 +45,14 @@ def by_name(transactions: Mapping[str, int], epoch: int) -> dict[str, int]:
 def transactions(layout: Layout, version: int) -> dict[str, int]:
     """The last version of every application transaction up to a version of the table (Delta protocol, `txn`).
 
-    deltalake can be asked for one at a time, and replays the log for each.
+    deltalake returns only one at a time, and replays the log for each.
 
     Args:
-        layout: the stream's.
-        version: a version that was opened, so that its log is known to be whole.
+        layout: the stream's layout.
+        version: an opened version, so that its log is known to be complete.
 
     Raises:
-        BusyError: an entry is gone since the table was opened.
+        BusyError: an entry was removed since the table was opened.
         DamagedError: an entry cannot be read.
     """
     versions: dict[str, int] = {}
@@ -69,10 +69,12 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
 
 
 def values(layout: Layout, name: str, before: int, later: Sequence[int]) -> frozenset[int]:
-    """The values that a transaction has at a version (below 0: before the first), and that later entries set; 0: none.
+    """The values of a transaction at a version and in later entries; 0 for no value.
+
+    A version below 0 means before the first.
 
     Raises:
-        BusyError: an entry is gone.
+        BusyError: an entry was removed.
         DamagedError: an entry cannot be read.
     """
     known = transactions(layout, before) if before >= 0 else {}
@@ -82,12 +84,12 @@ def values(layout: Layout, name: str, before: int, later: Sequence[int]) -> froz
 
 
 def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
-    """Partition → the highest next sequence that entries set in an epoch and that a message can be given.
+    """Partition → the highest next sequence within bounds that entries set in an epoch.
 
     Args:
-        layout: the stream's.
-        version: a version that was opened; later entries do not count.
-        epoch: the epoch that this version is in.
+        layout: the stream's layout.
+        version: an opened version; later entries are ignored.
+        epoch: the epoch of this version.
 
     Raises:
         DamagedError: an entry cannot be read.
@@ -104,7 +106,7 @@ def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
 
 
 def is_readable(places: Sequence[str]) -> bool:
-    """Whether the parts of a checkpoint can be read, as far as its transactions lie in them."""
+    """Whether the transactions of a checkpoint can be read from its parts."""
     return _of_checkpoint(places) is not None
 
 

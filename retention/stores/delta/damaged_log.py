@@ -1,4 +1,4 @@
-"""Damaged checkpoints of a Delta log, by name: none is needed where the log has every entry that it stands for."""
+"""Damaged checkpoints of a Delta log, by name: a checkpoint is not needed if the log still has its entries."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from retention.stores.layout import Layout
 
 @dataclass(frozen=True)
 class BrokenCheckpoint:
-    """A checkpoint that readers of the table fail on."""
+    """A checkpoint that readers of the table cannot read."""
 
     version: int
     damaged: str
-    """The place of the file that cannot be read, or that is missing."""
+    """The location of the unreadable or missing file."""
     reason: str
     named: str
-    """The place of the file by which readers find the checkpoint."""
+    """The location of the file by which readers find the checkpoint."""
 
 
 def damaged_log(layout: Layout, error: Exception) -> DamagedError:
-    """The error of a log that cannot be opened; it names the checkpoint that cannot be read, if that is why.
+    """The error for a log that cannot be opened; names the damaged checkpoint, if there is one.
 
     Args:
-        layout: the stream's.
-        error: the refusal of whatever opened the table.
+        layout: the stream's layout.
+        error: the error from opening the table.
     """
     entries, checkpoints = internals.log_files(layout.messages)
     damaged = [
@@ -64,7 +64,7 @@ def damaged_log(layout: Layout, error: Exception) -> DamagedError:
 def _of_checkpoints(
     layout: Layout, damaged: Sequence[BrokenCheckpoint], hint: str | None, gone: Sequence[int]
 ) -> DamagedError:
-    """The error of checkpoints that cannot be read, and of entries that they stand for and that are gone."""
+    """The error for unreadable checkpoints, and for removed entries that only they contain."""
     spent = [broken.named for broken in damaged] + ([] if hint is None else [hint])
     first = (
         damaged[0] if damaged else BrokenCheckpoint(-1, spent[0], "it names none that is there", "")
@@ -82,7 +82,7 @@ def _of_checkpoints(
 
 
 def _broken(layout: Layout, version: int, names: Sequence[str]) -> BrokenCheckpoint | None:
-    """The first part of a checkpoint that cannot be read; None: the checkpoint is whole."""
+    """The first unreadable part of a checkpoint; None if the checkpoint is complete."""
     directory = internals.log_directory(layout.messages)
     for name in sorted(names):
         place = files.join(directory, name)
@@ -98,7 +98,7 @@ def _broken(layout: Layout, version: int, names: Sequence[str]) -> BrokenCheckpo
 
 
 def _damage(place: str) -> str | None:
-    """The reason why a file of a checkpoint cannot be read; None: it can."""
+    """The reason why a file of a checkpoint cannot be read; None if it can be."""
     try:
         if place.endswith(".parquet"):
             with files.open_input(place) as source:
@@ -113,7 +113,7 @@ def _damage(place: str) -> str | None:
 
 
 def _sidecars(directory: str, place: str) -> list[str]:
-    """The places of the files that a checkpoint of version 2 refers to; none of one that cannot be read."""
+    """The locations of a V2 checkpoint's sidecar files; empty if the checkpoint cannot be read."""
     try:
         paths = internals.sidecars_of(place)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
@@ -122,7 +122,7 @@ def _sidecars(directory: str, place: str) -> list[str]:
 
 
 def _misleading_hint(layout: Layout, whole: set[int]) -> str | None:
-    """The place of `_last_checkpoint` where it names a checkpoint that is not there, or is broken."""
+    """The location of `_last_checkpoint` if it names a missing or damaged checkpoint."""
     place = files.join(internals.log_directory(layout.messages), internals.LAST_CHECKPOINT)
     content = files.read_bytes(place)
     if content is None:

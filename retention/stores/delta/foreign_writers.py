@@ -1,4 +1,4 @@
-"""Other programs that commit to a table on an object store: only some of them exclude rivals there."""
+"""Other programs that commit to a table on an object store; only some of them exclude rivals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retention.stores.delta.internals import commit_info
 from retention.stores.delta.log import read_entry
 from retention.stores.layout import Layout
 
-TOKEN = "retentionCommit"  # noqa: S105  (the name under which each of our commits says that it is ours)
+TOKEN = "retentionCommit"  # noqa: S105  (the field that marks each of our commits)
 
 TABLE = "retentionTable"
 """The name under which each of our commits says the id of its table."""
@@ -19,22 +19,23 @@ WAYS = (
     "set exclusive: true if it never runs while this engine does, or let it write through deltalake from now on, and "
     "set exclusive: true until one commit of this engine has followed its last"
 )
-"""The ways on behind a commit of such a program, in words."""
+"""The remedies after a commit of such a program, in words."""
 CONDITIONAL = "delta-rs"
-"""The library that commits by conditional put; Polars writes through it, too."""
+"""The library that commits by conditional put; Polars also writes through it."""
 
 
 def refuse_other_writers(layout: Layout, version: int) -> None:
-    """Refuse to commit behind a program that may overwrite a commit of ours, or not see it.
+    """Refuse to commit after a program that may overwrite or overlook one of our commits.
 
-    Spark's own way to commit to S3 looks whether the version is there and then writes it, whatever came in between.
+    Spark's default commit to S3 checks that the version does not exist and then writes it, without excluding a rival
+    in between.
 
     Args:
-        layout: where the stream lies.
-        version: the newest version; entries back to our own last commit are read.
+        layout: the stream's layout.
+        version: the newest version; entries are read back to our own last commit.
 
     Raises:
-        RefusedError: naming the version and the program.
+        RefusedError: names the version and the program.
     """
     if not files.is_remote(layout.root):
         return
@@ -46,7 +47,7 @@ def refuse_other_writers(layout: Layout, version: int) -> None:
 
 
 def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, str]]:
-    """Commits by programs that do not exclude rivals, from `version` back to our own last commit: version, program."""
+    """Version and program of commits that do not exclude rivals, from `version` back to our own last commit."""
     for number in range(version, -1, -1):
         entry = read_entry(layout, number)
         if entry is None:

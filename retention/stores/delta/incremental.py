@@ -1,4 +1,4 @@
-"""A Delta stream's incremental inventory, without opening its table: the ledger, and the log's entries since."""
+"""A Delta stream's incremental inventory: the inventory cache and later log entries, without opening the table."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.bounds import MAX_TABLE_BYTES
 
 WORTH_FILES = 1_000
-"""The number of files below which no ledger is kept: opening the table takes milliseconds."""
+"""The minimum number of files for an inventory cache; opening a smaller table takes milliseconds."""
 
 
 class DeltaIncrementalInventory:
-    """Keeps a stream's ledger and brings it up to date."""
+    """Writes a stream's inventory cache and brings it up to date."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class DeltaIncrementalInventory:
         self._files = InventoryCacheFiles(layout)
 
     def at(self, mark: VersionToken) -> CachedInventory | None:
-        """The inventory at a mark; None if the table has to be opened.
+        """The inventory at a version token; None if the table must be opened.
 
         Raises:
-            ForeignRowsError, DamagedError: a file came since that breaks the rules or cannot be read.
+            ForeignRowsError, DamagedError: a file added since then breaks the rules or cannot be read.
         """
         ledger = self._files.load()
         if ledger is None or ledger.mark == mark:
@@ -63,10 +63,10 @@ class DeltaIncrementalInventory:
             return None
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Make the ledger anew from a whole inventory."""
+        """Rebuild the inventory cache from a complete inventory."""
         if inventory.files.num_rows >= WORTH_FILES:
             ledger, tables = first_cache(inventory, mark)
-            # A pass that cannot keep it is only slower the next time.
+            # Without the cache, the next pass is only slower.
             with suppress(OSError):
                 self._files.write(ledger, tables)
 
@@ -92,7 +92,7 @@ class DeltaIncrementalInventory:
         return self._outlook(written, read)
 
     def _described(self, logged: pa.Table) -> tuple[pa.Table, ReadCount]:
-        """Full statistics of added files: from the cache, else from the files."""
+        """Full statistics of added files, from the cache or else from the files."""
         index.refuse_nulls(self._layout, logged)
         number_bounds.refuse_impossible(self._layout, logged)
         known, missing = self._cache.match(logged)

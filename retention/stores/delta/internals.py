@@ -1,7 +1,7 @@
-"""The files of a Delta log, and what deltalake keeps private: no other module rests on either.
+"""The files of a Delta log and the private parts of deltalake; no other module relies on either.
 
-A new deltalake is held against `tests/contract/test_deltalake_internals.py` first, which says what is relied on.
-Tables are directories here: `Layout.messages` of a stream's.
+Check a new deltalake with `tests/contract/test_deltalake_internals.py` first; it states each reliance.
+Tables are directories here: a stream's `Layout.messages`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     FileAction = AddAction | RemoveAction
 
 LAST_CHECKPOINT = "_last_checkpoint"
-"""The name of the file in a log that says which checkpoint is the newest."""
+"""The name of the file in a log that names the newest checkpoint."""
 _DIRECTORY = "_delta_log"
 _DIGITS = 20
 _TXN = "txn"
@@ -41,13 +41,13 @@ def remove_action(
     *,
     data_change: bool,
 ) -> RemoveAction:
-    """Make an action that takes a file out of a table; deltalake has a public one for adding alone.
+    """Create an action that removes a file from a table; deltalake has a public action only for adding.
 
     Args:
-        path: relative to the table, as it is on disk.
-        partition_values: of the file, as text.
-        size: its length in bytes.
-        deletion_ms: from when VACUUM counts, milliseconds since the epoch.
+        path: the path relative to the table, as on disk.
+        partition_values: the file's partition values, as text.
+        size: the file's length in bytes.
+        deletion_ms: the start of VACUUM's retention, milliseconds since the epoch.
         data_change: whether readers of changes see it.
     """
     from deltalake._internal import RemoveAction
@@ -67,12 +67,12 @@ def log_directory(table: str) -> str:
 
 
 def is_in_log(path: str) -> bool:
-    """Whether a path relative to a directory is that of a file of a log, of the directory itself or of one below."""
+    """Whether a relative path is a log file of a table in its base directory or below."""
     return f"/{_DIRECTORY}/" in f"/{path}"
 
 
 def is_table(directory: str) -> bool:
-    """Whether a directory has a log, of whatever table."""
+    """Whether a directory has a Delta log, of any table."""
     return _DIRECTORY in files.directories(directory)
 
 
@@ -89,7 +89,7 @@ def log_names(table: str) -> list[str]:
 
 
 def log_times(table: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Version → when the storage wrote its entry, and when the last part of its checkpoint; nanoseconds."""
+    """Version → modification time of its entry, and of the last part of its checkpoint; nanoseconds."""
     entries: dict[int, int] = {}
     checkpoints: dict[int, int] = {}
     for name, at_ms in files.times(log_directory(table)).items():
@@ -104,7 +104,7 @@ def log_times(table: str) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def log_places(table: str, before: int) -> list[str]:
-    """The places of the entries and checkpoints of all versions before one, the oldest first."""
+    """The locations of the entries and checkpoints of all versions before one, oldest first."""
     names = (name for name in log_names(table) if name[:_DIGITS].isdigit())
     return [
         files.join(log_directory(table), name) for name in names if int(name[:_DIGITS]) < before
@@ -112,7 +112,7 @@ def log_places(table: str, before: int) -> list[str]:
 
 
 def paths_in(entry: bytes) -> set[str]:
-    """Every path that an entry names, decoded, whatever it says of it: nothing else of the entry is taken apart."""
+    """Every path in an entry, decoded, in any kind of action; the rest of the entry is not parsed."""
     return {
         unquote(json.loads(b'"' + text + b'"') if b"\\" in text else text.decode())
         for text in _PATHS.findall(entry)
@@ -120,7 +120,7 @@ def paths_in(entry: bytes) -> set[str]:
 
 
 def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:
-    """The versions that have an entry, ascending, and those that have a checkpoint → the names of its files."""
+    """The versions with an entry, ascending; and version → file names of its checkpoint."""
     entries: list[int] = []
     checkpoints: dict[int, list[str]] = {}
     for name in log_names(table):
@@ -134,20 +134,20 @@ def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:
 
 
 def entry_place(table: str, version: int) -> str:
-    """The place of the entry of a version."""
+    """The location of a version's entry."""
     return files.join(log_directory(table), f"{version:0{_DIGITS}d}.json")
 
 
 def read_entry(table: str, version: int) -> bytes | None:
-    """The entry of a version: actions as JSON, one a line; None if there is none."""
+    """The entry of a version: JSON actions, one per line; None if there is none."""
     return files.read_unchanging(entry_place(table, version))
 
 
 def actions(entry: bytes) -> Iterator[tuple[str, Any]]:
-    """The kind of each action of an entry, and its fields, in order.
+    """The kind and fields of each action of an entry, in order.
 
     Raises:
-        ValueError: a line is something else.
+        ValueError: a line is not an action.
     """
     for line in entry.splitlines():
         [(kind, fields)] = json.loads(line).items()
@@ -155,12 +155,12 @@ def actions(entry: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def file_actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The actions `add` and `remove` of an entry; no other line is taken apart."""
+    """The actions `add` and `remove` of an entry; other lines are not parsed."""
     yield from _starting(entry, "add", "remove")
 
 
 def commit_info(entry: bytes) -> dict[str, Any]:
-    """An entry's own account of who made it, and how; empty if it has none."""
+    """The `commitInfo` of an entry: its program and operation; empty if it has none."""
     return next((dict(fields) for _, fields in _starting(entry, "commitInfo")), {})
 
 
@@ -175,7 +175,7 @@ def transactions(entry: bytes) -> dict[str, int]:
 
 
 def whole_checkpoints(table: str, version: int) -> Iterator[tuple[int, list[str]]]:
-    """Checkpoints up to a version of which no part is missing: each one's version and places, the newest first."""
+    """Complete checkpoints up to a version: version and file locations of each, newest first."""
     _, known = log_files(table)
     for number in sorted((number for number in known if number <= version), reverse=True):
         for parts, group in groupby(sorted(known[number], key=_parts), _parts):
@@ -213,13 +213,13 @@ def _of_lines(place: str) -> dict[str, int]:
 
 
 def _parts(name: str) -> int:
-    """The number of files of a checkpoint that has a file of this name."""
+    """The number of files in the checkpoint of a file name."""
     several = _OF_SEVERAL.fullmatch(name)
     return int(several[3]) if several else 1
 
 
 def missing_part(names: Sequence[str]) -> str | None:
-    """The name of the first part that a checkpoint of several lacks; None: it has all, or is in one."""
+    """The name of the first missing part of a multi-part checkpoint; None if complete or a single file."""
     several = [match for match in map(_OF_SEVERAL.fullmatch, names) if match]
     if not several or len(several) < len(names):
         return None
@@ -229,7 +229,7 @@ def missing_part(names: Sequence[str]) -> str | None:
 
 
 def sidecars_of(place: str) -> list[str]:
-    """The paths of the files that a checkpoint of version 2 refers to, as it has them (Delta protocol, `sidecar`).
+    """The paths of a V2 checkpoint's sidecar files, as the checkpoint states them (Delta protocol, `sidecar`).
 
     Raises:
         OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
@@ -246,7 +246,7 @@ def sidecars_of(place: str) -> list[str]:
 
 
 def _starting(entry: bytes, *kinds: str) -> Iterator[tuple[str, Any]]:
-    """The actions of some kinds, known by the beginning of their lines."""
+    """The actions of given kinds, recognized by the first characters of their lines."""
     heads = tuple(f'{{"{kind}"'.encode() for kind in kinds)
     for line in entry.splitlines():
         if line.startswith(heads):
@@ -254,7 +254,7 @@ def _starting(entry: bytes, *kinds: str) -> Iterator[tuple[str, Any]]:
 
 
 def _lines_with(content: bytes, word: bytes) -> Iterator[bytes]:
-    """The few lines of many in which a word stands."""
+    """The lines that contain a word, without splitting the others."""
     at = content.find(word)
     while at >= 0:
         end = content.find(b"\n", at)

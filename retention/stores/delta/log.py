@@ -1,4 +1,4 @@
-"""The files of a Delta log, read without opening the table: versions, checkpoints, which run committed."""
+"""The files of a Delta log, read without opening the table: versions, checkpoints and the runs of commits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from retention.stores.seals import seal_at
 
 
 def versions(layout: Layout) -> tuple[list[int], list[int]]:
-    """The versions whose entries are still there, and those that have a checkpoint; both ascending."""
+    """The versions with an entry in the log, and those with a checkpoint; both ascending."""
     entries, checkpoints = internals.log_files(layout.messages)
     return entries, sorted(checkpoints)
 
 
 def refuse_emptied(layout: Layout, version: int) -> None:
-    """Refuse a version that rests on an empty entry: the commit in that entry is lost, and nobody would see it.
+    """Refuse a version that depends on an empty entry: the commit in that entry is silently lost.
 
     Raises:
-        DamagedError: naming the entry.
+        DamagedError: names the entry.
     """
     entries, checkpoints = versions(layout)
     known = max((number for number in checkpoints if number <= version), default=-1)
@@ -40,29 +40,29 @@ def refuse_emptied(layout: Layout, version: int) -> None:
 
 
 def newest_mark(layout: Layout) -> VersionToken | None:
-    """The mark of the newest version, told from another table's same version by the bytes of its entry."""
+    """The token of the newest version; the bytes of its entry distinguish it from another table's same version."""
     entries, _ = versions(layout)
     return mark_of(layout, entries[-1]) if entries else None
 
 
 def mark_of(layout: Layout, version: int) -> VersionToken | None:
-    """The mark of a version, None if its entry is gone."""
+    """The token of a version; None if its entry was removed."""
     seal = seal_at(place_of(layout, version))
     return None if seal is None else VersionToken(version, seal)
 
 
 def read_entry(layout: Layout, version: int) -> bytes | None:
-    """One entry of the log, None if there is none."""
+    """One entry of the log; None if it does not exist."""
     return internals.read_entry(layout.messages, version)
 
 
 def read_entries(layout: Layout, versions: Sequence[int]) -> Iterator[bytes | None]:
-    """Entries of the log in the order of `versions`, None for each that is not there."""
+    """Entries of the log in the order of `versions`; None for each missing entry."""
     return in_threads(partial(read_entry, layout), versions, files.read_parallelism(layout.root))
 
 
 def find_token(layout: Layout, token: str, after: int) -> int | None:
-    """The version later than `after` whose entry has a token that nothing else can have."""
+    """The version later than `after` with a unique token in its entry; None if there is none."""
     version = after + 1
     while (entry := read_entry(layout, version)) is not None:
         if token.encode() in entry:
@@ -72,7 +72,7 @@ def find_token(layout: Layout, token: str, after: int) -> int | None:
 
 
 def find_run(layout: Layout, run: str, after: int) -> int | None:
-    """The newest version later than `after` that a run committed; None: no entry that is still there says so."""
+    """The newest version later than `after` that a run committed; None if no remaining entry names the run."""
     later = (version for version in reversed(versions(layout)[0]) if version > after)
     for version in later:
         metadata = metadata_of(read_entry(layout, version) or b"")
@@ -82,14 +82,14 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
 
 
 def run_of(entry: bytes) -> object:
-    """The run that an entry says has made it; None if another program did, with whatever text of its own."""
+    """The run that an entry names; None if another program wrote the entry."""
     return metadata_of(entry).get("run")
 
 
 def metadata_of(entry: bytes) -> dict[str, Any]:
-    """The metadata that a commit of ours has in its entry; empty if another program made it.
+    """The metadata of our own commit in its entry; empty if another program wrote the entry.
 
-    `again` is the run of an earlier commit, which was lost and which this one makes again.
+    `again` is the run of an earlier, lost commit that this commit repeats.
     """
     text = internals.commit_info(entry).get("userMetadata") or "{}"
     try:
@@ -100,9 +100,9 @@ def metadata_of(entry: bytes) -> dict[str, Any]:
 
 
 def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int, str] | None:
-    """The first commit of another program behind a version that names one of some files: its version and description.
+    """The first commit of another program after a version that names one of the given files: version, description.
 
-    None: there is none, or its entry is gone.
+    None if there is none, or its entry was removed.
     """
     for version in (number for number in versions(layout)[0] if number > after):
         entry = read_entry(layout, version) or b""
@@ -117,5 +117,5 @@ def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int
 
 
 def place_of(layout: Layout, version: int) -> str:
-    """The place of the entry of a version."""
+    """The location of a version's entry."""
     return internals.entry_place(layout.messages, version)

@@ -1,4 +1,4 @@
-"""The changes that a Delta log's entries made after a known version, as far as they only move files."""
+"""The changes in a Delta log after a known version, if its entries only add and remove files."""
 
 from __future__ import annotations
 
@@ -35,34 +35,35 @@ _LOGGED = pa.schema([*LOGGED_FILES, *(pa.field(name, pa.int64()) for name in _ST
 
 @dataclass
 class Changes:
-    """The net effect of some entries on what was there before them.
+    """The net effect of log entries on the files before them.
 
-    With b there before, an entry that adds a and the next, which removes a and b, come to `removed` b, `passing` a.
+    If b is live, an entry adds a, and the next removes a and b, the result is `removed` b and `passing` a.
     """
 
     removed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Paths that were there → partition and segment."""
+    """Removed paths that were live before → partition and segment."""
     passing: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Paths that were added and removed again → partition and segment."""
     added: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Paths that are there now → rows of `LOGGED_FILES`, and further statistics that the log has of them."""
+    """Added paths that are live now → rows of `LOGGED_FILES`, with further statistics from the log."""
     counters: dict[str, dict[int, int]] = field(
         default_factory=lambda: {name: {} for name in _COUNTERS}
     )
 
     @property
     def logged(self) -> pa.Table:
-        """The added files: `LOGGED_FILES`, and whatever statistics the log itself has."""
+        """The added files: `LOGGED_FILES`, and any statistics in the log."""
         return pa.Table.from_pylist(list(self.added.values()), schema=_LOGGED)
 
 
 def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes | None:
-    """The changes between two versions of a table; None if entries are gone, too many, or of another kind.
+    """The changes between two versions of a table; None if entries are missing, too many, or of another kind.
 
-    None, too, if either end is not the entry any more that its mark was made of.
-    Everything but adding and removing files and raising counters is of another kind: a change of the table's
-    properties or features, deletion vectors, the removal of what is gone already, and a purge that begins an epoch.
-    Then the table itself has to be opened and examined.
+    None also if the entry at either end no longer matches its version token.
+
+    Only adding files, removing files and raising counters are supported. Other kinds are changes of the table's
+    properties or features, deletion vectors, removals of files that are not live, and a purge that begins an epoch;
+    for those the table itself must be opened and examined.
     """
     wanted = range(before.version + 1, now.version + 1)
     if (
@@ -82,17 +83,17 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
         for entry in entries:
             _replay(diff, entry or b"")
     except (ValueError, KeyError, TypeError, AttributeError):
-        # What cannot be understood is deltalake's to judge.
+        # deltalake decides about entries that cannot be parsed here.
         return None
     named = pa.array([*diff.removed, *diff.added], pa.string())
     return None if any(leaving(named).to_pylist()) else diff
 
 
 def logged_rows(adds: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """The files of some `add` actions: `LOGGED_FILES`, and whatever statistics the log itself has.
+    """The files of `add` actions: `LOGGED_FILES`, and any statistics in the log.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: an action is not understood.
+        ValueError, KeyError, TypeError, AttributeError: an action cannot be parsed.
     """
     return pa.Table.from_pylist([_row(fields) for fields in adds], schema=_LOGGED)
 
@@ -147,7 +148,7 @@ def _raise(counters: dict[str, dict[int, int]], name: str, version: int) -> None
     if name == EPOCH:
         raise ValueError(name)
     if kind == EPOCH:
-        # The one that counts: none of the entries begins another one.
+        # The current epoch: none of the entries begins another one.
         kind, _, key = key.partition("/")[2].partition("/")
     if kind in _COUNTERS:
         counters[kind][int(key)] = max(version, counters[kind].get(int(key), 0))

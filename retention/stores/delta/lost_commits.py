@@ -1,4 +1,4 @@
-"""Lost commits taken apart: the entry that a token kept, and those of its files that are still there."""
+"""Lost commits: the entry that a token preserved, and its files that still exist."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from retention.stores.sidecar.stats_cache import StatisticsCache
 def lost_commit(
     layout: Layout, cache: StatisticsCache, lost: LostEntry, epoch: int, now_ns: int
 ) -> LostCommit:
-    """Take a lost entry apart, and look which of its files are there.
+    """Parse a lost entry, and find its files that still exist.
 
     Args:
-        layout: the stream's.
-        cache: statistics of files, which the commit put there before it was made.
+        layout: the stream's layout.
+        cache: statistics of files; the commit's own were added before it was made.
         lost: the entry.
-        epoch: the epoch that the table counts in.
+        epoch: the table's current epoch.
         now_ns: the clock, nanoseconds since the epoch.
 
     Raises:
-        DamagedError: the token cannot be read, or a file is not the one that was committed.
+        DamagedError: the token cannot be read, or a file differs from the committed one.
     """
     try:
         acts = list(internals.file_actions(lost.entry))

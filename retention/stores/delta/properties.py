@@ -1,4 +1,4 @@
-"""The times that a Delta table keeps removed files and old versions: properties that follow the configuration."""
+"""The retention of a Delta table's removed files and old versions: properties that follow the configuration."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 _REMOVED = "delta.deletedFileRetentionDuration"
 _VERSIONS = "delta.logRetentionDuration"
 _DELTAS_OWN = {_REMOVED: "interval 7 days", _VERSIONS: "interval 30 days"}
-"""The values that hold where a table says nothing (Delta protocol)."""
+"""The defaults for tables without these properties (Delta protocol)."""
 _WEEK_S = 7 * 86_400
 _UNITS_S = {"week": _WEEK_S, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def grace_properties(grace_ns: int) -> dict[str, str]:
-    """The properties of a table whose removed files stay for `grace_ns`: its versions stay a week longer."""
+    """The properties of a table that keeps removed files for `grace_ns`, and versions a week longer."""
     grace_s = -(-grace_ns // 10**9)
     return {
         _REMOVED: f"interval {grace_s} seconds",
@@ -38,7 +38,7 @@ def grace_properties(grace_ns: int) -> dict[str, str]:
 
 
 def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
-    """The properties that the configuration wants otherwise, as wanted; versions kept for longer are left alone."""
+    """The properties that differ from the configuration, with its values; versions may be kept longer."""
     actual = {**_DELTAS_OWN, **table.metadata().configuration}
     wanted = grace_properties(grace_ns)
     kept, wants = ({name: _seconds(of[name]) for name in wanted} for of in (actual, wanted))
@@ -51,12 +51,12 @@ def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
 
 
 def kept_ns(table: DeltaTable) -> int:
-    """The time that the table itself has removed files stay, nanoseconds."""
+    """The table's own retention of removed files, nanoseconds."""
     return _seconds({**_DELTAS_OWN, **table.metadata().configuration}[_REMOVED]) * 10**9
 
 
 def log_kept_ns(table: DeltaTable) -> int | None:
-    """The time that the table has entries of its log stay, nanoseconds; None: its owner has them stay for good."""
+    """The table's retention of log entries, nanoseconds; None if its owner keeps them forever."""
     properties = {**_DELTAS_OWN, **table.metadata().configuration}
     if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
         return None
@@ -64,16 +64,16 @@ def log_kept_ns(table: DeltaTable) -> int | None:
 
 
 def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
-    """Whether a run has still something to set, or to say that it sets nothing."""
+    """Whether a run must still set properties, or log that it does not."""
     changed = differing(table, grace_ns)
     return bool(changed) and not (lists_features(table) and _was_left(layout, changed))
 
 
 def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
-    """Set the properties that the configuration wants otherwise, and log it; a rival's commit puts that off.
+    """Set the properties that differ from the configuration, and log it; a rival's commit defers this.
 
-    A table that lists its features is left as it is: setting a property would add others to its protocol, of which
-    Spark cannot drop all. That is logged once.
+    A table that lists its features is not changed: setting a property would add features to its protocol, and Spark
+    cannot drop all of them. That is logged once.
     """
     changed = differing(table, grace_ns)
     if not changed:
@@ -92,7 +92,7 @@ def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
 
 
 def owners_statement(layout: Layout, table: DeltaTable, grace_ns: int) -> str | None:
-    """The SQL with which the table's owner sets the properties; None where a run sets them, or nothing is to be set."""
+    """The SQL for the table's owner to set the properties; None if a run sets them or none differs."""
     changed = differing(table, grace_ns)
     return _statement(layout, changed) if changed and lists_features(table) else None
 
@@ -117,7 +117,7 @@ def _was_left(layout: Layout, changed: Mapping[str, str]) -> bool:
 
 
 def _note(layout: Layout) -> str:
-    """The file that remembers which properties were left to the owner."""
+    """The location of the note on the properties that were left to the owner."""
     return layout.engine_path("grace-left.json")
 
 
@@ -131,6 +131,6 @@ def _statement(layout: Layout, changed: Mapping[str, str]) -> str:
 
 
 def _seconds(interval: str | None) -> int:
-    """The length of an interval in seconds; 0 for one that nobody can read, so that it is written anew."""
+    """The length of an interval in seconds; 0 for an unreadable one, so that it is replaced."""
     parts = re.findall(r"(\d+)\s+(week|day|hour|minute|second)s?\b", (interval or "").lower())
     return sum(int(number) * _UNITS_S[unit] for number, unit in parts)

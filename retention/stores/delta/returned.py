@@ -1,4 +1,4 @@
-"""Commits of other writers that made files from files removed before: removed messages may be back."""
+"""Commits of other writers that derive files from already removed files, and so may resurrect messages."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from retention.stores.delta.internals import commit_info, file_actions
 from retention.stores.layout import Layout
 
 LOOKED = 64
-"""The number of others' entries behind which it is remembered how far the log was looked through."""
+"""The number of other writers' entries after which the scanned version is noted."""
 _LONGEST = 1_000
-"""The number of entries that are looked through for a writer that does not say what version it had read."""
+"""The number of entries to scan for a writer that does not state its read version."""
 _Key = tuple[str, str]
-"""Path and deletion vector of a file: together they are what a log adds and removes."""
+"""Path and deletion vector of a file: a log adds and removes this pair."""
 
 
 def refuse_returned(layout: Layout, version: int) -> None:
-    """Refuse a table in which messages may be back that a commit had removed.
+    """Refuse a table in which another writer may have resurrected removed messages.
 
-    deltalake overlooks removals that are no change of data (a quiet stream's): an operation under way then (compact,
-    update, delete, merge, overwrite) is written as if nothing had been removed.
+    deltalake overlooks removals without a data change (as in quiet streams): it commits a concurrent operation
+    (compact, update, delete, merge, overwrite) as if nothing had been removed.
 
     Raises:
-        ForeignRowsError: naming the commit, a file that it made, and one that had been removed.
+        ForeignRowsError: names the commit, a file that it added, and a removed file.
     """
     commits = find_returned(layout, version)
     if commits:
@@ -46,11 +46,10 @@ def refuse_returned(layout: Layout, version: int) -> None:
 
 
 def find_returned(layout: Layout, version: int) -> list[Returned]:
-    """The commits of others that brought files back since our own last commit, oldest first.
+    """The commits of other writers since our own last commit that resurrected files, oldest first.
 
-    Every commit of ours is made on a version that was looked through, so that nothing before it has to be. A commit
-    counts while a file that it made, or one that was rewritten of such a file, is in the table: a RESTORE to the
-    version before it settles it.
+    Each of our commits follows a scan of the versions before it, so older entries need no scan. A commit counts while
+    the table has a file that it added, or a rewrite of such a file; a RESTORE to the version before it resolves it.
     """
     commits, number = [], version
     looked = _remembered(layout)
@@ -68,7 +67,7 @@ def find_returned(layout: Layout, version: int) -> list[Returned]:
 
 
 def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
-    """The files that a commit has brought back; None: it removed only files that were there, or made no file."""
+    """The files that a commit resurrected; None if it removed only live files, or added none."""
     if b'"remove"' not in entry or b'"add"' not in entry:
         return None
     removed = {_key(fields): fields for kind, fields in file_actions(entry) if kind == "remove"}
@@ -84,9 +83,9 @@ def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
 
 
 def _remaining(layout: Layout, commit: Returned, version: int) -> Returned | None:
-    """A commit with those of its files that a later version still has; None: no row that it wrote is left there.
+    """A commit with those of its files that a later version still has; None if none of its rows remain.
 
-    Where files were rewritten since, all that it made stays named: a repair cannot tell their rows apart.
+    If files were rewritten since, all files of the commit remain listed: a repair cannot distinguish their rows.
     """
     entry = delta_history.read_entry(layout, commit.version) or b""
     made = {_key(fields) for kind, fields in file_actions(entry) if kind == "add"}
@@ -111,12 +110,12 @@ def _changed(entry: bytes) -> tuple[set[_Key], set[_Key]]:
 
 
 def _is_restore(entry: bytes) -> bool:
-    """Whether an entry puts files of an earlier version back, and makes none."""
+    """Whether an entry restores files of an earlier version, and creates none."""
     return commit_info(entry).get("operation") == "RESTORE"
 
 
 def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:
-    """Files that left the table between the version that a commit had read and the commit, and did not come again."""
+    """Files removed after a commit's read version and before the commit, and not added again in between."""
     first = read + 1 if isinstance(read, int) else max(version - _LONGEST, 0)
     left: set[_Key] = set()
     for entry in delta_history.read_entries(layout, range(first, version)):
@@ -133,7 +132,7 @@ def _key(fields: Mapping[str, Any]) -> _Key:
 
 
 def _remembered(layout: Layout) -> int:
-    """The version up to which nothing was found, if the table still has it; else -1."""
+    """The version up to which a scan found nothing; -1 if there is none, or the table no longer has it."""
     mark = _sidecar(layout).load()
     return (
         -1 if mark is None or delta_history.mark_of(layout, mark.version) != mark else mark.version
@@ -147,6 +146,6 @@ def _remember(layout: Layout, version: int) -> None:
 
 
 def _sidecar(layout: Layout) -> Sidecar[VersionToken]:
-    """The mark of the version up to which the log was looked through."""
+    """The sidecar with the token of the last scanned version."""
     codec = JsonCodec(asdict, lambda _, fields: VersionToken(**fields))
     return Sidecar(layout.engine_path("looked-through.json"), codec, Step.LOOKED_THROUGH)

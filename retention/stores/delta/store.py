@@ -69,18 +69,18 @@ class DeltaStore(FileStore):
     def mark(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
         if not commit_tokens.all_stand(self._layout):
-            # Opening the table says what is lost, if anything is.
+            # Opening the table reports lost commits, if there are any.
             return None
         newest = delta_history.newest_mark(self._layout)
         return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
     def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
-        """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
-        # What is released and still in files is known to the table alone.
+        """The inventory cache, updated from later log entries; None if the table must be opened."""
+        # Only the table knows the released messages that are still in files.
         return None if self.hides() else self._ahead.at(mark)
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Make the ledger anew, unless the configuration wants the table's properties otherwise."""
+        """Rebuild the inventory cache, unless the table's properties differ from the configuration."""
         if not self._grace_differs:
             self._ahead.keep(inventory, mark)
 
@@ -92,12 +92,12 @@ class DeltaStore(FileStore):
         return snapshot
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
-        """Open the table to mend it, and list what other writers have brought back."""
+        """Open the table to repair it, and list the commits of other writers that resurrected files."""
         snapshot = self._opened()
         return snapshot, tuple(find_returned(self._layout, snapshot.version))
 
     def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
-        """Open the table to repair it, and list the commits that other programs have overwritten."""
+        """Open the table to repair it, and list the commits that other programs overwrote."""
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
         epoch, now_ns = self.logged(snapshot).epoch, self._clock()
@@ -122,7 +122,7 @@ class DeltaStore(FileStore):
         )
 
     def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
-        """Paths of the files of which deletion vectors of another writer hide rows, sorted."""
+        """Paths of the files with rows hidden by another writer's deletion vectors, sorted."""
         handle: DeltaHandle = snapshot.handle
         return sorted(handle.vectors)
 
@@ -132,7 +132,7 @@ class DeltaStore(FileStore):
         return handle.rules.change_data_feed
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
-        """Complete the snapshot's files to full statistics, from the cache first."""
+        """Add full statistics to the snapshot's files, from the cache first."""
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         number_bounds.refuse_impossible(self._layout, snapshot.files)
@@ -151,7 +151,7 @@ class DeltaStore(FileStore):
         return Inventory(self.stream, snapshot.table_id, version, left, counters, read, hidden)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
-        """Statistics of the files with numbers that messages can have, and the files with others."""
+        """Statistics of the files with possible numbers, and the files with impossible ones."""
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         bad = number_bounds.impossible(self._layout, snapshot.files)
@@ -172,12 +172,12 @@ class DeltaStore(FileStore):
         return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
 
     def logged(self, snapshot: Snapshot) -> Counters:
-        """The counters as the log has them, whatever its files hold."""
+        """The counters in the log, without the values that files prove."""
         handle: DeltaHandle = snapshot.handle
         return handle.logged
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
-        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        """Partition → the highest next sequence within bounds in the remaining log entries."""
         epoch = self.logged(snapshot).epoch
         return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
 
@@ -189,25 +189,25 @@ class DeltaStore(FileStore):
         return self._unchecked_doubles(known)
 
     def gather_statistics(self, snapshot: Snapshot) -> None:
-        """Put the statistics cache together, where most of its rows are of files that the table does not have."""
+        """Compact the statistics cache if most of its rows describe files that the table does not have."""
         self._cache.gather(snapshot.files)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one handle and commit; return the new version."""
+        """Check everything again on one handle and commit; returns the new version."""
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
-            # Which sequence is next rests on every file: those that no log describes are read now.
+            # The next sequence depends on every file: read the files without statistics in the log now.
             self.inventory(snapshot)
         swap = self._unclaimed(swap)
         self._cache.add(swap.add)
         with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle, snapshot.files)
         if swap.again is not None:
-            # Its token lies in the entry of this commit as well, so that a kill before this does no harm.
+            # The entry of this commit has its token, too, so a kill before this line does no harm.
             commit_tokens.forget(self._layout, [swap.again.version])
         return version
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
-        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        """The version later than `after` that the run committed; None if no log entry names the run."""
         return delta_history.find_run(self._layout, run, after)
 
     def has_entries(self, after: int, until: int) -> bool:
@@ -215,10 +215,10 @@ class DeltaStore(FileStore):
         return set(range(after + 1, until + 1)) <= set(delta_history.versions(self._layout)[0])
 
     def finish(self) -> None:
-        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new.
+        """Set the table's properties to the configuration's grace; write a checkpoint after ten new versions.
 
         Raises:
-            LostCommitError: another program has overwritten a commit meanwhile.
+            LostCommitError: another program overwrote a commit meanwhile.
         """
         commit_tokens.refuse_lost(self._layout)
         if self._grace_differs:
@@ -255,7 +255,7 @@ class DeltaStore(FileStore):
         return self._layout.live(path)
 
     def _place_when_removed(self, path: str) -> None:
-        """Files stay where they are until VACUUM."""
+        """Do nothing: files keep their locations until VACUUM deletes them."""
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
@@ -293,7 +293,7 @@ class DeltaStore(FileStore):
         return Attempt(self._layout, self._settings, swap, handle, live, counters)
 
     def _with_ranges(self, live: pa.Table) -> pa.Table:
-        """Fill in sequence ranges that the log does not have, from the statistics cache."""
+        """Fill in sequence ranges missing in the log from the statistics cache."""
         unknown = live.filter(pc.is_null(live["max_seq"]))
         if not unknown.num_rows:
             return live

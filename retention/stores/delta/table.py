@@ -1,4 +1,4 @@
-"""A stream's Delta table, created and opened, with the files and counters that its log has."""
+"""A stream's Delta table: creates and opens it, and reads files and counters from its log."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ class DeltaHandle:
     table: DeltaTable
     rules: TableRules
     logged: Counters
-    """The counters as the log has them."""
+    """The counters in the log."""
     vectors: frozenset[str]
-    """Paths of live files of which some rows are deleted by a deletion vector."""
+    """Paths of live files with rows deleted by a deletion vector."""
     mark: VersionToken | None
-    """The mark of this version: a table that is made anew comes to the same version with another mark."""
+    """The token of this version; a recreated table reaches the same version with another token."""
 
     @property
     def table_id(self) -> str:
-        """The id that tells this table from one made anew in its place."""
+        """The id that distinguishes this table from one recreated in its place."""
         return str(self.table.metadata().id)
 
 
 def exists(layout: Layout) -> bool:
-    """Whether the table is there."""
+    """Whether the table exists."""
     return any(name.endswith(".json") for name in internals.log_names(layout.messages))
 
 
 def create_table(layout: Layout, grace_ns: int) -> None:
-    """Make the empty table; nothing happens if it is there, or a rival makes it at the same moment."""
+    """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
     _avoid_percent_signs(layout)
     place = _uri(layout)
     try:
@@ -90,7 +90,7 @@ def create_table(layout: Layout, grace_ns: int) -> None:
                 **grace_properties(grace_ns),
             },
             storage_options=_options(layout),
-            # Another attempt would make the table anew, behind the rival's first entries.
+            # A retry would recreate the table, after the rival's first entries.
             commit_properties=CommitProperties(max_commit_retries=0),
         )
     except CommitFailedError as error:
@@ -106,7 +106,7 @@ def open_table(layout: Layout) -> DeltaTable:
 
     Raises:
         UsageError: there is none.
-        RefusedError: it uses a table feature that nobody here can read.
+        RefusedError: it uses a table feature that deltalake cannot read.
         DamagedError: its log cannot be read.
         StorageError: the storage failed.
     """
@@ -128,10 +128,10 @@ def open_table(layout: Layout) -> DeltaTable:
 
 
 def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
-    """Open the table once: the handle, and its live files (`LOGGED_FILES` and the log's statistics).
+    """Open the table once; returns the handle and its live files (`LOGGED_FILES` and the log's statistics).
 
     Raises:
-        RefusedError: the table has something that the engine does not handle safely.
+        RefusedError: the engine cannot safely handle some feature or property of the table.
         DamagedError: its log cannot be read, or a part of it is lost.
     """
     table = open_table(layout)
@@ -158,7 +158,7 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
         columns[field.name] = pc.cast(columns[field.name], field.type)
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
-        # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
+        # The log encodes paths as URIs; actions given to deltalake have them as on disk.
         columns["path"] = pa.array([unquote(uri) for uri in path.to_pylist()])
     path = columns["path"]
     outside = path.filter(leaving(path))
@@ -182,7 +182,7 @@ def _with_vectors(table: DeltaTable) -> frozenset[str]:
 
 
 def _uri(layout: Layout) -> str:
-    """The table's location for deltalake, which cannot open a directory with a percent sign in its path."""
+    """The table's location for deltalake; it cannot open a directory with a percent sign in its path."""
     remote = files.is_remote(layout.root)
     place = layout.messages if remote else str(Path(layout.messages).resolve())
     if "%" in place:
@@ -198,7 +198,7 @@ def _options(layout: Layout) -> dict[str, str] | None:
 
 
 def _avoid_percent_signs(layout: Layout) -> None:
-    """Make `messages` a link to a directory without escapes, where the stream's name needs any."""
+    """Link `messages` to a directory without escapes if the stream's name needs any."""
     root, messages = Path(layout.root), Path(layout.messages)
     if files.is_remote(layout.root) or "%" not in root.name:
         return

@@ -1,1 +1,1 @@
-"""A stream as plain Parquet files beside a log of our own."""
+"""A stream as plain Parquet files beside a log of this engine."""

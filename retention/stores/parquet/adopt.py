@@ -1,4 +1,4 @@
-"""Parquet files that another writer put into `messages/`: taken in, or found unfit, and moved aside if asked to."""
+"""Parquet files of other writers in `messages/`: adopted, or found unfit and moved aside on request."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from retention.stores.parquet.settle_files import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ASIDE = "foreign"
-"""The directory below `_retention` of files that were moved aside."""
+"""The directory below `_retention` for files that were moved aside."""
 _PLACE = re.compile(r"partition=0/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
 
 
 def take_in(
     layout: Layout, log: ParquetLog, state: State, paths: Sequence[str]
 ) -> tuple[Callable[[int], Entry], ReadCount]:
-    """Describe files of other writers and hold them against the rules.
+    """Describe files of other writers and check them against the rules.
 
     Args:
-        layout: the stream's places.
+        layout: the stream's layout.
         log: its log.
-        state: the state that does not have them.
+        state: the state without them.
         paths: the files, relative to `messages/`.
 
     Returns:
-        The log entry that takes them in, given the wall clock in milliseconds; and the cost of reading them.
+        A function from the wall clock in milliseconds to the log entry that adopts them; and the cost of reading them.
 
     Raises:
-        ForeignRowsError: a file breaks the storage rules, or was removed from the stream before.
+        ForeignRowsError: a file breaks the storage rules, or was removed from the stream earlier.
         DamagedError: a file cannot be read.
     """
     try:
@@ -77,7 +77,7 @@ def take_in(
 
 @dataclass(frozen=True)
 class Unfit:
-    """A file of another writer that a stream cannot take in."""
+    """A file of another writer that a stream cannot adopt."""
 
     path: str
     """Relative to `messages/`."""
@@ -85,10 +85,10 @@ class Unfit:
 
 
 def refuse_unfit(layout: Layout) -> None:
-    """Refuse to begin a table where files lie already that it could not take in.
+    """Refuse to begin a table over existing files that it could not adopt.
 
     Raises:
-        ForeignRowsError: naming the first one, and why.
+        ForeignRowsError: names the first such file and its fault.
     """
     unfit = unfit_files(layout)
     if unfit:
@@ -106,9 +106,9 @@ def _remedy(layout: Layout, unfit: Sequence[Unfit]) -> str:
 
 
 def unfit_files(layout: Layout) -> list[Unfit]:
-    """The files that a stream cannot take in; all others it can, together. Of two that exclude each other one stays.
+    """The files that a stream cannot adopt; it can adopt all others together. Of two conflicting files, one is kept.
 
-    Nothing is changed, and what is learned of the files is not kept.
+    Nothing is changed, and no statistics are cached.
 
     Raises:
         DamagedError: the log cannot be read.
@@ -128,7 +128,7 @@ def unfit_files(layout: Layout) -> list[Unfit]:
 def _described_each(
     layout: Layout, memory: Layout, removed: set[str], paths: Sequence[str]
 ) -> tuple[pa.Table, list[Unfit]]:
-    """Statistics of the files that keep the rules each for itself, and the others."""
+    """Statistics of the files that individually obey the rules, and the other files."""
     described, unfit = [FILE_STATS.empty_table()], []
     for path in paths:
         try:
@@ -143,7 +143,7 @@ def _described_each(
 def _unfit_together(
     layout: Layout, memory: Layout, live: pa.Table, described: pa.Table
 ) -> list[Unfit]:
-    """The files that break the rules together with live ones, or with those before them."""
+    """The files that break the rules in combination with live files or with earlier ones."""
     unfit, fit, pending = [], live, [described]
     while pending:
         some = pending.pop()
@@ -162,7 +162,7 @@ def _unfit_together(
 
 
 def move_aside(layout: Layout, run: str, paths: Sequence[str]) -> None:
-    """Move files that no log entry names out of `messages/`, to where a run keeps them; those that are live stay."""
+    """Move files that no log entry names out of `messages/` to a run's directory; live files are not moved."""
     log = ParquetLog(layout)
     live = (log.read() if log.exists() else before_first_entry()).files["path"]
     named = pa.array(paths, pa.string())
@@ -176,7 +176,7 @@ def aside(layout: Layout, run: str) -> str:
 
 
 def _reason(layout: Layout, path: str, error: Exception) -> str:
-    """The fault of a file in an error's sentence, without the file's name and the remedy."""
+    """The fault of a file, from an error's sentence without the file's name and the remedy."""
     reason = str(error).partition("; ")[0].removeprefix(f"stream {layout.stream}: ")
     for name in (layout.live(path), path):
         reason = reason.removeprefix(name).lstrip(": ")
@@ -186,7 +186,7 @@ def _reason(layout: Layout, path: str, error: Exception) -> str:
 def _described(
     layout: Layout, memory: Layout, removed: set[str], paths: Sequence[str]
 ) -> tuple[pa.Table, ReadCount]:
-    """Statistics of files, each for itself held against the rules; all else learned of them is kept in `memory`."""
+    """Statistics of files, each checked individually against the rules; other findings are stored in `memory`."""
     back = sorted(removed.intersection(paths))
     if back:
         raise ForeignRowsError(
@@ -214,7 +214,7 @@ def _refuse_further_columns(layout: Layout, data_files: Sequence[DataFile]) -> N
 def _refuse_together(
     layout: Layout, memory: Layout, live: pa.Table, described: pa.Table
 ) -> ReadCount:
-    """Hold files of other writers (`FILE_STATS`) against the rules, together with those that are live."""
+    """Check files of other writers (`FILE_STATS`) against the rules, together with the live files."""
     places = Places(layout, ParquetLog(layout))
 
     def locate(table: pa.Table) -> list[DataFile]:

@@ -1,4 +1,4 @@
-"""The Parquet files in `messages/`, found: every directory is listed once, and again only when it has changed."""
+"""Listings of the Parquet files in `messages/`: each directory is listed once, and again only after it changes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from retention.storage.sidecar import ArrowCodec, Sidecar
 from retention.stores.layout import Layout
 
 WORTH_FILES = 1_000
-"""The number of files below which nothing is remembered: listing fewer takes milliseconds."""
+"""The minimum number of files for a stored listing; listing fewer takes milliseconds."""
 COARSE_NS = 2 * 10**9
-"""The time, in nanoseconds, after a change of a directory in which it may change again without showing it."""
+"""The time after a change of a directory, in nanoseconds, in which another change may leave its times unchanged."""
 _TIMED_NS = 2 * 10**9
-"""The time, in nanoseconds, in which a directory shows a new file, where a file system times directories."""
+"""The time, in nanoseconds, within which a new file shows in its directory's times, if the file system has any."""
 _EDITION = 3
 _COLUMNS = pa.schema(
     [
@@ -35,14 +35,16 @@ _COLUMNS = pa.schema(
 )
 
 Stamp = tuple[int, int, int]
-"""Inode, times of modification and of change in nanoseconds: every entry that comes or goes alters it, and no program
-can set the last one."""
+"""Inode, modification time and change time, in nanoseconds.
+
+Each added or removed entry alters it, and no program can set the change time.
+"""
 _LIST_AGAIN: Stamp = (0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The version of the log that told which files are known."""
+    """The version of the log that determined the known files."""
 
     table_id: str
     version: int
@@ -52,7 +54,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class ListingRecord:
-    """Directories as they were when every file in them was known."""
+    """The stamps of directories at a time when every file in them was known."""
 
     basis: Basis
     stamps: Mapping[str, Stamp]
@@ -62,27 +64,27 @@ class ListingRecord:
 
 @dataclass(frozen=True)
 class ListingResult:
-    """The Parquet files in the directories that had to be listed."""
+    """The Parquet files in the newly listed directories."""
 
     listed: Mapping[str, list[str]]
     """Directory → its Parquet files, relative to `messages/`."""
     stamps: Mapping[str, Stamp]
-    """The stamp of every directory, from before it was listed."""
+    """The stamp of every directory, taken before its listing."""
     began: int
-    """The start of the walk, in nanoseconds on a clock that never jumps."""
+    """The start of the walk, in nanoseconds on a monotonic clock."""
 
     def paths(self) -> list[str]:
-        """All files that were found."""
+        """All listed files."""
         return [path for paths in self.listed.values() for path in paths]
 
 
 def walk(directory: str, record: ListingRecord | None = None, since: int = 0) -> ListingResult:
-    """List Parquet files below a directory; hidden names and those that begin with _ are left out.
+    """List Parquet files below a directory, without names that begin with `.` or `_`.
 
     Args:
         directory: `messages/` of a stream.
-        record: an earlier listing; directories that look as they did then are not listed.
-        since: leave out directories of segments below this base.
+        record: an earlier listing; unchanged directories are not listed again.
+        since: the lowest segment base to list.
 
     Raises:
         StorageError: a directory cannot be read.
@@ -111,7 +113,7 @@ def _walk(directory: str, record: ListingRecord | None, since: int) -> ListingRe
 
 
 def is_unchanged(directory: str, record: ListingRecord) -> bool:
-    """Whether no file can have come or gone since a listing: no directory is to be listed again.
+    """Whether no file can have been added or removed since a listing, so no directory needs a new listing.
 
     Raises:
         StorageError: a directory cannot be read.
@@ -124,7 +126,7 @@ def is_unchanged(directory: str, record: ListingRecord) -> bool:
 
 
 class Directories:
-    """Remembers the last listing in `_retention/directories.arrow`; losing that file costs time."""
+    """Stores the last listing in `_retention/directories.arrow`; losing that file costs only time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -136,7 +138,7 @@ class Directories:
         )
 
     def recall(self) -> ListingRecord | None:
-        """The record that was kept last, of whatever log; None if there is none, or if in doubt."""
+        """The last stored record, of any log; None if there is none or it is doubtful."""
         record = self._sidecar.latest()
         return None if record is None else ListingRecord(*record.value, record.checksum)
 
@@ -147,7 +149,7 @@ class Directories:
         unknown: Iterable[str],
         before: ListingRecord | None,
     ) -> None:
-        """Remember a walk, but for directories of `unknown` files, and those that changed a moment before it."""
+        """Store a walk, without directories that have `unknown` files or changed just before it."""
         latest = self._latest(walked)
         again = {path[: path.rfind("/") + 1] for path in unknown}
         stamps = {
@@ -164,9 +166,9 @@ class Directories:
             self._sidecar.save((basis, stamps), vars(basis))
 
     def _latest(self, walked: ListingResult) -> int:
-        """The instant before which a directory's last change must lie, by the clock of the file system itself.
+        """The upper bound for a directory's last change, by the clock of the file system itself.
 
-        0 if this file system does not say when directories changed.
+        0 if this file system does not record the times of directories.
         """
         directory = self._layout.engine_path()
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".", suffix=".tmp") as probe:
@@ -177,7 +179,7 @@ class Directories:
 
 
 def _stamp(directory: str) -> Stamp:
-    status = os.stat(directory)  # noqa: PTH116  (100,000 of them: a path object each costs as much)
+    status = os.stat(directory)  # noqa: PTH116  (for 100,000 directories, path objects would double the cost)
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 

@@ -1,4 +1,4 @@
-"""The log of a Parquet stream: numbered entries, each created if absent, which decide what exists."""
+"""The log of a Parquet stream: numbered entries, each created if absent; they decide which files are live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
 LIST_FROM_FILES = 2_000
-"""Entries that name so many files, and a quarter of those that are live, are read no faster than a list is written."""
+"""Entries with this many files, and a quarter of the live ones, take as long to read as a listing takes to write."""
 _STATE = b"retention.state"
 _DIGITS = 20
 _IN_EPOCH = ("next_seq", "open_base", "batches", "removed")
@@ -35,11 +35,11 @@ _IN_EPOCH = ("next_seq", "open_base", "batches", "removed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One commit, exactly as its file has it."""
+    """One commit, with exactly the fields of its file."""
 
     version: int
     time_ms: int
-    """The wall clock of the commit; the grace of removed files counts from here."""
+    """The wall clock of the commit, milliseconds since the epoch; the grace of removed files starts here."""
     remove: Sequence[str] = ()
     add: Sequence[Mapping[str, Any]] = ()
     """Rows of `FILE_STATS`."""
@@ -47,7 +47,7 @@ class Entry:
     open_base: Mapping[int, int] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
     edits: Mapping[str, int] = field(default_factory=dict)
-    """Name → value of the counters of the table that the commit sets (`counter_names.OF_TABLE`)."""
+    """Name → value of the table's counters that the commit sets (`counter_names.OF_TABLE`)."""
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
@@ -55,17 +55,17 @@ class Entry:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that the commit begins, or goes back to: the counters of this entry are of that one."""
+        """The epoch that the commit begins or returns to; the counters of this entry belong to it."""
         return self.edits.get(EPOCH)
 
     @property
     def removed(self) -> Mapping[int, int]:
-        """Partition → the highest sequence removed by then; entries of earlier versions of this program have none."""
+        """Partition → the highest sequence removed so far; entries of earlier versions of this program have none."""
         return {int(key): seq for key, seq in self.metadata.get(REMOVED, {}).items()}
 
     @property
     def run_started_ns(self) -> int | None:
-        """The start of the recorded run that committed the entry, nanoseconds since the epoch; None: there was none."""
+        """The start of the entry's recorded run, nanoseconds since the epoch; None if no recorded run committed it."""
         name = run_names.parse_run_name(str(self.run))
         return None if name is None else name.started_ns
 
@@ -82,13 +82,13 @@ class State:
     seal: str
     """The seal of this version's entry."""
     resting: Mapping[int, Counters] = field(default_factory=dict)
-    """Epoch → the counters in it when a purge, or the undoing of a purge, ended it."""
+    """Epoch → its counters when a purge, or the undo of a purge, ended it."""
     unlisted: int = 0
-    """The number of files that entries name which were read behind the newest list."""
+    """The number of files in the entries that were read after the newest listing."""
 
     @property
     def wants_list(self) -> bool:
-        """Whether whoever opens the stream next would be spared much by a list of this version."""
+        """Whether a full listing at this version would speed up the next open."""
         many = max(LIST_FROM_FILES, self.files.num_rows // 4)
         return self.version % LIST_EVERY == 0 or self.unlisted >= many
 
@@ -100,12 +100,12 @@ class RemovedSeqs(Document):
 
 
 def with_removed(metadata: Mapping[str, Any], removed: Mapping[int, int]) -> dict[str, Any]:
-    """The metadata of an entry with the highest removed sequences, where earlier versions of this program read past."""
+    """The metadata of an entry with the highest removed sequences; earlier versions of this program ignore them."""
     return {**metadata, **({REMOVED: dict(removed)} if removed else {})}
 
 
 def before_first_entry() -> State:
-    """The state before a log has an entry."""
+    """The state of a log without entries."""
     return State(-1, "", FILE_STATS.empty_table(), Counters(), "")
 
 
@@ -117,30 +117,30 @@ class ParquetLog:
         self._directory = layout.engine_path("log")
 
     def exists(self) -> bool:
-        """Whether there is any entry."""
+        """Whether the log has an entry."""
         return bool(self._versions()[0])
 
     def append(self, entry: Entry, before: State | None = None) -> bool:
         """Create the entry; this is the commit. False if a rival created that version first.
 
         Args:
-            entry: what to commit.
-            before: the state that it was decided upon: False also if the log has come there in another way by now, as
-                that of a stream made anew, or put back from a copy.
+            entry: the entry to commit.
+            before: the state that the decision used; False also if the log now reaches its version with other entries,
+                as for a stream that was recreated or restored from a copy.
         """
-        # A pause between this look and the link costs nothing where a stream is made anew: the link's temporary file
-        # goes with the directory.
+        # A pause between this check and the link is harmless if the stream is recreated: the link's temporary file is
+        # removed with the directory.
         if before is not None and self.seal(before.version) != before.seal:
             return False
         content = json.dumps(with_checksum(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
     def read(self, until: int | None = None) -> State:
-        """The state at a version that has an entry (None: the newest), all of it from one listing.
+        """The state at a version with an entry (None for the newest), all from one directory listing.
 
         Raises:
             UsageError: there is no log.
-            DamagedError: an entry is missing or not readable.
+            DamagedError: an entry is missing or unreadable.
         """
         entries, lists = self._versions()
         if until is not None:
@@ -159,7 +159,7 @@ class ParquetLog:
         """The entry of a version.
 
         Raises:
-            DamagedError: it is missing or not readable.
+            DamagedError: it is missing or unreadable.
         """
         return self._parsed(version, self._content(version))
 
@@ -190,7 +190,7 @@ class ParquetLog:
         return entry
 
     def _refuse_newer(self, fields: Mapping[str, Any], place: str) -> None:
-        """Refuse an entry that is what was written, and has fields that this release does not know."""
+        """Refuse an intact entry with fields that this release does not know."""
         unknown = sorted(set(fields) - set(LogEntry.model_fields))
         if unknown:
             raise RefusedError(
@@ -200,7 +200,7 @@ class ParquetLog:
             )
 
     def last_counted(self, version: int) -> dict[int, int]:
-        """Partition → the highest next sequence that was set in a version's epoch and that a message can be given."""
+        """Partition → the highest next sequence within bounds that was set in a version's epoch."""
         highest: dict[int, int] = {}
         for number in self._versions()[0]:
             if number > version:
@@ -214,7 +214,7 @@ class ParquetLog:
         return highest
 
     def times(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Version → when the storage wrote its entry, and when its full list; nanoseconds."""
+        """Version → modification time of its entry, and of its full listing; nanoseconds."""
         at_ns: dict[str, dict[int, int]] = {"json": {}, "parquet": {}}
         for name, at_ms in files.times(self._directory).items():
             number, _, kind = name.partition(".")
@@ -223,32 +223,32 @@ class ParquetLog:
         return at_ns["json"], at_ns["parquet"]
 
     def written_ns(self, version: int) -> int:
-        """The time at which the storage wrote an entry that is there, nanoseconds since the epoch."""
+        """The storage's modification time of an existing entry, nanoseconds since the epoch."""
         return files.stat(self._place(version, "json"))[1] * 1_000_000
 
     def newest(self) -> int:
-        """The newest version, -1 if there is none."""
+        """The newest version; -1 if there is none."""
         return max(self._versions()[0], default=-1)
 
     def seal(self, version: int) -> str | None:
-        """The seal that tells an entry from any other of its version; None if the entry is not there."""
+        """The seal that distinguishes an entry from any other of its version; None without an entry."""
         return seal_at(self._place(version, "json"))
 
     def find(self, run: str, after: int) -> int | None:
-        """The version later than `after` of a run's entry; None: no entry that is still there is of that run."""
+        """The version later than `after` of a run's entry; None if no remaining entry is from that run."""
         versions = (version for version in reversed(self._versions()[0]) if version > after)
         return next((version for version in versions if self.entry(version).run == run), None)
 
     def has(self, after: int, until: int) -> bool:
-        """Whether all entries later than `after` are there, up to `until`."""
+        """Whether all entries later than `after` exist, up to `until`."""
         return set(range(after + 1, until + 1)) <= set(self._versions()[0])
 
     def names_ever(self) -> set[str]:
-        """Every path that any entry ever removed."""
+        """Every path that any remaining entry removed."""
         return {path for version in self._versions()[0] for path in self.entry(version).remove}
 
     def write_list(self, state: State) -> None:
-        """Put the whole state beside the entry of its version, so that readers start there."""
+        """Write the full state beside the entry of its version, so that readers start there."""
         content = {
             "table_id": state.table_id,
             "seal": state.seal,
@@ -263,18 +263,18 @@ class ParquetLog:
         reached(Step.LIST_WRITTEN)
 
     def has_list(self, version: int) -> bool:
-        """Whether there is a list of a version that can be read."""
+        """Whether a version has a readable listing."""
         return self._read_list(version) is not None
 
     def places_before(self, version: int) -> list[str]:
-        """The places of the entries and lists of all versions before one, the oldest first."""
+        """The locations of the entries and listings of all versions before one, oldest first."""
         names = (name for name in files.names(self._directory) if name[:_DIGITS].isdigit())
         return [
             files.join(self._directory, name) for name in names if int(name[:_DIGITS]) < version
         ]
 
     def _newest_list(self, lists: Sequence[int], entries: Sequence[int]) -> State | None:
-        """The state of the newest list that can be read; an older one is tried only if entries before it are gone."""
+        """The state of the newest readable listing; an older one is tried only if the first entries were deleted."""
         for version in sorted((v for v in lists if v <= entries[-1]), reverse=True):
             state = self._read_list(version)
             if state is not None or not entries[0]:
@@ -282,7 +282,7 @@ class ParquetLog:
         return None
 
     def _read_list(self, version: int) -> State | None:
-        """The state that a list has; None if it cannot be read, or is of another log's entry of that version."""
+        """The state in a listing; None if it cannot be read, or belongs to another log's entry of that version."""
         try:
             with files.open_input(self._place(version, "parquet")) as source:
                 opened = pq.ParquetFile(source, page_checksum_verification=True)
@@ -298,7 +298,7 @@ class ParquetLog:
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
             check_columns(table, FILE_STATS)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            # The entries themselves are the truth; a list only saves reading them.
+            # The entries are the source of truth; a listing only saves reading them.
             return None
         return State(version, fields["table_id"], table, counters, fields["seal"], resting)
 
@@ -315,7 +315,7 @@ class ParquetLog:
 
 
 def _document(entry: Entry) -> dict[str, object]:
-    """An entry as JSON has it: the counters of the table stand among its other fields."""
+    """An entry as JSON: the counters of the table are among its other fields."""
     fields: dict[str, object] = {}
     for name, value in vars(entry).items():
         fields |= dict(entry.edits) if name == "edits" else {name: _plain(value)}
@@ -344,9 +344,9 @@ def _counters(fields: Mapping[str, Any]) -> Counters:
 def _followed(
     counters: Counters, resting: Mapping[int, Counters], entries: Sequence[Entry]
 ) -> tuple[Counters, Mapping[int, Counters]]:
-    """The counters after some entries, and those of epochs that ended, given both before the entries.
+    """The counters after given entries, and the counters of ended epochs; both are given from before the entries.
 
-    With next sequence 9 in epoch 0, an entry that begins epoch 1 and sets 1 leaves 1 to count, and {0: 9} to rest.
+    With next sequence 9 in epoch 0, an entry that begins epoch 1 and sets 1 leaves 1 current and {0: 9} resting.
     """
     edits, here = dict(counters.edits), counters.epoch
     epochs = {epoch: _fields_of(there) for epoch, there in {**resting, here: counters}.items()}
@@ -363,7 +363,7 @@ def _followed(
 
 
 def _replay(state: State | None, entries: Sequence[Entry], seal: str) -> State:
-    """The state after some entries, the last of which is known by `seal`."""
+    """The state after given entries; `seal` identifies the last of them."""
     removed: set[str] = set()
     added: dict[str, Mapping[str, Any]] = {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Moves of a Parquet stream's files to where the log says they belong: forward only, by whoever opens next."""
+"""Moves of a Parquet stream's files to their logged locations: forward only, by the next process to open it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from retention.stores.parquet.listing import Basis, Directories, is_unchanged, w
 from retention.stores.parquet.log import ParquetLog, State
 
 PATIENCE_S = 5.0
-"""The time, in seconds, to wait for a mover that may stand still for good; then go on without the moves."""
+"""The time, in seconds, to wait for a mover that may be paused forever; then continue without the moves."""
 
 
 class Places:
-    """The places of the data files of one Parquet stream, and the moves between them."""
+    """The locations of the data files of one Parquet stream, and the moves between them."""
 
     def __init__(self, layout: Layout, log: ParquetLog) -> None:
         self._layout = layout
@@ -32,36 +32,36 @@ class Places:
         self._directories = Directories(layout)
 
     def staged(self, path: str) -> str:
-        """The place where a file is written before its commit."""
+        """The location of a file before its commit."""
         return self._layout.engine_path("staging", path)
 
     def trashed(self, path: str) -> str:
-        """The place where a removed file waits for the end of the grace."""
+        """The location of a removed file until the end of the grace."""
         return self._layout.engine_path("trash", path)
 
     def find(self, path: str) -> str:
-        """The place where a live file can be opened now; its final place if it is nowhere."""
+        """The current location of a live file; its final location if it is missing."""
         places = (self._layout.live(path), self.staged(path), self.trashed(path))
         return next((place for place in places if files.length(place) is not None), places[0])
 
     def finish_moves(self) -> State:
-        """Carry out the moves that commits have decided and nobody has finished; return the newest state.
+        """Finish the moves that commits decided; returns the newest state.
 
-        The lock is the operating system's: movers take turns, and a killed one lets go at once. Where a file goes
-        is decided by the newest state, so a slow mover never undoes a later commit.
+        The operating system's lock makes movers take turns and releases a killed one at once. The newest state decides
+        each file's location, so a slow mover never undoes a later commit.
         """
         state = self._log.read()
         if self._finished(state) >= state.version:
             return state
-        # Readers find files wherever they are: where nothing can be written, or a mover stands still, they go on
-        # without the moves.
+        # Readers find files at every location, so on read-only storage or with a paused mover they continue without the
+        # moves.
         lock = self._layout.engine_path("moves.lock")
         with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
             return self._moved_to(self._log.read())
         return state
 
     def _moved_to(self, state: State) -> State:
-        """Carry out, under the lock, the moves that are left; return the state."""
+        """Finish the remaining moves under the lock; returns the state."""
         if self._finished(state) < state.version:
             files.move(self._moves(self._unmoved(state), state.files))
             files.replace(self._done, f"{state.version} {state.seal}".encode())
@@ -70,29 +70,29 @@ class Places:
 
     @contextmanager
     def at_rest(self) -> Iterator[State]:
-        """Hold the lock of moves during the block: every file is where the newest state has it, and stays there.
+        """Hold the lock of moves during the block, with every file at its location in the newest state.
 
         Raises:
-            BusyError: another process moves files, and does not end.
+            BusyError: another process moves files and does not finish in time.
         """
         with held(self._layout.engine_path("moves.lock"), wait_s=PATIENCE_S):
             yield self._moved_to(self._log.read())
 
     def unfinished(self, state: State) -> int:
-        """The number of commits of which nobody has noted that all moves are done."""
+        """The number of commits whose moves are not yet noted as done."""
         return state.version - self._finished(state)
 
     def foreign(self, state: State, since: int = 0) -> list[str]:
-        """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted.
+        """Paths of Parquet files in `messages/` that are neither live nor about to be moved out, sorted.
 
         Args:
             state: the state with the live files.
-            since: leave out segments below this base.
+            since: the lowest segment base to include.
         """
         return self._unknown(walk(self._layout.messages, since=since).paths(), state)
 
     def newcomers(self, state: State) -> list[str]:
-        """The paths that `foreign` returns, listing only directories that changed since they were last seen."""
+        """The paths of `foreign`, from listing only directories that changed since their last listing."""
         if state.files.num_rows < listing.WORTH_FILES:
             return self.foreign(state)
         record = self._directories.recall()
@@ -102,14 +102,14 @@ class Places:
             record = None
         walked = walk(self._layout.messages, record)
         unknown = self._unknown(walked.paths(), state)
-        # Where nothing can be remembered, the next opening lists everything again.
+        # Without a stored listing, the next open lists everything again.
         with suppress(OSError):
             basis = Basis(state.table_id, state.version, state.seal)
             self._directories.keep(basis, walked, unknown, record)
         return unknown
 
     def mark(self) -> VersionToken | None:
-        """The token that tells this state from every other; None unless no directory has changed since last seen."""
+        """The token that distinguishes this state from every other; None if a directory changed since its listing."""
         version, record = self._log.newest(), self._directories.recall()
         seal = self._log.seal(version)
         if record is None or seal is None or not self._holds(record.basis):
@@ -120,7 +120,7 @@ class Places:
         return VersionToken(version, seal, beside=record.digest) if unchanged else None
 
     def _holds(self, basis: Basis) -> bool:
-        """Whether the log still has the entry of a basis: a log put back to an earlier state knows fewer files."""
+        """Whether the log still has the entry of a basis; a log restored to an earlier state has fewer files."""
         return self._log.seal(basis.version) == basis.seal
 
     def _unknown(self, paths: list[str], state: State) -> list[str]:
@@ -134,7 +134,7 @@ class Places:
         return sorted(present.filter(pc.invert(known)).to_pylist())
 
     def _unmoved(self, state: State) -> list[str]:
-        """Paths that commits name whose moves nobody has noted yet, sorted."""
+        """Paths in commits whose moves are not yet noted as done, sorted."""
         named: set[str] = set()
         for version in range(self._finished(state) + 1, state.version + 1):
             entry = self._log.entry(version)
@@ -151,13 +151,13 @@ class Places:
             yield (trash, final) if stays else (final, trash)
 
     def _finished(self, state: State) -> int:
-        """The version of this very log up to which everything is moved; -1 if nothing is known."""
+        """The version of this same log up to which all moves are done; -1 if unknown."""
         version, seal = self._moved()
         known = state.seal if version == state.version else self._log.seal(version)
         return version if seal == known else -1
 
     def _moved(self) -> tuple[int, str | None]:
-        """The version whose moves were the last to be noted, and the seal of its entry."""
+        """The last version with its moves noted as done, and the seal of its entry."""
         version, _, seal = (
             (files.read_bytes(self._done) or b"").decode(errors="replace").partition(" ")
         )

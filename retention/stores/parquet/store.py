@@ -1,4 +1,4 @@
-"""A stream as plain Parquet files: the log decides what exists, files move to their places afterwards."""
+"""A stream as plain Parquet files: the log decides which files are live, and files move to their locations later."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ParquetHandle:
-    """One state of the log; taking in the files of other writers moves it on."""
+    """One state of the log; adopting files of other writers advances it."""
 
     state: State
     foreign: list[str]
@@ -68,33 +68,33 @@ class ParquetStore(FileStore):
         self._places = Places(layout, self._log)
 
     def mark(self) -> VersionToken | None:
-        """The newest log entry and the directories' times; None unless they tell that no file came without an entry."""
+        """The newest log entry and the directories' times; None if a file without an entry may have been added."""
         return self._places.mark()
 
     def outlook(self, mark: VersionToken) -> None:
-        """Return None: the log is all there is to read."""
+        """Return None: reading the log is already cheap and complete."""
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Keep nothing: the log itself has all statistics."""
+        """Do nothing: the log itself has all statistics."""
 
     def exists(self) -> bool:
-        """Whether the table is there, or a file of another writer for which it is to be made."""
+        """Whether the table exists, or a file of another writer requires one."""
         if super().exists():
             return True
         return not self._made() and bool(self._places.foreign(before_first_entry()))
 
     def create(self) -> None:
-        """Make the empty table; nothing happens if it is there.
+        """Create the empty table; do nothing if it exists.
 
         Raises:
-            ForeignRowsError: files are there already that the table could not take in; it is not made.
+            ForeignRowsError: the table could not adopt existing files; it is not created.
         """
         if not self._made():
             refuse_unfit(self._layout)
         super().create()
 
     def snapshot(self) -> Snapshot:
-        """Open the table once; moves that a run left unfinished are finished first."""
+        """Open the table once, after finishing the moves that a run left unfinished."""
         with self._opening():
             if not self._made() and self.exists():
                 self.create()
@@ -107,7 +107,7 @@ class ParquetStore(FileStore):
         )
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
-        """Take in new files of other writers, in this process; the log has all statistics of the others."""
+        """Adopt new files of other writers, in this process; the log has all statistics of the other files."""
         del run
         handle: ParquetHandle = snapshot.handle
         read = self._take_in(handle)
@@ -124,7 +124,7 @@ class ParquetStore(FileStore):
         return Inventory(self.stream, table_id, state.version, left, counters, read, hidden)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
-        """Statistics of the files with numbers that messages can have, and the files with others."""
+        """Statistics of the files with possible numbers, and the files with impossible ones."""
         handle: ParquetHandle = snapshot.handle
         self._take_in(handle)
         known = handle.state.files
@@ -133,12 +133,12 @@ class ParquetStore(FileStore):
         return sound, known.filter(bad).select(LOGGED_FILES.names)
 
     def logged(self, snapshot: Snapshot) -> Counters:
-        """The counters as the log has them, whatever its files hold."""
+        """The counters in the log, without the values that files prove."""
         handle: ParquetHandle = snapshot.handle
         return handle.state.counters
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
-        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        """Partition → the highest next sequence within bounds in the remaining log entries."""
         handle: ParquetHandle = snapshot.handle
         return self._log.last_counted(handle.state.version)
 
@@ -150,12 +150,12 @@ class ParquetStore(FileStore):
         return self._unchecked_doubles(snapshot.files)
 
     def gather_statistics(self, snapshot: Snapshot) -> None:
-        """Gather nothing: the log itself has all statistics."""
+        """Do nothing: the log itself has all statistics."""
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one state and create the next log entry; return its version."""
+        """Check everything again on one state and create the next log entry; returns its version."""
         if swap.assigns_sequences:
-            # Which sequence is next rests on every file.
+            # The next sequence depends on every file.
             self._take_in(snapshot.handle)
             self._refuse_new(snapshot.handle, swap)
         swap = self._unclaimed(swap)
@@ -171,12 +171,12 @@ class ParquetStore(FileStore):
         return version
 
     def has_change_feed(self, snapshot: Snapshot) -> bool:
-        """No table of plain Parquet tells of changes."""
+        """Always False: plain Parquet has no change data feed."""
         del snapshot
         return False
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
-        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        """The version later than `after` that the run committed; None if no log entry names the run."""
         return self._log.find(run, after)
 
     def has_entries(self, after: int, until: int) -> bool:
@@ -184,7 +184,7 @@ class ParquetStore(FileStore):
         return self._log.has(after, until)
 
     def finish(self) -> None:
-        """End a run: nothing is left to do that the commits have not done."""
+        """Do nothing: the commits leave nothing to finish."""
 
     def _described(self, snapshot: Snapshot) -> pa.Table | None:
         handle: ParquetHandle = snapshot.handle
@@ -218,12 +218,12 @@ class ParquetStore(FileStore):
             try:
                 entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
             except (OSError, RetentionError):
-                # Files that a rival's commit has put there, or taken away, since the log was read are not foreign.
+                # A rival's commit may have added or removed such files since the log was read; those are not foreign.
                 if self._log.newest() == handle.state.version:
                     raise
             else:
                 read += cost
-                # If a rival's entry comes first, the new state says what is left to take in.
+                # If a rival's entry is first, the new state determines the files left to adopt.
                 self._log.append(entry(self._now_ms()), handle.state)
                 reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
@@ -231,7 +231,7 @@ class ParquetStore(FileStore):
         return read
 
     def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:
-        """Refuse if another writer's files came since the snapshot, where their sequences may be the swap's."""
+        """Refuse if another writer added files since the snapshot whose sequences may conflict with the swap's."""
         since = pc.min(swap.add["segment"]).as_py()
         if since is not None and self._places.foreign(handle.state, since):
             raise ConflictError(
@@ -279,7 +279,7 @@ class ParquetStore(FileStore):
             raise self._failed(entry.version, error) from error
 
     def _failed(self, version: int, error: OSError) -> RetentionError:
-        """The error for a log entry that could not be written, by what became of it."""
+        """The error for a failed write of a log entry; depends on whether the entry exists."""
         reason = reason_of(error)
         try:
             is_there = self._log.newest() >= version
@@ -299,7 +299,7 @@ class ParquetStore(FileStore):
         )
 
     def _settle(self, version: int) -> None:
-        """Finish the moves of a commit, and write a list if one is wanted; both may be left to the next run."""
+        """Finish the moves of a commit, and write a listing if one is due; the next run can do both instead."""
         state = self._places.finish_moves()
         if state.version == version and state.wants_list:
             self._log.write_list(state)

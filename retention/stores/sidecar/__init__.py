@@ -1,1 +1,1 @@
-"""Files beside a table that may be lost: statistics, subject digests, inventories, the next due instant."""
+"""Disposable files beside a table: statistics, subject digests, inventories, the next due instant."""

@@ -1,4 +1,4 @@
-"""Deletions in data files: looked for once in a file's headers, and kept in its subject digest."""
+"""Deletions in data files: read once from a file's headers, and stored in its subject digest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKED_AT = ("subject", "seq", "ts_ns", "headers")
 
 
 def kept_deletions(file: DataFile) -> pa.Table | None:
-    """The deletions of a data file, shape `DELETIONS`, hidden ones too; None if nobody has looked for them yet."""
+    """The stored deletions of a data file, shape `DELETIONS`, hidden ones included; None if not yet read."""
     digest = digest_at(file.digest_location).load()
     if digest is None or digest.packed_deletions is None:
         return None
@@ -27,16 +27,16 @@ def kept_deletions(file: DataFile) -> pa.Table | None:
 
 
 def find_deletions(file: DataFile) -> tuple[pa.Table, ReadCount]:
-    """Look for the deletions of a data file, hidden ones too, and keep them: shape `DELETIONS`, and what was read.
+    """Read and store the deletions of a data file, hidden ones included: shape `DELETIONS`, and the cost of reading.
 
-    A row group's headers are held at a time.
+    One row group's headers are in memory at a time.
 
     Raises:
         DamagedError: the file cannot be read to its end.
     """
     whole = file
     if file.hides_rows:
-        # Undone, a release shows them again.
+        # Undo of a release reveals the hidden rows again.
         whole = replace(file, hidden=NO_RANGES, claim=ExpectedStats())
     groups = (_deleting(rows) for rows in rows_in_order(whole, _LOOKED_AT))
     deletions = pa.concat_tables([DELETIONS.empty_table(), *groups])

@@ -1,4 +1,4 @@
-"""The ledger: a stream's inventory at one version, kept in sorted blocks, so that a pass reads only the oldest ones."""
+"""The inventory cache: a stream's inventory at one version, in sorted blocks, so a pass reads only the oldest ones."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 BLOCK_FILES = 2_048
-"""The approximate number of rows of a block; a segment is never divided."""
+"""The approximate number of rows of a block; a segment is never split."""
 _EDITION = 3
-"""The edition, raised when inventories are held against more, or marks made otherwise: older ones do not count."""
+"""The edition; raised when inventories get more checks or version tokens another form, to discard older caches."""
 _GARBAGE_BYTES = 4 * 2**20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class LostError(Exception):
-    """A kept inventory cannot be used; the table itself has to be asked."""
+    """A cached inventory cannot be used; the table itself must be opened."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of some neighbouring segments: their place in a pack, and their totals."""
+    """The rows of adjacent segments: their location in a pack, and their totals."""
 
     pack: str
     offset: int
@@ -62,17 +62,17 @@ class InventoryCache:
     open_base: Mapping[int, int]
     blocks: Sequence[Block]
     epoch: int = 0
-    """The epoch in which its sequences count."""
+    """The epoch of its sequences."""
 
     @property
     def counters(self) -> Counters:
-        """The counters as an inventory has them, as far as a ledger knows any."""
+        """The counters of an inventory that the cache includes."""
         edits = {EPOCH: self.epoch} if self.epoch else {}
         return Counters(self.next_seq, self.open_base, edits=edits)
 
 
 class InventoryCacheFiles:
-    """Reads and writes `_retention/ledger/`: packs of blocks that never change, and the one file that names them."""
+    """Reads and writes `_retention/ledger/`: immutable packs of blocks, and the one file that names them."""
 
     def __init__(self, layout: Layout) -> None:
         self._directory = layout.engine_path("ledger")
@@ -81,15 +81,15 @@ class InventoryCacheFiles:
         self._head: Sidecar[InventoryCache] = Sidecar(place, codec, Step.LEDGER_KEPT, _EDITION)
 
     def load(self) -> InventoryCache | None:
-        """The ledger of whatever version, which its mark names; None if there is none or if in doubt."""
+        """The cache at the version of its token; None if there is none or it is doubtful."""
         head = self._head.latest()
         return None if head is None else head.value
 
     def rows(self, blocks: Sequence[Block]) -> pa.Table:
-        """The rows of some blocks, in their order; shape `FILE_STATS`.
+        """The rows of blocks, in their order; shape `FILE_STATS`.
 
         Raises:
-            LostError: a block is gone or damaged.
+            LostError: a block is missing or damaged.
         """
         tables = [_decoded(content) for content in self._contents(blocks)]
         table = pa.concat_tables([FILE_STATS.empty_table(), *tables])
@@ -98,14 +98,14 @@ class InventoryCacheFiles:
         return table
 
     def write(self, ledger: InventoryCache, pieces: Sequence[Block | pa.Table]) -> InventoryCache:
-        """Keep a ledger made of present blocks and of tables that become blocks; delete packs that no block names.
+        """Write a cache from existing blocks and from tables that become blocks; delete packs that no block names.
 
         Args:
-            ledger: its blocks are not looked at.
-            pieces: ascending; each table holds whole segments of one partition, sorted.
+            ledger: the cache; its blocks are ignored.
+            pieces: blocks and tables, ascending; each table has whole segments of one partition, sorted.
 
         Raises:
-            OSError: it cannot be written; what was there still is.
+            OSError: it cannot be written; the previous cache remains.
         """
         packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
         pack = f"{uuid.uuid4().hex}.blocks"
@@ -154,7 +154,7 @@ class InventoryCacheFiles:
         return content, _described(piece, content)
 
     def _too_full_of_garbage(self, blocks: Sequence[Block]) -> set[str]:
-        """The packs that go, their blocks being packed anew: all of them, once most of their bytes are no block's."""
+        """The packs to delete after repacking their blocks: all, once most of their bytes belong to no block."""
         packs = sorted({block.pack for block in blocks})
         held = sum(size or 0 for size in files.lengths(self._places(packs)))
         used = sum(block.length for block in blocks)
@@ -165,9 +165,9 @@ class InventoryCacheFiles:
 
 
 def blocks_of(rows: pa.Table) -> list[pa.Table]:
-    """Divide sorted rows (shape `FILE_STATS`) into tables fit to be blocks.
+    """Split sorted rows (shape `FILE_STATS`) into tables for blocks.
 
-    A block ends before a new partition, and before the first segment that begins at or behind row `BLOCK_FILES`, twice
+    A block ends before a new partition, and before the first segment that begins at or after row `BLOCK_FILES`, twice
     that, and so on. With 4, segments of rows 0-2, 3-4 and 5-8 of one partition become blocks of rows 0-4 and 5-8.
     """
     if not rows.num_rows:

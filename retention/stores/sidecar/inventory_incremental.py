@@ -1,4 +1,4 @@
-"""A stream's newest state as the ledger has it, brought up to date by the log's changes since."""
+"""A stream's newest state from the inventory cache, updated by later changes in the log."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CachedInventory:
     ledger: InventoryCache
     source: InventoryCacheFiles
     read: ReadCount
-    """The cost of bringing the ledger up to date."""
+    """The cost of updating the cache."""
 
     def head(self, files: int) -> Prefix | None:
-        """The oldest segments, with at least so many files; None if the kept rows turn out to be damaged."""
+        """The oldest segments, with at least `files` files; None if the cached rows are damaged."""
         blocks = self.ledger.blocks
         if len({block.partition for block in blocks}) > 1:
             files = sum(block.files for block in blocks)
@@ -63,7 +63,7 @@ class CachedInventory:
 
 
 def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCache, list[pa.Table]]:
-    """The ledger of a whole inventory, still without blocks, and the tables that become its blocks."""
+    """The cache of a complete inventory, still without blocks, and the tables that become its blocks."""
     counters = inventory.counters
     ledger = InventoryCache(
         mark,
@@ -79,7 +79,7 @@ def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCach
 def moved_on(
     ledger: InventoryCache, mark: VersionToken, changes: Changes, added: pa.Table
 ) -> InventoryCache:
-    """The ledger's head at a later version: counters raised by the log, and by what the added files prove."""
+    """The cache's head at a later version: counters raised by the log and by the added files."""
     logged = Counters(
         _highest(ledger.next_seq, changes.counters["next_seq"]),
         _highest(ledger.open_base, changes.counters["open_base"]),
@@ -100,17 +100,17 @@ def changed_blocks(
     rows_of: Callable[[Sequence[Block]], pa.Table],
     check: Callable[[pa.Table], None],
 ) -> list[Block | pa.Table]:
-    """The ledger's blocks after some changes: those that nothing touches as they are, the others as tables.
+    """The cache's blocks after changes: unchanged ones as blocks, the others as tables.
 
     Args:
         ledger: the state before.
         changes: the changes since.
         added: the added files with full statistics, shape `FILE_STATS`.
         rows_of: reads blocks.
-        check: holds sorted rows against the storage rules.
+        check: checks sorted rows against the storage rules.
 
     Raises:
-        LostError: the changes do not fit the ledger; the table itself has to be asked.
+        LostError: the changes do not fit the cache; the table itself must be opened.
     """
     firsts = [(block.partition, block.first_segment) for block in ledger.blocks]
     leaving: defaultdict[int, set[str]] = defaultdict(set)
@@ -137,7 +137,7 @@ def changed_blocks(
 
 
 def _refuse_touching(pieces: Iterable[Block | pa.Table]) -> None:
-    """Refuse blocks that do not stay ascending, or of which a sequence reaches into a later block's segments."""
+    """Refuse blocks that are no longer ascending, or with a sequence that reaches into a later block's segments."""
     before, reach = (-1, -1), -1
     for piece in pieces:
         if isinstance(piece, Block):

@@ -1,4 +1,4 @@
-"""The measures of a stream at rest: while nothing changes or becomes due, metrics need not open the table."""
+"""The cached measures of an idle stream: until something changes or becomes due, metrics need not open the table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from retention.storage.sidecar import JsonCodec, Sidecar
 
 @dataclass(frozen=True)
 class KeptMeasures:
-    """The measures of a state of which nothing is due and no file is dead."""
+    """The measures of a state with nothing due and no dead file."""
 
     from_ns: int
-    """The instant of measuring."""
+    """The instant of the measurement."""
     until_ns: int
-    """The instant before which the measures count."""
+    """The instant until which the measures are valid, exclusive."""
     small_files: int
     messages: int
     bytes: int
@@ -28,7 +28,7 @@ class KeptMeasures:
 def recall_measures(
     root: str, mark: VersionToken, settings: Mapping[str, Any], as_of_ns: int
 ) -> KeptMeasures | None:
-    """The measures of exactly this state under these settings, if they count at an instant; else None."""
+    """The measures of exactly this state under these settings; None unless they are valid at the instant."""
     kept = _sidecar(root).load(_state(mark, settings))
     return kept if kept is not None and kept.from_ns <= as_of_ns < kept.until_ns else None
 
@@ -36,7 +36,7 @@ def recall_measures(
 def keep_measures(
     root: str, mark: VersionToken, settings: Mapping[str, Any], measured: KeptMeasures
 ) -> None:
-    """Keep the measures of a state under some settings; where nothing can be written, nothing is."""
+    """Store the measures of a state under its settings, if the storage is writable."""
     _sidecar(root).save(measured, _state(mark, settings))
 
 

@@ -1,4 +1,4 @@
-"""The next due instant of a stream: before it a pass need not open the table."""
+"""The next due instant of a stream; before it, a pass need not open the table."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
 
 _EDITION = 5
-"""The edition of rules and marks, raised when either comes to be made otherwise: nothing remembered before counts."""
+"""The edition of rules and version tokens; raised when either changes, to discard everything stored before."""
 
 
 @dataclass(frozen=True)
 class NextDue:
-    """A state of a stream of which a pass takes nothing until `due_ns`."""
+    """A state of a stream from which no pass removes anything until `due_ns`."""
 
     table_id: str
     due_ns: int
-    """Nanoseconds since the epoch; `NEVER`: only a commit changes anything."""
+    """Nanoseconds since the epoch; `NEVER` if only a commit can make anything due."""
     segments: int
     next_seq: Mapping[int, int]
     forecast: tuple[Mapping[str, int], ...] | None = None
-    """The forecast of later instants; its meaning is the planner's. None: nobody was shown it yet."""
+    """The forecast of later instants, defined by the planner; None if not yet computed."""
     rests_on: tuple[Mapping[str, Any], ...] = ()
-    """All else that must be as it was, such as stored offsets; its meaning is the planner's."""
+    """Everything else that must be unchanged, such as stored offsets; defined by the planner."""
     epoch: int = 0
-    """The epoch in which its sequences count."""
+    """The epoch of its sequences."""
     overdue: Mapping[str, Any] | None = None
-    """All that is older than its limit and stays; its meaning is the planner's."""
+    """The messages kept beyond their age limit; defined by the planner."""
 
 
 def recall(root: str, mark: VersionToken, policy: Policy) -> NextDue | None:
-    """The next due instant remembered of exactly this state under this policy by these rules; else None."""
+    """The stored next due instant for exactly this state, policy and edition of rules; None if there is none."""
     return _sidecar(root).load(_state(mark, policy))
 
 
 def remember(root: str, mark: VersionToken, policy: Policy, due: NextDue) -> None:
-    """Keep the next due instant of a state under a policy; where nothing can be written, nothing is."""
+    """Store the next due instant of a state under a policy, if the storage is writable."""
     _sidecar(root).save(due, _state(mark, policy))
 
 

@@ -1,4 +1,4 @@
-"""The record of the configuration that listed a stream last, beside its table: whose the stream is."""
+"""The owner of a stream: the configuration that last listed it, recorded beside its table."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
 
 CONFIRMED_NS = 7 * DAY
-"""The age from which on a record of the same owner is written anew: not every night."""
+"""The age at which a record of the same owner is rewritten; a nightly run does not rewrite it."""
 FORGOTTEN_NS = 35 * DAY
-"""The age from which on a record names no owner any more: a schedule of months is shorter."""
+"""The age at which a record no longer names an owner; it exceeds the period of a monthly schedule."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The last time that a configuration listed the stream."""
+    """The last listing of the stream by a configuration."""
 
     owner: Owner
     listed_ns: int
     """The wall clock, nanoseconds since the epoch."""
 
     def age_ns(self, now_ns: int) -> int:
-        """The time since then; a clock that was ahead counts as much as one behind."""
+        """The time since then, nanoseconds; a clock ahead counts as much as one behind."""
         return abs(now_ns - self.listed_ns)
 
 
 def other_owner(root: str, current: Owner | None, now_ns: int) -> Owner | None:
-    """The owner of the stream below `root`, if that is another configuration; None: it is `current`, or nobody's.
+    """The owner of the stream below `root` if it is another configuration; None if it is `current` or unowned.
 
-    A configuration that has listed the stream for the last time long ago, or whose file is gone from this machine,
-    is no owner any more: a file that was moved does not keep its streams.
+    A configuration stops being the owner if its last listing is old, or if its file was deleted from this machine: a
+    moved file does not keep its streams.
     """
     listing = _read(root)
     if listing is None or listing.age_ns(now_ns) > FORGOTTEN_NS:
@@ -49,9 +49,9 @@ def other_owner(root: str, current: Owner | None, now_ns: int) -> Owner | None:
 
 
 def note_listing(root: str, current: Owner, now_ns: int) -> None:
-    """Record that a configuration lists the stream below `root`; an unchanged record is written anew once a week.
+    """Record that a configuration lists the stream below `root`; an unchanged record is rewritten once a week.
 
-    A storage that does not take it stops no run: without a record the stream is nobody's, and named as such.
+    A failed write stops no run: without a record, the stream is reported as unowned.
     """
     listing = _read(root)
     if listing is None or listing.owner != current or listing.age_ns(now_ns) > CONFIRMED_NS:
@@ -59,7 +59,7 @@ def note_listing(root: str, current: Owner, now_ns: int) -> None:
 
 
 def _is_gone(owner: Owner) -> bool:
-    """Whether the file of an owner without a name is known not to be there any more."""
+    """Whether the file of an unnamed owner is known to be deleted."""
     if owner.name is not None or owner.host not in (None, os.uname().nodename):
         return False
     try:

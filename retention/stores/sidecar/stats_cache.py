@@ -1,4 +1,4 @@
-"""The statistics cache, for data files that no log describes completely."""
+"""The statistics cache, for data files with incomplete statistics in the log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LEARNED = [name for name in FILE_STATS.names if name not in LOGGED_FILES.names]
 
 
 class StatisticsCache:
-    """Rows of `FILE_STATS`, keyed by path, length and modification time; losing them costs time.
+    """Rows of `FILE_STATS`, keyed by path, length and modification time; losing them costs only time.
 
-    Each of its files is written once and read at most once by a process. When there are many, the newest are merged
-    into one, together with every older one that is no larger than those after it: so sizes at least double from file
-    to file, and a row is rewritten a logarithmic number of times.
+    Each file of the cache is written once and read at most once per process. When there are many, the newest are merged
+    into one, together with every older one that is no larger than all after it. So sizes at least double from file to
+    file, and a row is rewritten a logarithmic number of times.
     """
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
@@ -36,7 +36,7 @@ class StatisticsCache:
         self._known: dict[str, pa.Table] = {}
 
     def add(self, rows: pa.Table) -> bool:
-        """Remember statistics of files, before or after a commit names them; whether they are, or nothing may be."""
+        """Add statistics of files, before or after a commit names them; returns whether the storage was writable."""
         is_kept = False
         with files.if_writable():
             if rows.num_rows:
@@ -45,9 +45,9 @@ class StatisticsCache:
         return is_kept  # noqa: RET504  (the block may end before its end)
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Statistics of the files in `live` that are known, and the rows of `live` that are not.
+        """Cached statistics of the files in `live`, and the rows of `live` without any.
 
-        The first is of shape `FILE_STATS`. Statistics that `live` has beyond `LOGGED_FILES` must equal the known ones.
+        The first has shape `FILE_STATS`. Statistics in `live` beyond `LOGGED_FILES` must equal the cached ones.
         """
         tables, left = [FILE_STATS.empty_table()], live
         for known in self._newest_first(live.num_rows):
@@ -58,11 +58,11 @@ class StatisticsCache:
         return pa.concat_tables(tables), left
 
     def tidy(self, live: Callable[[], pa.Table]) -> None:
-        """Put many small files into one.
+        """Merge many small files into one.
 
         Args:
-            live: called only when everything is merged, shape `FILE_STATS`; then its rows are kept, and rows so
-                young that a commit under way may name them.
+            live: called only when all files are merged, returns shape `FILE_STATS`; then only its rows are kept, and
+                rows so young that a commit in progress may name them.
         """
         names = self._names()
         if len(names) <= MERGE_ABOVE:
@@ -75,7 +75,7 @@ class StatisticsCache:
         self._replace(merged, rows)
 
     def gather(self, live: pa.Table) -> None:
-        """Put everything into one file, if no more than half of it is of live files: the dead ones bear the cost.
+        """Merge everything into one file if at most half of the rows describe live files; dead rows pay the cost.
 
         Args:
             live: the newest version's files, shape `LOGGED_FILES`.
@@ -90,7 +90,7 @@ class StatisticsCache:
             self._replace(names, rows)
 
     def _replace(self, names: Sequence[str], rows: pa.Table) -> None:
-        """Write one file in the place of several, as old as the newest of them: what a rival adds stays newer."""
+        """Replace several files with one, as old as the newest of them, so that a rival's additions remain newer."""
         with files.if_writable():
             self._write(rows, _clock_of(names[-1]))
             files.delete(files.join(self._directory, name) for name in names)
@@ -104,9 +104,9 @@ class StatisticsCache:
         return pa.concat_tables([live, rows.filter(pc.and_not(young, alive))])
 
     def _newest_first(self, count: int) -> Iterator[pa.Table]:
-        """The cache's rows, the newest first, in tables of at least `count` rows but for the last one.
+        """The cache's rows, newest first, in tables of at least `count` rows except the last one.
 
-        A rival may merge files meanwhile: then the merged ones are read, too.
+        If a rival merges files meanwhile, the merged file is read, too.
         """
         read: set[str] = set()
         while count and (unread := [name for name in self._names() if name not in read]):
@@ -120,7 +120,7 @@ class StatisticsCache:
                 yield pa.concat_tables(gathered)
 
     def _names(self) -> list[str]:
-        """The cache's files, the oldest first; those that a rival has merged are forgotten."""
+        """The cache's files, oldest first; evicts files from memory that a rival merged."""
         names = files.names(self._directory)
         self._known = {name: self._known[name] for name in names if name in self._known}
         return names
@@ -140,12 +140,12 @@ class StatisticsCache:
         return rows
 
     def _part(self, name: str) -> Sidecar[pa.Table]:
-        """One of the cache's files: statistics in doubt are learned again from the data files."""
+        """One file of the cache; doubtful statistics are read again from the data files."""
         place = files.join(self._directory, name)
         return Sidecar(place, ParquetCodec(FILE_STATS), Step.STATS_CACHED)
 
     def _remember(self, name: str, rows: pa.Table) -> None:
-        """Keep a small file's rows in memory: files never change; small ones are many, and each costs a request."""
+        """Keep a small file's rows in memory: files are immutable, and each of the many small ones costs a request."""
         if rows.num_rows <= _SMALL_ROWS:
             self._known[name] = rows
 
@@ -153,7 +153,7 @@ class StatisticsCache:
 def _run_to_merge(names: Sequence[str]) -> list[str]:
     """The newest half of the files, and every older one that is no larger than all after it.
 
-    Of 900, 30, 20, 10 and 10 rows, the oldest first: the half is 20, 10, 10; 30 joins these 40; 900 is more than 70.
+    For 900, 30, 20, 10 and 10 rows, oldest first: the half is 20, 10, 10; 30 joins these 40; 900 is more than 70.
     """
     at = len(names) // 2
     total = sum(_rows_in(name) for name in names[at:])
@@ -174,13 +174,13 @@ def _clock_of(name: str) -> int:
 
 
 def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The statistics that `known` has of files in `live`, and the rows of `live` of which it has none."""
+    """The statistics in `known` for files in `live`, and the rows of `live` without any."""
     at = pc.index_in(live["path"], value_set=known["path"])
     hit = pc.is_valid(at)
     for name in _KEY:
         hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
     for name in [name for name in EXPECTED_COLUMNS if name in live.column_names]:
-        # Where the log says something else, the file itself is asked.
+        # If the log differs, the file itself is read.
         same = pc.equal(known[name].take(at), live[name])
         hit = pc.and_(hit, pc.or_kleene(pc.is_null(live[name]), same))
     hit = pc.fill_null(hit, fill_value=False)
@@ -190,6 +190,6 @@ def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _completed(identified: pa.Table, known: pa.Table, at: pa.ChunkedArray) -> pa.Table:
-    """Files as the log identifies them, with the statistics in row `at` of `known` of each; shape `FILE_STATS`."""
+    """Logged files, each with the statistics from its row `at` of `known`; shape `FILE_STATS`."""
     learned = [known[name].take(at) for name in _LEARNED]
     return pa.table([*identified.select(LOGGED_FILES.names).columns, *learned], schema=FILE_STATS)

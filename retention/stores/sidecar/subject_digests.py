@@ -1,4 +1,4 @@
-"""Subject digests: how many messages each subject has in each data file, without opening the data."""
+"""Subject digests: the number of messages of each subject in each data file, without opening the data."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _COUNTED = ("subject", "seq")
 def subject_counts(
     layout: Layout, table: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
 ) -> pa.Table:
-    """The digests of the files in `table` (shape `FILE_STATS`), each row with its file's number there.
+    """The digests of the files in `table` (shape `FILE_STATS`); each row has its file's row number there.
 
-    A digest that is lost, or does not count what the statistics count, is made again from the data file.
+    A digest that is lost, or disagrees with the statistics, is rebuilt from the data file.
     """
 
     def digest(number: int) -> pa.Table:
@@ -39,12 +39,12 @@ def subject_counts(
 
 
 def digest_of(file: DataFile, messages: int) -> pa.Table:
-    """The digest of one data file of `messages` messages, shape `SUBJECT_COUNTS`; made again as by `subject_counts`."""
+    """The digest of one data file of `messages` messages, shape `SUBJECT_COUNTS`; rebuilt as by `subject_counts`."""
     return _counted(file.digest_location, messages, lambda: file)
 
 
 def ids_in(file: DataFile) -> int | None:
-    """The number of messages of a data file that have an id, hidden ones too; None if only the file itself can tell."""
+    """The number of messages with an id in a data file, hidden ones included; None if only the file itself can tell."""
     digest = digest_at(file.digest_location).load()
     return None if digest is None else digest.ids
 
@@ -62,7 +62,7 @@ def _counted(place: str, messages: int, locate: Callable[[], DataFile]) -> pa.Ta
         parquet.describe(data)
         counted = _read(place, messages)
         if counted is None:
-            # Where nothing can be written, the digest is not kept.
+            # On read-only storage, the digest is not stored.
             counted = count_subjects(parquet.read_columns(data, _COUNTED)[0])
     return counted
 

@@ -1,4 +1,4 @@
-"""Versions of a small document on an object store: commits of a Delta table without rows, each of which carries one."""
+"""Versions of a small document on an object store: each is carried by a commit to a Delta table without rows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _RECORD = "record"
 _SHAPE = pa.schema([pa.field(_RECORD, pa.string())])
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days"}
-"""The table's properties: older versions that a checkpoint stands for are deleted."""
+"""The table's properties: older versions that a checkpoint replaces are deleted."""
 
 
 @dataclass(frozen=True)
 class CommitVersions:
-    """Implements `versioned_document.Versions`: of two commits of one version the store refuses the second."""
+    """Implements `versioned_document.Versions`: the store refuses the second of two commits of one version."""
 
     directory: str
 
     def newest(self) -> tuple[str, int, bytes] | None:
-        """Location, number and content of the newest version; None: there is none."""
+        """Location, number and content of the newest version; None if there is none."""
         while numbers := self._numbers():
             location = self._entry(numbers[-1])
             entry = files.read_bytes(location)
@@ -41,7 +41,7 @@ class CommitVersions:
         return None
 
     def add(self, number: int, content: bytes) -> bool:
-        """Commit a version; False if a rival has come first."""
+        """Commit a version; False if a rival committed first."""
         refuse_without_exclusion(self.directory)
         options = files.storage_options()
         try:
@@ -61,7 +61,7 @@ class CommitVersions:
                 post_commithook_properties=_NO_HOOKS,
             )
         except CommitFailedError:
-            # A lost answer makes our own commit look like a rival's: what it carries tells.
+            # After a lost response, our own commit looks like a rival's; its content distinguishes them.
             entry = files.read_bytes(self._entry(number))
             return entry is not None and _record(self._entry(number), entry) == content
         except (DeltaError, OSError) as error:
@@ -70,7 +70,7 @@ class CommitVersions:
         return True
 
     def tidy(self) -> None:
-        """Write a checkpoint now and then, and delete versions that have lain behind it for a day."""
+        """Write a checkpoint every ten versions, and delete the versions before it that are older than a day."""
         numbers = self._numbers()
         if numbers and numbers[-1] % CHECKPOINT_EVERY == 0:
             table = DeltaTable(self.directory, storage_options=files.storage_options())
@@ -79,7 +79,7 @@ class CommitVersions:
             reached(Step.CONSUMER_TIDIED)
 
     def _make_table(self, options: dict[str, str]) -> None:
-        """Make the table, unless it is there or a rival makes it at the same moment."""
+        """Create the table, unless it exists or a rival creates it at the same moment."""
         with suppress(CommitFailedError):
             DeltaTable.create(
                 self.directory,
@@ -87,12 +87,12 @@ class CommitVersions:
                 mode="ignore",
                 configuration=_PROPERTIES,
                 storage_options=options,
-                # Another attempt would make the table anew, in the place of the first document.
+                # A retry would recreate the table, in place of the first document.
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
 
     def _numbers(self) -> list[int]:
-        """The numbers of versions that carry a document: the first version only makes the table."""
+        """The numbers of versions with a document; the first version only creates the table."""
         names = internals.log_names(self.directory)
         stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return sorted(int(name) for name in stems if name.isdigit() and int(name) > 0)

@@ -1,4 +1,4 @@
-"""One small document as a log of whole versions: the newest is valid, and rivals exclude each other from the next."""
+"""One small document as a log of whole versions: the newest is valid, and only one rival can write the next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
 KEPT = 10
-"""The number of newest versions that stay: a reader still finds a version while others write."""
+"""The number of newest versions to keep, so that a reader finds a version while others write."""
 _DIGITS = 20
 
 
@@ -18,26 +18,26 @@ class Versions(Protocol):
 
     @property
     def directory(self) -> str:
-        """The directory in which the document's versions lie."""
+        """The directory of the document's versions."""
         ...
 
     def newest(self) -> tuple[str, int, bytes] | None:
-        """Location, number and content of the newest version; None: there is none."""
+        """Location, number and content of the newest version; None if there is none."""
         ...
 
     def add(self, number: int, content: bytes) -> bool:
-        """Create a version, the first one being 1; False if a rival has come first, or may have."""
+        """Create a version, numbered from 1; False if a rival was or may have been first."""
         ...
 
     def tidy(self) -> None:
-        """Delete versions that nobody needs any more."""
+        """Delete versions that are no longer needed."""
         ...
 
 
 def versions_in(directory: str) -> Versions:
-    """The versions that lie in a directory, which need not exist."""
+    """The versions in a directory; it need not exist."""
     if files.is_remote(directory):
-        # deltalake is loaded only where nothing else excludes rivals.
+        # Load deltalake only if nothing else excludes rivals.
         from retention.stores.sidecar.versioned_delta import CommitVersions
 
         return CommitVersions(directory)
@@ -46,12 +46,12 @@ def versions_in(directory: str) -> Versions:
 
 @dataclass(frozen=True)
 class FileVersions:
-    """Numbered local files, each created if absent; old ones are deleted, the lowest first."""
+    """Numbered local files, each created if absent; old ones are deleted, lowest first."""
 
     directory: str
 
     def newest(self) -> tuple[str, int, bytes] | None:
-        """Location, number and content of the newest version; None: there is none."""
+        """Location, number and content of the newest version; None if there is none."""
         while numbers := self._numbers():
             location = self._place(numbers[-1])
             content = files.read_bytes(location)
@@ -60,11 +60,10 @@ class FileVersions:
         return None
 
     def add(self, number: int, content: bytes) -> bool:
-        """Create a version; False if a rival has come first, or may have.
+        """Create a version; False if a rival was or may have been first.
 
-        A number that was used and deleted again can be created a second time, by a writer that stood still in between.
-        Then newer versions are there, for the newest is never deleted: a version counts only if it is the newest right
-        after its creation.
+        A paused writer can create a number a second time after its deletion. Newer versions then exist, because the
+        newest is never deleted, so a version counts only if it is the newest right after its creation.
         """
         if not files.create_if_absent(self._place(number), content):
             return False
@@ -77,7 +76,7 @@ class FileVersions:
         reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
-        """The numbers of present versions, ascending; a listing may come late, so later ones are looked up by name."""
+        """The numbers of existing versions, ascending; a listing may lag, so later versions are probed by name."""
         names = (name.partition(".")[0] for name in files.names(self.directory))
         numbers = sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
         following = (numbers[-1] if numbers else 0) + 1

@@ -1,4 +1,4 @@
-"""The place of the warehouse that archives a stream: it tells a copy of the warehouse from the warehouse itself."""
+"""The place of the warehouse that archives a stream; it distinguishes the warehouse from a copy of it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from retention.storage.sidecar import JsonCodec, Sidecar
 
 @dataclass(frozen=True)
 class Place:
-    """A place at which a stream's directory was found."""
+    """A place of a stream's directory."""
 
     warehouse: str
     """The prefix on an object store, or the path without symbolic links."""
     inode: int | None
     """The inode of the stream's directory; None on an object store.
 
-    It is the same at every mount of one file system, on whatever host, and after a rename; a copy has another.
+    It is the same at every mount of one file system, on any host, and after a rename; a copy has another.
     """
     host: str
-    """For people: a place is the same on every host."""
+    """The host, only for human readers: a place is the same on every host."""
 
     def is_of(self, other: Place) -> bool:
-        """Whether one directory can be at both places."""
+        """Whether both places can be those of one directory."""
         if self.warehouse == other.warehouse:
             return True
         return self.inode is not None and self.inode == other.inode
@@ -42,19 +42,19 @@ class NotedPlaces:
     archive: str
     """The location of the archive."""
     places: tuple[Place, ...]
-    """More than one where people said that another place is the warehouse's as well."""
+    """The places; more than one if an operator confirmed another place of the same warehouse."""
 
     def has(self, here: Place) -> bool:
-        """Whether a place is one of them."""
+        """Whether a place is one of these."""
         return any(here.is_of(place) for place in self.places)
 
 
 def place_of_stream(root: str, warehouse: str) -> Place:
-    """The place of a stream's directory now.
+    """The current place of a stream's directory.
 
     Args:
         root: the stream's directory, which exists.
-        warehouse: the warehouse that it is in.
+        warehouse: the warehouse of the stream.
     """
     host = os.uname().nodename
     if files.is_remote(root):
@@ -64,7 +64,7 @@ def place_of_stream(root: str, warehouse: str) -> Place:
 
 
 def noted_places(root: str, archive: str) -> NotedPlaces | None:
-    """The places from which a stream was archived; None: it never was, or to another archive, or nothing tells."""
+    """The places from which a stream was archived; None if never, to another archive only, or unknown."""
     record = _sidecar(root).latest()
     if record is None or record.value.archive != _location(archive):
         return None
@@ -72,7 +72,7 @@ def noted_places(root: str, archive: str) -> NotedPlaces | None:
 
 
 def note_place(root: str, archive: str, here: Place) -> None:
-    """Note a place from which a stream is archived, beside those of the same archive that are noted already."""
+    """Note a place from which a stream is archived, in addition to the noted places of the same archive."""
     noted = noted_places(root, archive) or NotedPlaces(_location(archive), ())
     _sidecar(root).save(replace(noted, places=(*noted.places, here)))
 
