@@ -1,4 +1,4 @@
-"""Checksums of stored content: hostile JSON is a plain error, and a flipped bit never reads as another number."""
+"""Checksums of stored content: hostile JSON raises a plain error, and a flipped bit never reads as another value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HASH_BYTES = 16
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value of a JSON text of which the writer is not trusted.
+    """The value of a JSON text from an untrusted writer.
 
     Raises:
-        ValueError: the text is no JSON, or none that a careful writer makes: nested too deep, with endless numbers.
+        ValueError: the text is not valid JSON, is nested too deep, or has numbers that are too long.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -27,7 +27,7 @@ def parse_json(content: bytes | str) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError as error:
-        # What Python says of integers with too many digits ends with advice to programmers.
+        # Python's error for integers with too many digits ends with advice to programmers.
         raise ValueError(str(error).partition(";")[0]) from None
 
 
@@ -37,10 +37,10 @@ def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verified(record: dict[str, Any]) -> dict[str, Any]:
-    """The record without its checksum, verified; a record that was written without one is taken as it is.
+    """The verified record without its checksum; a record without one is returned unchanged.
 
     Raises:
-        ValueError: the content is not what was written.
+        ValueError: the content does not match the checksum.
     """
     fields = {name: value for name, value in record.items() if name != _KEY}
     if _KEY in record and record[_KEY] != checksum_of(fields):
@@ -49,20 +49,20 @@ def verified(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_checked(record: Mapping[str, Any]) -> bool:
-    """Whether a record was written with a checksum of its content."""
+    """Whether a record has a checksum of its content."""
     return _KEY in record
 
 
 def with_hash(body: bytes) -> bytes:
-    """Bytes with their XXH3-128 behind them, for what is too large for SHA-256."""
+    """Bytes followed by their XXH3-128, for content too large for SHA-256."""
     return body + xxhash.xxh3_128_digest(body)
 
 
 def stripped(content: bytes) -> tuple[memoryview, str]:
-    """The bytes that `with_hash` was given, not copied, and their hash.
+    """The original bytes of a `with_hash` result, not copied, and their hash.
 
     Raises:
-        ValueError: it has not made these bytes.
+        ValueError: the bytes do not match their hash.
     """
     body, digest = memoryview(content)[:-_HASH_BYTES], content[-_HASH_BYTES:]
     if xxhash.xxh3_128_digest(body) != digest:
@@ -78,6 +78,6 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def checksum_of(record: Mapping[str, Any]) -> str:
-    """The SHA-256 of a record as JSON, 64 hexadecimal digits: the same however it is laid out."""
+    """The SHA-256 of a record as JSON, 64 hexadecimal digits, independent of its formatting."""
     as_read = json.loads(json.dumps(record))
     return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()

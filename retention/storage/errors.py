@@ -1,4 +1,4 @@
-"""Storage errors: failures of the operating system and of libraries, as one sentence with a remedy."""
+"""Storage errors: failures of the operating system and of libraries, each as one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OF_DISKS = "free space or mend what the system objects to"
 
 
 def storage_error(location: str, error: Exception) -> StorageError:
-    """The error for an operation at a location that the storage did not carry out.
+    """The error for a failed storage operation at a location.
 
-    One that a right of this user mends has the exit code of wrong usage, as on an object store.
+    A missing permission has the exit code of wrong usage, as on an object store.
     """
     if "://" in location:
         return _of_object_store(location, error)
@@ -36,17 +36,17 @@ def storage_error(location: str, error: Exception) -> StorageError:
 
 
 def is_of_storage(error: OSError) -> bool:
-    """Whether a disk or an object store failed; Arrow raises an `OSError` for unreadable content too."""
+    """Whether a disk or an object store failed; Arrow also raises an `OSError` for unreadable content."""
     return error.errno not in (None, errno.ENOENT) or _OF_OBJECT_STORE in str(error)
 
 
 def reason_of(error: OSError) -> str:
-    """The place and cause of a storage failure, without the remedy."""
+    """The location and cause of a storage failure, without the remedy."""
     return error.reason if isinstance(error, StorageError) else sentence(str(error))
 
 
 def _of_object_store(location: str, error: Exception) -> StorageError:
-    """The error of an object store; one that a change of the configuration mends has exit code 2."""
+    """The error of an object store; an error that a configuration change fixes has exit code 2."""
     from retention.storage.s3 import NO_ANSWER, NOT_ALLOWED, refusal
 
     reason, remedy = refusal(location, error) or ("", "")
@@ -67,7 +67,7 @@ def _with_remedy(reason: str, remedy: str) -> StorageError:
 
 @contextmanager
 def as_storage_errors(location: str, *answers: type[OSError]) -> Iterator[None]:
-    """Wrap errors of the block as `StorageError` with the location, except those in `answers`, which are expected.
+    """Wrap errors of the block as `StorageError` with the location, except the expected ones in `answers`.
 
     Raises:
         StorageError: the storage failed.
@@ -82,5 +82,5 @@ def as_storage_errors(location: str, *answers: type[OSError]) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its name."""
+    """The first line of an error's text, or the error's class name."""
     return sentence(next(iter(str(error).splitlines()), type(error).__name__))

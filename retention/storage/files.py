@@ -29,15 +29,15 @@ sync_directory = fsync.sync_directory
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _HELD_BYTES = 8 << 20
-"""The most bytes on their way to an object store that are buffered in memory; more wait in a temporary file."""
+"""The maximum bytes to buffer in memory before an upload; more are buffered in a temporary file."""
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 def is_remote(location: str) -> bool:
-    """Whether a location lies on an object store.
+    """Whether a location is on an object store.
 
     Raises:
-        UsageError: the engine cannot use its scheme, or it names credentials.
+        UsageError: the engine cannot use its scheme, or it contains credentials.
     """
     if ":/" not in location:
         return False
@@ -52,10 +52,10 @@ def is_remote(location: str) -> bool:
 
 
 def read_parallelism(location: str) -> int:
-    """The best number of files at this location to read at a time.
+    """The best number of files to read in parallel at this location.
 
-    An object store is worth waiting for in threads. A disk answers at once, and threads take the interpreter's lock
-    from each other.
+    Threads pay off for the latency of an object store. A disk answers at once, and threads only contend for the
+    interpreter's lock.
     """
     return 8 if is_remote(location) else 2
 
@@ -83,7 +83,7 @@ def stat(location: str) -> tuple[int, int]:
 
 
 def length(location: str) -> int | None:
-    """Length in bytes, None if there is no such file."""
+    """Length in bytes; None if there is no such file."""
     try:
         return stat(location)[0]
     except _MISSING:
@@ -100,13 +100,13 @@ def open_input(location: str) -> pa.NativeFile:
 
 @contextmanager
 def reading(location: str) -> Iterator[pa.NativeFile]:
-    """Open a file for random reads during the block, in which failures of the storage are told as everywhere here."""
+    """Open a file for random reads during the block, with storage failures as `StorageError`."""
     with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
         yield source
 
 
 def open_mapped(location: str) -> pa.NativeFile:
-    """Open a file whose parts come into memory as they are looked at, and may leave it, where its storage has that."""
+    """Open a file memory-mapped, if its storage supports that."""
     if is_remote(location):
         return open_input(location)
     with as_storage_errors(location, FileNotFoundError):
@@ -121,7 +121,7 @@ def chunks(location: str, size: int) -> Iterator[bytes]:
 
 
 def read_bytes(location: str) -> bytes | None:
-    """The whole content of a file, None if there is no such file; never a mixture with what replaces it meanwhile."""
+    """The whole content of a file, None if there is no such file; never a mixture with a concurrent replacement."""
     try:
         with as_storage_errors(location, FileNotFoundError):
             return (_read_replaced if is_remote(location) else _read)(location)
@@ -130,7 +130,7 @@ def read_bytes(location: str) -> bytes | None:
 
 
 def read_unchanging(location: str) -> bytes | None:
-    """The whole content of a file that nobody ever replaces, None if there is no such file: one request less."""
+    """The whole content of an immutable file, None if there is no such file; saves one request."""
     try:
         with as_storage_errors(location, FileNotFoundError):
             return _read(location)
@@ -139,10 +139,10 @@ def read_unchanging(location: str) -> bytes | None:
 
 
 def _read_replaced(location: str) -> bytes:
-    """The content of an object; read again if it was replaced meanwhile.
+    """The content of an object, read again if it was replaced meanwhile.
 
-    PyArrow asks for the length first: of an object that is shorter by then it makes up zeros, of a longer one it reads
-    a part.
+    PyArrow requests the length first. If the object is shorter by then, it fills in zeros; if longer, it reads only a
+    part.
     """
     while True:
         with open_input(location) as source:
@@ -158,7 +158,7 @@ def _read_replaced(location: str) -> bytes:
 
 
 def _version(location: str) -> object:
-    """The version of an object: its length, time and ETag, as the store says."""
+    """The version of an object: the store's length, time and ETag."""
     with open_input(location) as source:
         return source.metadata()
 
@@ -171,10 +171,9 @@ def _read(location: str) -> bytes:
 
 @contextmanager
 def create(location: str) -> Iterator[Any]:
-    """Write a file that appears whole, or not at all if the block raises; durable after the block.
+    """Write a file that appears complete, or not at all if the block raises; durable after the block.
 
-    Whatever was there before stays until then. Two attempts of one task may write the same location: the last one
-    stays.
+    An existing file remains until then. Two attempts of one task may write the same location; the last one wins.
     """
     with (
         as_storage_errors(location),
@@ -185,7 +184,7 @@ def create(location: str) -> Iterator[Any]:
 
 @contextmanager
 def create_unshared(location: str) -> Iterator[Any]:
-    """Write a file like `create`, at a location that nobody else knows: an object store gets it while it is written."""
+    """Write a file like `create`, at a location unknown to others; an object store gets its bytes during the block."""
     with (
         as_storage_errors(location),
         _upload(location) if is_remote(location) else _written(location) as sink,
@@ -194,13 +193,13 @@ def create_unshared(location: str) -> Iterator[Any]:
 
 
 def replace(location: str, content: bytes) -> None:
-    """Put `content` at a location, in place of any file there."""
+    """Write `content` to a location, replacing any file there."""
     with create(location) as sink:
         sink.write(content)
 
 
 def replace_all(directory: str, contents: Mapping[str, Iterable[bytes]]) -> None:
-    """Put contents, in pieces, at names directly in a directory, in place of others; durable when this returns."""
+    """Write contents, in pieces, to names directly in a directory, replacing files; durable when this returns."""
     for name, pieces in contents.items():
         location = join(directory, name)
         with (
@@ -215,7 +214,7 @@ def replace_all(directory: str, contents: Mapping[str, Iterable[bytes]]) -> None
 
 @contextmanager
 def if_writable() -> Iterator[None]:
-    """Skip writes of the block, which only save later work, where nothing may be written."""
+    """Skip the rest of the block on read-only storage; its writes only save later work."""
     try:
         yield
     except OSError as error:
@@ -224,13 +223,13 @@ def if_writable() -> Iterator[None]:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory and its parents, each durable in the one above; object stores have none."""
+    """Create a directory and its parents, each durable in its parent; object stores have none."""
     if not is_remote(directory):
         local.make_directory(directory)
 
 
 def delete(locations: Iterable[str]) -> None:
-    """Delete files; those that are gone already are fine."""
+    """Delete files; missing ones are ignored."""
     for location in locations:
         with suppress(FileNotFoundError), as_storage_errors(location, FileNotFoundError):
             if is_remote(location):
@@ -240,7 +239,7 @@ def delete(locations: Iterable[str]) -> None:
 
 
 def remove_directory(directory: str) -> bool:
-    """Remove a local directory if nothing is in it; whether it is gone. Object stores have none."""
+    """Remove a local directory if it is empty; returns whether it no longer exists. Object stores have none."""
     try:
         Path(directory).rmdir()
     except FileNotFoundError:
@@ -259,7 +258,7 @@ def delete_directory(directory: str) -> None:
 def names(directory: str) -> list[str]:
     """The names of the files directly in a directory, sorted; none if it does not exist.
 
-    Names that begin with a dot are writes in progress and left out.
+    Names that begin with a dot are writes in progress and omitted.
     """
     if is_remote(directory):
         infos = _objects(directory)
@@ -269,7 +268,7 @@ def names(directory: str) -> list[str]:
 
 
 def times(directory: str) -> dict[str, int]:
-    """Name of each file directly in a directory → modification time in milliseconds; as `names`, but in no order."""
+    """Name of each file directly in a directory → modification time in milliseconds; as `names`, but unordered."""
     if is_remote(directory):
         infos = _objects(directory)
         return {
@@ -293,7 +292,7 @@ def directories(directory: str) -> list[str]:
 
 
 def walk(directory: str) -> list[str]:
-    """Every file below a directory, writes in progress too: paths relative to it, sorted."""
+    """Every file below a directory, writes in progress included: paths relative to it, sorted."""
     if not is_remote(directory):
         with as_storage_errors(directory):
             paths = (
@@ -308,7 +307,7 @@ def walk(directory: str) -> list[str]:
 
 
 def lengths(locations: Sequence[str]) -> list[int | None]:
-    """Lengths of many files, in order; None where there is none."""
+    """Lengths of many files, in order; None for a missing file."""
     if not locations or not is_remote(locations[0]):
         return [length(location) for location in locations]
     with as_storage_errors(locations[0]):
@@ -318,7 +317,7 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
 
 @contextmanager
 def _held(location: str) -> Iterator[Any]:
-    """Buffer writes until they are whole, then upload: an upload that is given up would replace the object there."""
+    """Buffer all writes, then upload: an abandoned upload would replace the existing object."""
     with SpooledTemporaryFile(_HELD_BYTES) as held:
         yield held
         held.seek(0)
@@ -330,14 +329,14 @@ def _held(location: str) -> Iterator[Any]:
 
 @contextmanager
 def _written(location: str) -> Iterator[Any]:
-    """Write a local file through Arrow, whose buffers a file of Python's would have copied first."""
+    """Write a local file through Arrow; a Python file would copy its buffers first."""
     with local.write(location) as held, pa.OSFile(held.name, "wb") as sink:
         yield sink
 
 
 @contextmanager
 def _upload(location: str) -> Iterator[Any]:
-    """Upload while writing, and delete the object if the block fails: a stream that is dropped completes its upload."""
+    """Upload while writing, and delete the object if the block fails: dropping a stream completes its upload."""
     sink = file_system().open_output_stream(_key(location))
     try:
         yield sink
@@ -368,7 +367,7 @@ def _objects(directory: str, *, recursive: bool = False) -> list[fs.FileInfo]:
 
 
 def _refuse_to_guess(error: OSError) -> None:
-    """Raise the error that `os.walk` would pass over in silence, but for a directory that is gone."""
+    """Raise the errors that `os.walk` would ignore, except for a removed directory."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

@@ -1,4 +1,4 @@
-"""Durable changes of local directories: synced one by one, or by whole file system where they are many."""
+"""Durable changes of local directories: fsynced one by one, or by whole file system if there are many."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from retention.storage.errors import as_storage_errors
 from retention.storage.parallel import in_threads
 
 MANY = 32
-"""The number of directories from which one request for a whole file system costs less than one for each."""
+"""The number of directories at which one `syncfs` costs less than an fsync of each."""
 _WHOLE = frozenset({"ext4", "xfs"})
-"""File systems whose `syncfs` is known to end only when every directory is on the disk."""
+"""File systems with a `syncfs` that is known to return only when every directory is on disk."""
 _MOUNTS = "/proc/self/mountinfo"
 _THREADS = 8
 
@@ -29,7 +29,7 @@ def sync_directory(directory: str) -> None:
 
 
 def sync_directories(directories: Collection[str]) -> None:
-    """Make creations, renames and deletions in local directories durable; in no particular order."""
+    """Make creations, renames and deletions in local directories durable, in no particular order."""
     if len(directories) < MANY:
         for directory in sorted(directories):
             sync_directory(directory)
@@ -39,7 +39,7 @@ def sync_directories(directories: Collection[str]) -> None:
 
 
 def _not_synced_whole(directories: Collection[str]) -> list[str]:
-    """Sync whole file systems where that is safe; return the directories that lie on others."""
+    """Sync whole file systems where that is safe; returns the directories on other file systems."""
     by_device: dict[int, list[str]] = {}
     for directory in directories:
         with as_storage_errors(directory):
@@ -56,7 +56,7 @@ def _not_synced_whole(directories: Collection[str]) -> list[str]:
 
 
 def _can_be_synced(device: int) -> bool:
-    """Whether a device has a file system of which `syncfs` is known to be complete."""
+    """Whether a device has a file system with a `syncfs` that is known to be complete."""
     named = f"{os.major(device)}:{os.minor(device)}"
     try:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -70,7 +70,7 @@ def _can_be_synced(device: int) -> bool:
 
 
 def _sync_file_system(directory: str) -> None:
-    """Make everything durable that lies on the file system of a directory (Linux `syncfs`)."""
+    """Make everything on the file system of a directory durable (Linux `syncfs`)."""
     libc = ctypes.CDLL(None, use_errno=True)
     with as_storage_errors(directory):
         descriptor = _opened(directory)

@@ -1,4 +1,4 @@
-"""Every file below a location with its length, its time, and an object store's own digest of it: one listing."""
+"""One listing of all files below a location: length, time, and an object store's own digest of each."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class ListedFile:
     """A file below a location."""
 
     path: str
-    """Relative to the location, `/` between its parts."""
+    """Relative to the location, with `/` between its parts."""
     length: int
     """Bytes."""
     modified_ns: int
-    """Nanoseconds since the epoch, as exact as the storage has it."""
+    """Nanoseconds since the epoch, with the precision of the storage."""
     etag: str = ""
-    """An object store's digest; empty where it was not asked, or has none."""
+    """An object store's digest; empty if it was not requested or the store has none."""
     inode: int = 0
-    """The number that a local disk keeps through renames; 0 elsewhere."""
+    """The inode, unchanged by renames on a local disk; 0 elsewhere."""
 
 
 def list_files(location: str) -> list[ListedFile]:
-    """Every file below a directory or prefix, whatever its name, in no order; links to directories are followed.
+    """Every file below a directory or prefix, with any name, unordered; links to directories are followed.
 
     Raises:
         FileNotFoundError: there is no such directory, or nothing below the prefix.
@@ -48,7 +48,7 @@ def list_files(location: str) -> list[ListedFile]:
 
 
 def _local(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[ListedFile]:
-    """The files below a directory; a link to a directory above it is not gone round."""
+    """The files below a directory; a link to one of its ancestors is not followed."""
     status = os.stat(directory)  # noqa: PTH116  (10,000 of them in a second)
     here = (status.st_dev, status.st_ino)
     if here in above:
@@ -61,14 +61,14 @@ def _local(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> It
             try:
                 known = entry.stat()
             except FileNotFoundError:
-                continue  # Gone since, or a link to nothing.
+                continue  # Removed meanwhile, or a dangling link.
             yield ListedFile(
                 f"{prefix}{entry.name}", known.st_size, known.st_mtime_ns, "", known.st_ino
             )
 
 
 def _objects(location: str) -> list[ListedFile]:
-    """The objects below a prefix, with their ETags where the store's own client can be used."""
+    """The objects below a prefix, with their ETags if obstore can be used."""
     import obstore
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
@@ -88,7 +88,7 @@ def _objects(location: str) -> list[ListedFile]:
             for meta in page
         ]
     except BaseError:
-        # Credentials that Arrow alone finds, such as those of a profile.
+        # Only Arrow finds some credentials, such as those of a profile.
         listed = _by_arrow(location)
     if not listed:
         raise FileNotFoundError(location)

@@ -1,4 +1,4 @@
-"""Local files and directories, written whole or not at all, and durable when a call returns."""
+"""Local files and directories, written completely or not at all, and durable when a call returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retention.storage.fsync import sync_directories, sync_directory
 
 @contextmanager
 def write(location: str) -> Iterator[Any]:
-    """Write a file that appears whole, or not at all if the block raises; durable after the block."""
+    """Write a file that appears complete, or not at all if the block raises; durable after the block."""
     with put(location) as sink:
         yield sink
     sync_directory(str(Path(location).parent))
@@ -24,7 +24,7 @@ def write(location: str) -> Iterator[Any]:
 
 @contextmanager
 def put(location: str) -> Iterator[Any]:
-    """Write a file like `write`, but its name is durable only when its directory has been synced."""
+    """Write a file like `write`, but its name is durable only after an fsync of its directory."""
     final = Path(location)
     temporary = _beside(final)
     try:
@@ -40,9 +40,10 @@ def put(location: str) -> Iterator[Any]:
 
 
 def create_if_absent(location: str, content: bytes | Iterable[bytes]) -> bool:
-    """Put `content`, whole or in pieces, at a local path unless a file is there; False if one is.
+    """Write `content`, whole or in pieces, to a local path unless a file exists there; False if one does.
 
-    A hard link of a synced temporary file: it appears whole, and of several rivals one succeeds.
+    The file is a hard link to an fsynced temporary file: it appears complete, and exactly one of several rivals
+    succeeds.
     """
     final = Path(location)
     make_directory(str(final.parent))
@@ -64,10 +65,10 @@ def create_if_absent(location: str, content: bytes | Iterable[bytes]) -> bool:
 
 
 def link(location: str, name: str) -> None:
-    """Give a local file a second name, which no other file has; the name is not synced.
+    """Give a local file a second, unused name; the name is not fsynced.
 
     Raises:
-        StorageError: the file system has no hard links, or does not let it.
+        StorageError: the file system has no hard links, or refuses this one.
     """
     make_directory(name.rpartition("/")[0])
     with as_storage_errors(name):
@@ -75,12 +76,12 @@ def link(location: str, name: str) -> None:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory and its parents, each durable in the one above."""
+    """Create a directory and its parents, each durable in its parent."""
     make_directories([directory])
 
 
 def make_directories(directories: Iterable[str]) -> None:
-    """Make directories and their parents, all durable in those above when this returns."""
+    """Create directories and their parents, all durable in their parents when this returns."""
     grown: set[str] = set()
     for directory in directories:
         path = Path(directory)
@@ -96,7 +97,7 @@ def make_directories(directories: Iterable[str]) -> None:
 
 
 def move(pairs: Iterable[tuple[str, str]]) -> None:
-    """Rename local files, each pair (from, to); a source that is gone was moved before."""
+    """Rename local files, as pairs (from, to); a missing source was already moved."""
     wanted = [(source, target, target.rpartition("/")[0]) for source, target in pairs]
     make_directories({parent for _, _, parent in wanted})
     touched: set[str] = set()
@@ -109,7 +110,7 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _new(place: Path) -> BinaryIO:
-    """Open a new file; its directory is made once more if it was removed, being empty, right after it was made."""
+    """Open a new file; recreate its directory once if another process removed it while it was empty."""
     make_directory(str(place.parent))
     with suppress(FileNotFoundError):
         return place.open("xb")
@@ -118,7 +119,7 @@ def _new(place: Path) -> BinaryIO:
 
 
 def _rename(source: str, target: str) -> None:
-    """Rename a file; as for a new one, the directory is made once more where that is what is missing."""
+    """Rename a file; as for a new file, a missing directory is recreated once."""
     try:
         os.rename(source, target)  # noqa: PTH104  (100,000 of them)
     except FileNotFoundError:
@@ -129,11 +130,11 @@ def _rename(source: str, target: str) -> None:
 
 
 def _link(temporary: Path, final: Path) -> bool:
-    """Give a file a second name; False if another file has that name."""
+    """Give a file a second name; False if another file already has it."""
     try:
         os.link(temporary, final)
     except OSError as error:
-        # A request that went twice is answered as if a rival had come first: ours is what has two names.
+        # A request that was sent twice fails as if a rival were first; the name is ours if both are the same file.
         if final.exists() and final.samefile(temporary):
             return True
         if isinstance(error, FileExistsError):
@@ -143,7 +144,7 @@ def _link(temporary: Path, final: Path) -> bool:
 
 
 def _forget(temporary: Path) -> None:
-    """Delete a temporary file; one that stays is listed among the orphans."""
+    """Delete a temporary file; on failure, it is listed among the orphan files."""
     with suppress(OSError):
         temporary.unlink()
 

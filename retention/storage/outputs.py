@@ -1,4 +1,4 @@
-"""Files that are written where a person says: over nothing, an empty file, or an earlier file of the same kind."""
+"""Output files at a user's location: they replace only an empty file or an earlier file of the same kind."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class OutputKind:
     """A kind of file that a command writes."""
 
     name: str
-    """Its name with the article: `a saved plan`."""
+    """The name with its article: `a saved plan`."""
     recognizes: Callable[[Any], bool]
-    """Whether an open file, of which at least a byte is there, is one; may raise what decoders raise."""
+    """Whether an open, nonempty file is of this kind; may raise any decoder's errors."""
 
 
 def begins(pattern: str) -> Callable[[Any], bool]:
-    """A test of whether a file begins as a regular expression says, within its first 4,096 bytes."""
+    """A predicate: whether the first 4,096 bytes of a file match a regular expression at the start."""
     compiled = re.compile(pattern.encode(), re.DOTALL)
     return lambda source: compiled.match(source.read(_HEAD_BYTES)) is not None
 
 
 def check_output(location: str, kind: OutputKind) -> None:
-    """Refuse a place that holds anything else than a file of a kind; call it before the work whose result goes there.
+    """Refuse a place with anything other than a file of the kind; call this before the work that produces the file.
 
     Raises:
-        UsageError: it does, or it is a directory.
-        StorageError: what is there cannot be looked at.
+        UsageError: it has another file, or it is a directory.
+        StorageError: the existing file cannot be read.
     """
     from retention.storage import files
 
@@ -59,16 +59,16 @@ def check_output(location: str, kind: OutputKind) -> None:
 
 
 def is_stream(location: str) -> bool:
-    """Whether a place is a device or a pipe, which takes bytes and keeps no file."""
+    """Whether a place is a device or a pipe, which accepts bytes but stores no file."""
     mode = _mode(place_of(location))
     return mode is not None and _is_stream(mode)
 
 
 @contextmanager
 def open_output(location: str, kind: OutputKind) -> Iterator[Any]:
-    """Write a file where a person says, whole or not at all; a device or a pipe gets its bytes as they come.
+    """Write a file to a user's place, completely or not at all; a device or a pipe gets its bytes immediately.
 
-    A link stays one, and a file that is replaced keeps its permissions.
+    A link remains a link, and a replaced file keeps its permissions.
 
     Raises:
         UsageError: as `check_output`.
@@ -92,13 +92,13 @@ def open_output(location: str, kind: OutputKind) -> Iterator[Any]:
 
 
 def write_output(location: str, kind: OutputKind, content: bytes) -> None:
-    """Put content where a person says, as `open_output` does."""
+    """Write content to a user's place, as `open_output` does."""
     with open_output(location, kind) as sink:
         sink.write(content)
 
 
 def _mode(place: str) -> int | None:
-    """The type and permissions of a local file, of a link's target; None: there is none."""
+    """The type and permissions of a local file or of a link's target; None if there is none."""
     try:
         return os.stat(place).st_mode  # noqa: PTH116
     except OSError:
@@ -120,7 +120,7 @@ def _is_one(place: str, kind: OutputKind) -> bool:
 
 
 def _opened(place: str) -> Any:
-    """A device or pipe for writing; one of this process's own files goes on where it stands, and loses nothing."""
+    """A device or pipe for writing; an inherited descriptor continues at its current position and loses nothing."""
     inherited = _DESCRIPTOR.fullmatch(place)
     if inherited is None:
         return open(place, "wb")  # noqa: PTH123

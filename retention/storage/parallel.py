@@ -1,4 +1,4 @@
-"""A function applied to many items, a few at a time: Arrow, Parquet and waiting do without the interpreter's lock."""
+"""A function applied to many items in a few threads; Arrow, Parquet and waiting release the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def in_threads(
 ) -> Iterator[Result]:
     """Yield the result of each item, in their order; a single item needs no thread.
 
-    An exception of the function comes out in the place of its result; items not begun by then are skipped.
+    An exception of the function is raised in place of its result; items not yet started are skipped.
     """
     if len(items) <= 1:
         yield from map(function, items)

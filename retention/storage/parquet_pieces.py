@@ -1,4 +1,4 @@
-"""Parquet files some rows at a time, however many values the lists of a row have."""
+"""Reads of Parquet files a few rows at a time, for any number of values in the lists of a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pieces_of_group(
     """The rows of a row group, about `most` values of a column at a time; at least one row.
 
     Raises:
-        OSError, pyarrow.ArrowException: they cannot be read.
+        OSError, pyarrow.ArrowException: the rows cannot be read.
     """
     metadata = opened.metadata.row_group(group)
     if not metadata.num_rows:

@@ -1,4 +1,4 @@
-"""The places that people write, each brought to the one form that everything below knows: a path, or `s3://`."""
+"""User-written places, each normalized to the one internal form: a path, or `s3://`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _IS_TABLE = (
 
 
 def place_of(text: str) -> str:
-    """The one form of a place: `s3a://` is `s3://`, and `file:///path` is the path.
+    """The normalized form of a place: `s3a://` becomes `s3://`, and `file:///path` becomes the path.
 
     Raises:
-        UsageError: it is neither a path nor a place on an object store.
+        UsageError: it is neither a path nor an object-store location.
 
     >>> place_of("s3a://bucket/lake"), place_of("file:///srv/lake"), place_of("srv/lake")
     ('s3://bucket/lake', '/srv/lake', 'srv/lake')
@@ -46,13 +46,13 @@ def place_of(text: str) -> str:
 
 
 def refused_scheme(text: str) -> str | None:
-    """The reason for which a text with a scheme is no place, and what to write; None for a path and for `s3://`."""
+    """The reason why a text with a scheme is not a place, with the correct spelling; None for a path or `s3://`."""
     match = None if text.startswith((*ON_S3, _FILE)) else _SCHEME.match(text)
     return None if match is None else _KNOWN.get(match[1].lower(), _OTHER)
 
 
 def only_spark_reaches(text: str) -> bool:
-    """Whether a place has a scheme that no storage of ours knows, and that may be one of Hadoop's.
+    """Whether a place has a scheme that no storage here supports and that may be one of Hadoop's.
 
     >>> only_spark_reaches("hdfs://namenode/lake"), only_spark_reaches("s3://bucket/lake"), only_spark_reaches("a/b")
     (True, False, False)
@@ -62,19 +62,19 @@ def only_spark_reaches(text: str) -> bool:
 
 
 def refused_table(text: str) -> str | None:
-    """The reason for which a name in three parts is no directory, and what to write; None for every other text."""
+    """The reason why a three-part name is not a directory, with the correct spelling; None for every other text."""
     return _IS_TABLE.format(text) if _TABLE.fullmatch(text) else None
 
 
 def spellings(place: str) -> tuple[str, ...]:
-    """Every way in which a place may have been written down: the one form first, then Spark's."""
+    """Every spelling of a place: the normalized form first, then Spark's."""
     if place.startswith(S3):
         return place, _SPARKS_S3 + place.removeprefix(S3)
     return (place,)
 
 
 def delta_name(place: str) -> str:
-    """The name of a Delta table in a statement of Spark's SQL, by its place.
+    """The name of a Delta table in Spark SQL, from its place.
 
     >>> delta_name("s3://bucket/lake/a"), delta_name("/srv/it`s")
     ('delta.`s3a://bucket/lake/a`', 'delta.`/srv/it``s`')

@@ -1,4 +1,4 @@
-"""Access to an object store: endpoint, region and credentials, as the AWS tools find them; and its refusals."""
+"""Access to an object store: endpoint, region and credentials, found as by the AWS tools; and its refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyarrow import fs
 
 NOT_ALLOWED = "the credentials (or the lack of any) do not allow it"
 NO_ANSWER = "the store does not answer"
-"""The one reason that may go away by itself."""
+"""The only reason that may be transient."""
 
 _REFUSALS = (
     (
@@ -59,17 +59,17 @@ _REFUSALS = (
         "look at AWS_ENDPOINT_URL and the network",
     ),
 )
-"""Patterns of error texts, each with reason and remedy; the first one that matches counts."""
+"""Patterns of error texts, each with reason and remedy; the first match counts."""
 _MUTE = re.compile(r"No response body|HTTP status 40[03]|HTTP status 301")
-"""Errors in answers without a body, which hides the reason."""
+"""Errors in responses without a body, and so without a reason."""
 
 
 def storage_options() -> dict[str, str]:
-    """The options of deltalake for the object store: the AWS_* environment, else a profile's credentials."""
+    """The options of deltalake for the object store: the AWS_* environment, or else a profile's credentials."""
     environment = os.environ.items()
     options = {name: value for name, value in environment if name.startswith("AWS_") and value}
     if "AWS_ACCESS_KEY_ID" not in options:
-        # With an endpoint of its own deltalake would ask only the machine's metadata service.
+        # With a custom endpoint, deltalake would query only the machine's metadata service.
         options.setdefault("AWS_FORCE_CREDENTIAL_LOAD", "true")
     options.setdefault("AWS_REGION", region())
     options["aws_conditional_put"] = "etag"
@@ -79,12 +79,12 @@ def storage_options() -> dict[str, str]:
 
 
 def file_system() -> fs.S3FileSystem:
-    """Arrow's file system of the object store, one for each endpoint and region."""
+    """Arrow's file system of the object store, one per endpoint and region."""
     return _client(endpoint(), region())
 
 
 def has_bucket(location: str) -> bool:
-    """Whether the bucket of an `s3://` location exists, as far as the store lets us know."""
+    """Whether the bucket of an `s3://` location exists; True if the store does not tell."""
     bucket = location.partition("://")[2].partition("/")[0]
     try:
         return bool(file_system().get_file_info(bucket).type != fs.FileType.NotFound)
@@ -93,9 +93,10 @@ def has_bucket(location: str) -> bool:
 
 
 def refusal(location: str, error: Exception) -> tuple[str, str] | None:
-    """Reason and remedy of an error whose cause is known; None for every other error.
+    """Reason and remedy of an error with a known cause; None for every other error.
 
-    A store answers a request for one object without a body; then a list is requested, whose answer has the reason.
+    A store's response about one object may have no body; then a listing is requested, because its response has the
+    reason.
     """
     text = str(error)
     if _MUTE.search(text):
@@ -116,12 +117,12 @@ def _elsewhere(text: str) -> str:
 
 
 def endpoint() -> str:
-    """The object store's own address, empty for that of Amazon."""
+    """The object store's address; empty for Amazon's."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def region() -> str:
-    """The region, by environment, then profile."""
+    """The region from the environment, or else from the profile."""
     named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     return named or _profile().get("region") or "us-east-1"
 
@@ -140,5 +141,5 @@ def _profile() -> Mapping[str, str]:
 def _client(endpoint: str, region: str) -> fs.S3FileSystem:
     scheme, separator, host = endpoint.partition("://")
     override = {"endpoint_override": host, "scheme": scheme} if separator else {}
-    # What is small goes up in one request, not in three.
+    # Small files are uploaded in one request, not in three.
     return fs.S3FileSystem(region=region, allow_delayed_open=True, **override)

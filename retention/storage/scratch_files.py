@@ -1,4 +1,4 @@
-"""Tables and blocks on their way between tasks: Arrow files on which nothing rests once a process is gone."""
+"""Tables and blocks passed between tasks: Arrow files that nothing needs after their process ends."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from retention.storage.errors import as_storage_errors
 
 
 class Sink(Protocol):
-    """A file that is being written."""
+    """An open file for writing."""
 
     def write(self, content: Any) -> int:
-        """Write bytes behind those that are there."""
+        """Append bytes."""
         ...
 
     def tell(self) -> int:
-        """The number of bytes that are there."""
+        """The number of bytes written so far."""
         ...
 
 
 def new_place(directory: str, name: str) -> str:
-    """A place in a directory that no other attempt at a task has."""
+    """A location in a directory that no other attempt at a task uses."""
     return files.join(directory, f"{name}-{uuid.uuid4().hex}.arrow")
 
 
 class ScratchDirectory:
-    """A directory that is deleted with the object, at the latest when the process ends."""
+    """A directory that is deleted with its object, or at the latest when the process ends."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -49,7 +49,7 @@ def local_directory() -> ScratchDirectory:
     """A new directory for this process alone.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     return ScratchDirectory(tempfile.mkdtemp(prefix="retention-"))
 
@@ -72,7 +72,7 @@ def read_table(location: str) -> pa.Table:
     """Read a table back.
 
     Raises:
-        FileNotFoundError: it is gone.
+        FileNotFoundError: it was deleted.
         StorageError: the storage failed.
     """
     with files.reading(location) as source:
@@ -81,7 +81,7 @@ def read_table(location: str) -> pa.Table:
 
 @contextmanager
 def create(location: str) -> Iterator[Sink]:
-    """Write a file at a location that nobody else knows; it goes again if the block fails, and nobody waits for a disk.
+    """Write a file at a location unknown to others; delete it if the block fails, and do not fsync it.
 
     Raises:
         StorageError: the storage failed.
@@ -98,10 +98,10 @@ def create(location: str) -> Iterator[Sink]:
 
 
 def read_range(location: str, offset: int, length: int) -> pa.Buffer:
-    """Some bytes of a file; those of a disk are not copied.
+    """A range of bytes of a file; bytes on disk are not copied.
 
     Raises:
-        FileNotFoundError: it is gone.
+        FileNotFoundError: it was deleted.
         StorageError: the storage failed.
     """
     with as_storage_errors(location, FileNotFoundError), files.open_mapped(location) as source:
@@ -110,7 +110,7 @@ def read_range(location: str, offset: int, length: int) -> pa.Buffer:
 
 
 def options(location: str) -> pa.ipc.IpcWriteOptions:
-    """Options of a file's Arrow streams: on a network compression pays, on a disk's cache it does not."""
+    """Options of a file's Arrow streams: compression pays off on a network, not in a disk's cache."""
     return pa.ipc.IpcWriteOptions(compression="lz4" if files.is_remote(location) else None)
 
 

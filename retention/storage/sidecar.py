@@ -1,4 +1,4 @@
-"""Files beside a table that may be lost: what is in doubt counts as absent, and whoever needs it makes it again."""
+"""Sidecars: disposable files beside a table; a doubtful one counts as absent, and its next user rebuilds it."""
 
 from __future__ import annotations
 
@@ -28,65 +28,65 @@ _DOUBTS = (
     OverflowError,
     pa.ArrowException,
 )
-"""Errors of a file that is absent, unreadable, torn, altered, or of another make."""
+"""Errors for a file that is absent, unreadable, torn, altered, or of another format."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """The edition and the state that a sidecar's value was made by and of."""
+    """The edition and the source state of a sidecar's value."""
 
     edition: int = FIRST_EDITION
-    """Of the format, and of the rules by which the value is made: one of any other edition does not count."""
+    """The edition of the format and of the rules that compute the value; values of other editions do not count."""
     state: Any = None
-    """The source of the value, JSON values: the version token of a table with its seal, a policy; None: the place.
+    """The source of the value, as JSON: a table's version token with its seal, a policy; None if the location suffices.
 
-    A version number alone is never enough: a table that is put back from a copy reaches the same one by other commits.
+    A version number alone is never enough: a table restored from a copy reaches the same number with other commits.
     """
 
 
 @dataclass(frozen=True)
 class Record(Generic[Value]):
-    """A sidecar's content, its checksum verified."""
+    """A sidecar's content, with its checksum verified."""
 
     label: Label
     value: Value
     checksum: str = ""
-    """Of label and value, where the codec has a single one."""
+    """The checksum of label and value, if the codec has a single one."""
 
 
 class Codec(Protocol[Value]):
-    """The bytes of a value and its label, under a checksum."""
+    """The encoding of a value and its label, with a checksum."""
 
     def write(self, sink: Any, label: Label, value: Value) -> None:
         """Write a value to an open file."""
         ...
 
     def read(self, source: pa.NativeFile) -> Record[Value]:
-        """Read what `write` wrote; other bytes raise one of the errors that `Sidecar` takes for doubt."""
+        """Read a record that `write` wrote; other bytes raise an error that `Sidecar` treats as doubt."""
         ...
 
 
 @dataclass(frozen=True)
 class Sidecar(Generic[Value]):
-    """One file beside a table: its place, how its bytes are made, and what makes it count.
+    """One file beside a table: its location, its encoding, and its conditions of validity.
 
-    Absent, unreadable, torn, altered, of another edition, of another state: to a reader all of these are `None`, never
-    an error, and never a value. A write replaces the file as a whole.
+    For a file that is absent, unreadable, torn, altered, of another edition or of another state, a reader gets `None`,
+    never an error and never a value. A write replaces the whole file.
     """
 
     place: str
     codec: Codec[Value]
     step: Step
-    """The crash point behind a write."""
+    """The crash point after a write."""
     edition: int = FIRST_EDITION
 
     def load(self, state: object = None) -> Value | None:
-        """The value, if it was made of exactly this state."""
+        """The value, if its source is exactly this state."""
         record = self.latest()
         return record.value if record is not None and record.label.state == state else None
 
     def latest(self) -> Record[Value] | None:
-        """Whatever is there, of any state: for readers that compare it themselves, or go on from it."""
+        """The current record, of any state, for readers that compare the state themselves or update the value."""
         try:
             with files.open_input(self.place) as source:
                 record = self.codec.read(source)
@@ -95,7 +95,7 @@ class Sidecar(Generic[Value]):
         return record if record.label.edition == self.edition else None
 
     def save(self, value: Value, state: object = None) -> bool:
-        """Put a value that only spares work in place of what is there; False where the storage does not let it."""
+        """Replace the value, which only saves work; False if the storage refuses."""
         try:
             self.write(value, state)
         except OSError:
@@ -103,10 +103,10 @@ class Sidecar(Generic[Value]):
         return True
 
     def write(self, value: Value, state: object = None) -> None:
-        """Put a value in place of what is there.
+        """Replace the value.
 
         Raises:
-            StorageError: the storage does not let it; what was there stays.
+            StorageError: the storage refuses; the previous value remains.
         """
         with files.create(self.place) as sink:
             self.codec.write(sink, Label(self.edition, state), value)
@@ -115,11 +115,11 @@ class Sidecar(Generic[Value]):
 
 @dataclass(frozen=True)
 class JsonCodec(Generic[Value]):
-    """One JSON object with a checksum of all of it: for small values."""
+    """One JSON object with a checksum of its whole content, for small values."""
 
     to_json: Callable[[Value], Any]
     from_json: Callable[[Any, Any], Value]
-    """Makes a value of its state and of what `to_json` made."""
+    """A function from the state and the result of `to_json` to the value."""
 
     def write(self, sink: Any, label: Label, value: Value) -> None:
         """Write the object as UTF-8."""
@@ -128,7 +128,7 @@ class JsonCodec(Generic[Value]):
         )
 
     def read(self, source: pa.NativeFile) -> Record[Value]:
-        """Read the object; one without a checksum is not taken."""
+        """Read the object; one without a checksum is rejected."""
         document: dict[str, Any] = parse_json(source.read())
         checksum = str(document[_CHECK])
         content = verified(document)
@@ -138,14 +138,14 @@ class JsonCodec(Generic[Value]):
 
 @dataclass(frozen=True)
 class ArrowCodec(Generic[Value]):
-    """One Arrow stream and its hash: for tables that are read whole."""
+    """One Arrow stream and its hash, for tables that are read whole."""
 
     to_table: Callable[[Value], pa.Table]
     from_table: Callable[[Any, pa.Table], Value]
-    """Makes a value of its state and of what `to_table` made."""
+    """A function from the state and the result of `to_table` to the value."""
 
     def write(self, sink: Any, label: Label, value: Value) -> None:
-        """Write the stream, the label in its schema."""
+        """Write the stream, with the label in its schema."""
         table = _labelled(self.to_table(value), label)
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, table.schema) as writer:
@@ -162,18 +162,18 @@ class ArrowCodec(Generic[Value]):
 
 @dataclass(frozen=True)
 class ParquetCodec:
-    """One Parquet file with a checksum of each page: for tables of any length."""
+    """One Parquet file with a checksum of each page, for tables of any length."""
 
     schema: pa.Schema
 
     def write(self, sink: Any, label: Label, value: pa.Table) -> None:
-        """Write a table of the schema, the label beside it."""
-        # Paths are all different: a dictionary of them only costs.
+        """Write a table of the schema, with the label in its metadata."""
+        # Paths are all different, so a dictionary of them is pure overhead.
         table = _labelled(value, label)
         pq.write_table(table, sink, use_dictionary=False, write_page_checksum=True)
 
     def read(self, source: pa.NativeFile) -> Record[pa.Table]:
-        """Read a table that has the schema's columns."""
+        """Read a table with the schema's columns."""
         opened = pq.ParquetFile(source, page_checksum_verification=True)
         rows = opened.read(self.schema.names).cast(self.schema)
         return Record(_label_of(opened.schema_arrow), rows)
@@ -184,6 +184,6 @@ def _labelled(table: pa.Table, label: Label) -> pa.Table:
 
 
 def _label_of(schema: pa.Schema) -> Label:
-    """The label of a table; one that has none is of the first edition."""
+    """The label of a table; the first edition has none."""
     text = (schema.metadata or {}).get(_LABEL)
     return Label() if text is None else Label(**parse_json(text))

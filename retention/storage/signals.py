@@ -17,7 +17,7 @@ _ENDS: dict[int, type[BaseException]] = {
 
 
 class _Commits:
-    """The commits that are under way in this process, and the signal that waits for their end."""
+    """The commits in progress in this process, and the signal that waits for their end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class _Commits:
         self._waiting: int | None = None
 
     def receive(self, number: int, _frame: FrameType | None = None) -> None:
-        """Handle a signal; Python calls handlers in the main thread, whichever thread commits."""
+        """Handle a signal; Python calls handlers in the main thread, while any thread may commit."""
         if self._under_way and self._waiting is None:
             self._waiting = number
             return
@@ -50,28 +50,28 @@ _commits = _Commits()
 
 
 def end_between_commits() -> None:
-    """Let SIGINT and SIGTERM end this process from now on, behind a commit that is under way; a second one at once.
+    """Let SIGINT and SIGTERM end this process after a commit in progress, and a second signal at once.
 
-    They end it by `KeyboardInterrupt` and `Terminated`. To be called in the main thread.
+    They raise `KeyboardInterrupt` and `Terminated`. Call this in the main thread.
     """
     for number in _ENDS:
         signal.signal(number, _commits.receive)
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """A block that a signal does not end: one that comes meanwhile does so behind it.
+    """A block that no signal interrupts: a signal during the block ends the process after it.
 
-    Blocks of several threads may overlap. Without `end_between_commits` nothing is held back.
+    Blocks of several threads may overlap. Without `end_between_commits`, no signal is delayed.
     """
     return _commits.one_more()
 
 
 @contextmanager
 def handlers_kept() -> Iterator[None]:
-    """A block after which the handlers of `end_between_commits` are in force again, whatever replaced them.
+    """A block after which the handlers of `end_between_commits` are in effect again.
 
-    Starting a Spark session in the main thread sets a handler for SIGINT that ends everything at once. In another
-    thread nothing can set one, and Python refuses to try.
+    Starting a Spark session in the main thread sets a handler for SIGINT that ends everything at once. In other
+    threads, Python permits no handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
