@@ -1,1 +1,1 @@
-"""The layout of new rows: partitions, segments, and files divided by deadline."""
+"""The layout of new rows: partitions, segments, and files split by deadline."""

@@ -1,4 +1,4 @@
-"""Division of a topic's messages, which arrive in blocks, among batches, and of batches among the tasks that write."""
+"""The split of a topic's messages, which arrive in blocks, into batches, and of batches among the writing tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retention.layout.partition_tails import PartitionTails
 from retention.layout.topic_segment_roll import Batch, header_bytes_of_batch
 
 _Run = tuple[int, int, int]
-"""Adjacent messages: the number of the task that writes them, how many they are, and their bytes."""
+"""Adjacent messages: the number of the task that writes them, their count, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class BatchPart:
     """The number of the task."""
     partition: int
     batch: Batch
-    """A batch of these messages alone; its `start` and `end` count from the first message of the piece."""
+    """A batch of only these messages; its `start` and `end` count from the first message of the piece."""
     opens: bool
     """Whether the batch begins with these messages: their bytes have its header."""
 
 
 class BatchSplitter:
-    """A divider of messages, in order of their addresses, among batches; the batch that others may join is held.
+    """A splitter of messages, in order of their addresses, into batches; holds the batch that later messages may join.
 
-    Of what is held only counts are known, task by task: memory is by batch and task, not by message.
+    It holds only counts per task, so memory grows with batches and tasks, not with messages.
 
     Args:
-        ends: the ends of the partitions, which move on with the messages.
+        ends: the ends of the partitions; they advance with the messages.
         policy: the policy of the topic.
     """
 
@@ -47,15 +47,15 @@ class BatchSplitter:
         self._room = policy.max_message_size - self._header
         self._address: int | None = None
         self._partition: int | None = None
-        """The partition that takes the messages of the address, once some were appended."""
+        """The partition for the messages of the address, after some were appended."""
         self._held: list[_Run] = []
 
     def take(self, address: Array, part: int, sizes: Array) -> Iterator[BatchPart]:
-        """Take more messages; yield the pieces of batches that no later message can join.
+        """Take more messages; yields the pieces of batches that no later message can join.
 
         Args:
             address: int64, the partition of each message, or `ROUND_ROBIN`; equal ones are adjacent.
-            part: the number of the task that writes them, no lower than that of the messages before.
+            part: the number of the task that writes them, no lower than for earlier messages.
             sizes: int64, bytes of each message's record.
         """
         changes = (np.flatnonzero(np.diff(address)) + 1).tolist()
@@ -66,14 +66,14 @@ class BatchSplitter:
             yield from self._divide(part, sizes[begin:end])
 
     def take_whole(self, address: int, part: int, messages: int, size: int) -> bool:
-        """Take more messages of one address if all of them join the batch that is held; whether that was done."""
+        """Take more messages of one address if all of them join the held batch; returns whether they did."""
         if address != self._address or self._held_bytes + size > self._room:
             return False
         self._held.append((part, messages, size))
         return True
 
     def rest(self) -> Iterator[BatchPart]:
-        """Yield the pieces of the held messages, after which none follows."""
+        """Yield the pieces of the held messages; no more messages follow."""
         if self._held:
             yield from self._append()
 
@@ -82,7 +82,7 @@ class BatchSplitter:
         return sum(size for _, _, size in self._held)
 
     def _divide(self, part: int, sizes: Array) -> Iterator[BatchPart]:
-        """Let messages of the address join the batch that is held as far as they fit, then the next ones."""
+        """Add messages of the address to the held batch as far as they fit, then to the next ones."""
         ends = np.cumsum(sizes)
         at, before = 0, 0
         while at < len(sizes):
@@ -91,13 +91,13 @@ class BatchSplitter:
             if end <= at and self._held:
                 yield from self._append()
                 continue
-            # A batch has one message at least, however large.
+            # A batch has at least one message, however large.
             end = max(end, at + 1)
             self._held.append((part, end - at, int(ends[end - 1]) - before))
             at, before = end, int(ends[end - 1])
 
     def _append(self) -> Iterator[BatchPart]:
-        """Append the held batch, and yield its pieces: it is cut where another task goes on.
+        """Append the held batch, and yield its pieces, cut where another task takes over.
 
         tasks of its messages   3 3 3 4 4     two pieces: the first opens the batch, and has its header's bytes
         """
@@ -118,7 +118,7 @@ class BatchSplitter:
 
 
 def _joined(runs: Iterable[_Run]) -> Iterator[_Run]:
-    """Runs in which neighbours of one task are one."""
+    """Runs, with adjacent runs of one task combined."""
     for part, inside in groupby(runs, key=itemgetter(0)):
         _, messages, sizes = zip(*inside, strict=True)
         yield part, sum(messages), sum(sizes)
@@ -127,13 +127,13 @@ def _joined(runs: Iterable[_Run]) -> Iterator[_Run]:
 def clipped_batches(
     pieces: Iterable[BatchPart], start: int, end: int
 ) -> Sequence[tuple[Batch, bool]]:
-    """The batches of the messages from `start` to before `end` of some pieces, counted from `start`.
+    """The batches of the messages `start` to `end` (exclusive) of given pieces, counted from `start`.
 
         pieces        [0 1 2][3 4]
-        clip 1 … 4      ^^^^^^^        batches [0, 2) and [2, 3), of which only the second can begin a batch
+        clip 1 … 4      ^^^^^^^        batches [0, 2) and [2, 3); only the second can begin a batch
 
     Returns:
-        Each batch with whether it begins there; their `bytes` are 0, not known.
+        Each batch, and whether it begins there; `bytes` are 0 because they are unknown.
     """
     batches, begin = [], 0
     for piece in pieces:

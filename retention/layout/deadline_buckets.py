@@ -1,4 +1,4 @@
-"""Layout by deadline: the division of a segment's messages among files that expire as a whole."""
+"""Layout by deadline: the split of a segment's messages among files that expire as a whole."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from retention.core.spans import Array
 from schemas.messages import NEVER
 
 SMALL_BYTES = 64 << 10
-"""The least bytes, by the broker's accounting, for which files are divided."""
+"""The minimum bytes, by the broker's accounting, that justify a separate file."""
 
 _SECOND = 1e9
 _SLICES = 8
-"""Slices between a life of n seconds and one of 2n: a slice is at most an eighth as wide as its lives are long."""
+"""Slices between lifetimes of n and 2n seconds; a slice is at most an eighth as wide as its lifetimes are long."""
 CLASS_WITHOUT_TTL = 64 * _SLICES
 """The class of messages without TTL."""
 CLASS_NEVER = CLASS_WITHOUT_TTL + 1
-"""The class of messages whose TTL is never."""
+"""The class of messages that never expire."""
 
 
 def lifetime_classes(rows: pa.Table) -> Array:
-    """The class of each message by its life, the time from when it was stored to its deadline; int64, 0 the shortest.
+    """The class of each message by its lifetime, the time from its storing to its deadline; int64, 0 the shortest.
 
-    Slices of time grow with life, so that messages of a class that were stored together expire together: lives below
-    a second are class 0, and between n and 2n seconds (n a power of two) lie eight classes of equal width. Messages
-    that are stored one after the other lie in one segment anyhow, which is why lives are sliced and not deadlines.
+    Slices grow with the lifetime, so messages of one class that were stored together expire together. Lifetimes below a
+    second are class 0; between n and 2n seconds (n a power of two) there are eight classes of equal width. Messages
+    stored at about the same time share a segment anyway, so lifetimes are sliced instead of deadlines.
 
         life, seconds   0    1    1⅛   1¼   …    2    2¼   …    4
         class           0    1    2    3    …    9    10   …    17
@@ -35,7 +35,7 @@ def lifetime_classes(rows: pa.Table) -> Array:
         rows: `ts_ns` and `deadline_ns`.
     """
     deadlines = pc.fill_null(rows["deadline_ns"], 0).to_numpy()
-    # As floats: a TTL beyond the year 2262 leaves a deadline whose distance no int64 holds.
+    # As floats: the lifetime of a TTL beyond the year 2262 exceeds int64.
     lives = (deadlines.astype(np.float64) - rows["ts_ns"].to_numpy()) / _SECOND
     mantissa, exponent = np.frexp(np.maximum(lives, 0.5))
     slices = np.floor((mantissa * 2 - 1) * _SLICES).astype(np.int64)
@@ -46,13 +46,13 @@ def lifetime_classes(rows: pa.Table) -> Array:
 
 
 def bucket_ends(classes: Array, sizes: Array, most: int) -> Array:
-    """Divide classes among files: the highest class of each file but the last, ascending.
+    """Split classes among files: the highest class of each file but the last, ascending.
 
-    At first each class has a file of its own. When a class of a file expires, all later classes in the file are
-    written again; so the adjacent files that make for the fewest such bytes are merged first, while there are more
-    than `most` files, or while the merge costs fewer bytes than a small file has.
+    At first, each class has its own file. When a class of a file expires, all later classes in the file are rewritten.
+    So the adjacent files with the fewest such bytes are merged first, while there are more than `most` files, or while
+    the merge costs fewer bytes than a small file has.
 
-    Merging 9 with 10 writes 100 kB again when 9 expires, merging 1 with 9 a megabyte; the first file takes class 1:
+    Merging 9 with 10 rewrites 100 kB when 9 expires; merging 1 with 9 rewrites a megabyte. The first file has class 1:
 
     >>> bucket_ends(np.array([1, 9, 10]), np.array([200_000, 1_000_000, 100_000]), most=2).tolist()
     [1]
@@ -60,7 +60,7 @@ def bucket_ends(classes: Array, sizes: Array, most: int) -> Array:
     Args:
         classes: int64, the class of each message.
         sizes: int64, the bytes of each message.
-        most: the most files.
+        most: the maximum number of files.
     """
     present = np.unique(classes)
     weights = np.bincount(np.searchsorted(present, classes), weights=sizes)
@@ -78,7 +78,7 @@ def bucket_ends(classes: Array, sizes: Array, most: int) -> Array:
 
 
 def buckets_of(rows: pa.Table, ends: Array) -> Array:
-    """The number of the file that each message goes to; int64.
+    """The number of each message's file; int64.
 
     Args:
         rows: `ts_ns` and `deadline_ns`.

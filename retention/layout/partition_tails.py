@@ -1,4 +1,4 @@
-"""The ends of a log's partitions, moving on with what is appended to them, as a server's rules divide it."""
+"""The ends of a log's partitions; they advance with appended messages, split by a server's rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.layout.topic_segment_roll import Batch, BatchCut, lay_out, place
 
 
 class Ends(Protocol):
-    """The ends of a log's partitions after an append, as its commit counts them."""
+    """The ends of a log's partitions after an append, for its commit."""
 
     @property
     def next_seq(self) -> Mapping[int, int]:
@@ -27,17 +27,17 @@ class Ends(Protocol):
 
     @property
     def batches(self) -> Mapping[str, int]:
-        """Counters beside the batch numbers of writers."""
+        """Counters in addition to the batch numbers of writers."""
         ...
 
 
 class StreamEnds:
-    """The end of a stream, which has one partition; its messages come with sequences and times.
+    """The end of a stream's one partition; its messages already have sequences and times.
 
     Args:
         partition: its number.
-        tail: where it ends before.
-        rule: when a segment is full.
+        tail: its end before the first append.
+        rule: the limits at which a segment is full.
     """
 
     def __init__(self, partition: int, tail: Tail, rule: RollRule) -> None:
@@ -46,16 +46,16 @@ class StreamEnds:
         self._rule = rule
 
     def roll(self, seqs: Array, sizes: Array, ts_ns: Array) -> Iterator[SegmentPart]:
-        """Append messages, as `segment_roll.roll` divides them among segments."""
+        """Append messages, split among segments by `segment_roll.roll`."""
         for piece in roll(self._active, seqs, sizes, ts_ns, self._rule):
             self._active = piece.active
             self._next_seq = int(seqs[piece.end - 1]) + 1
             yield piece
 
     def take_whole(self, messages: int, size: int, first_ts_ns: int, last_ts_ns: int) -> bool:
-        """Append messages, by the time of the first and the latest one, unless one might end or open a segment.
+        """Append messages unless one might end or open a segment; returns whether they were appended.
 
-        Whether that was done is returned.
+        The times of the first and of the latest message decide.
         """
         active = taken_whole(self._active, size, first_ts_ns, last_ts_ns, self._rule)
         if active is None:
@@ -65,7 +65,7 @@ class StreamEnds:
         return True
 
     def skip_to(self, next_seq: int) -> None:
-        """Go on with a sequence: those before it are used by messages that are not stored."""
+        """Continue with a sequence; unstored messages use the sequences before it."""
         self._next_seq = next_seq
 
     @property
@@ -75,17 +75,17 @@ class StreamEnds:
 
     @property
     def open_base(self) -> dict[int, int]:
-        """Partition → the base of its active segment; of a stream that never had one, nothing."""
+        """Partition → the base of its active segment; empty for a stream that never had one."""
         return {self._partition: self._active.base} if self._active else {}
 
     @property
     def batches(self) -> dict[str, int]:
-        """Nothing: whoever writes to a stream names no partition."""
+        """Always empty: writers to a stream name no partition."""
         return {}
 
 
 class PartitionTails:
-    """The ends of a topic's partitions, which move on with each append, and the turn of the next one.
+    """The ends of a topic's partitions, which advance with each append, and the round-robin turn of the next append.
 
     Args:
         tail_of: a function from a partition to its end before the first append.
@@ -104,7 +104,7 @@ class PartitionTails:
         self.turn = self._first_turn = turn
 
     def append(self, address: int, sizes: Array) -> tuple[int, list[Batch]]:
-        """Append messages that belong together; return the partition that takes them, and their batches.
+        """Append messages that belong together; returns their partition and their batches.
 
         Args:
             address: a partition, or `ROUND_ROBIN`, which uses one turn.
@@ -115,7 +115,7 @@ class PartitionTails:
         return partition, batches
 
     def append_batch(self, address: int, cut: BatchCut) -> tuple[int, Batch]:
-        """Append one batch that is cut already; return the partition that takes it, and the batch."""
+        """Append one batch that is already cut; returns its partition and the batch."""
         partition, tail = self._addressed(address)
         [batch], self._tails[partition] = place(tail, [cut], self._policy, self._now_us)
         return partition, batch
@@ -129,17 +129,17 @@ class PartitionTails:
 
     @property
     def next_seq(self) -> dict[int, int]:
-        """Partition → the next offset, of partitions that took messages."""
+        """Partition → the next offset, for partitions with appended messages."""
         return {partition: tail.next_seq for partition, tail in self._tails.items()}
 
     @property
     def open_base(self) -> dict[int, int]:
-        """Partition → the base of its active segment, of those that took something."""
+        """Partition → the base of its active segment, for partitions with appended messages."""
         return {
             partition: tail.active.base for partition, tail in self._tails.items() if tail.active
         }
 
     @property
     def batches(self) -> dict[str, int]:
-        """The turns that were used, if any was."""
+        """The number of used turns, if any."""
         return {} if self.turn == self._first_turn else {TURN: self.turn}

@@ -1,4 +1,4 @@
-"""The partition of a topic's message: the one that it names, or that of its key (iggy `Partitioning`)."""
+"""The partition of a topic's message: the named one, or the one of its key (iggy `Partitioning`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from xxhash import xxh32_intdigest
 from retention.core.spans import Array
 
 ROUND_ROBIN = -1
-"""The address of a message that names no partition: it goes to the one whose turn it is."""
+"""The address of a message that names no partition; the round-robin turn decides its partition."""
 TURN = "retention/turn"
-"""The log's counter of batches that named no partition, beside those of writers."""
+"""The log's counter of batches that named no partition, among the batch counters of writers."""
 MOST_KEY_BYTES = 255
 
 
@@ -21,7 +21,7 @@ def partition_addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partit
 
     Args:
         partition: int64; null for a message that names no partition.
-        key: binary; null for a message without key; all messages of one key go to one partition.
+        key: binary; null for a message without key; all messages of one key have one partition.
         partitions: the number of the topic's partitions.
     """
     encoded = key.combine_chunks().dictionary_encode()
@@ -32,5 +32,5 @@ def partition_addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partit
 
 
 def partition_in_turn(turn: int, partitions: int) -> int:
-    """The partition of a batch that names none, after `turn` such batches (round robin)."""
+    """The partition of a batch without a named one, after `turn` such batches (round robin)."""
     return int(np.mod(turn, partitions))

@@ -1,4 +1,4 @@
-"""Homes of segments: where messages of a segment belong once it may have been merged into another one."""
+"""Homes of segments: the segment to which messages belong now, after theirs may have been merged into another."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COMING = ["partition", "segment", "max_seq"]
 
 
 def homes_of(live: pa.Table, segments: pa.Table) -> np.ndarray:
-    """The base of the segment in which messages of each segment belong now, int64: its own, unless it was merged away.
+    """The base of the current segment for messages of each segment, int64: its own base, unless it was merged away.
 
-    Where segments 1 to 10 and 11 to 20 are one by now, with base 1, the home of 11 is 1; that of 21 is 21, be there
-    such a segment or not.
+    If segments 1 to 10 and 11 to 20 were merged into one with base 1, the home of 11 is 1; the home of 21 is 21,
+    whether that segment exists or not.
 
     Args:
-        live: the files of a table; `partition`, `segment` and `max_seq`, null where it is not known.
-        segments: `partition` and `segment` (the base) of the segments that are asked for.
+        live: the files of a table; `partition`, `segment` and `max_seq` (null if unknown).
+        segments: `partition` and `segment` (the base) of the requested segments.
     """
     homes = segments["segment"].to_numpy().copy()
     partitions = segments["partition"].to_numpy()
@@ -32,7 +32,7 @@ def homes_of(live: pa.Table, segments: pa.Table) -> np.ndarray:
         asked_for = partitions == partition
         there = live.filter(pc.equal(live["partition"], partition)).sort_by("segment")
         bases, reach = there["segment"].to_numpy(), pc.fill_null(there["max_seq"], -1).to_numpy()
-        # The last of the files that reach farthest is of the segment which covers what lies below that.
+        # The last of the farthest-reaching files is in the segment that covers all sequences below.
         farthest = np.maximum.accumulate(reach)
         covering = np.maximum.accumulate(np.where(reach == farthest, np.arange(len(reach)), 0))
         before = np.searchsorted(bases, homes[asked_for]) - 1
@@ -46,11 +46,11 @@ def homes_of(live: pa.Table, segments: pa.Table) -> np.ndarray:
 
 
 def divided_mask(live: pa.Table, files: pa.Table) -> np.ndarray:
-    """The files whose messages belong to several segments now: another base lies above theirs and within their range.
+    """A mask of the files with messages of several current segments: another base is above theirs and in their range.
 
     Args:
         live: the files of a table; `partition` and `segment`.
-        files: `partition`, `segment` (the home of their lowest messages, as `homes_of` has it) and `max_seq`.
+        files: `partition`, `segment` (the home of their lowest messages, from `homes_of`) and `max_seq`.
     """
     partitions, homes, last = (
         files[name].to_numpy() for name in ("partition", "segment", "max_seq")
@@ -65,22 +65,22 @@ def divided_mask(live: pa.Table, files: pa.Table) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Placing:
-    """The segments to which messages belong that come back to a table."""
+    """The segments for messages that are restored to a table."""
 
     bases: pa.Table
-    """`partition` and `segment` of all that will be there."""
+    """`partition` and `segment` of all segments after the restore."""
     homes: list[int]
-    """For each file that comes back, the segment of its lowest messages."""
+    """The segment of the lowest messages of each restored file."""
     divided: list[bool]
-    """For each of them, whether other messages of it belong to others."""
+    """Whether each restored file also has messages of other segments."""
 
     @classmethod
     def of(cls, live: pa.Table, files: Sequence[tuple[int, int, int]]) -> Placing:
-        """Place files.
+        """Assign segments to files.
 
         Args:
             live: the files of a table; `partition`, `segment` and `max_seq`.
-            files: those that come back: partition, segment as it was, and highest sequence.
+            files: the restored files: partition, original segment, and highest sequence.
         """
         columns = [pa.array(column, pa.int64()) for column in zip(*files, strict=True)]
         coming = pa.table(columns or [pa.nulls(0, pa.int64())] * 3, _COMING)
@@ -91,10 +91,10 @@ class Placing:
         return cls(bases, homes.tolist(), divided_mask(bases, placed).tolist())
 
     def stretches(self, partition: int, home: int) -> list[tuple[int, int]]:
-        """The segments among which messages from `home` on are divided: each one's base, and its last sequence.
+        """The segments for messages from `home` on: the base and the last sequence of each.
 
-        A segment 17 that was merged and is gone, with messages 20 to 30, is divided where a segment 22 has come back
-        since: (17, 21) and (22, the highest sequence).
+        Messages 20 to 30 of a segment 17 that was merged away are split if a segment 22 was restored since: (17, 21)
+        and (22, the highest sequence).
         """
         bases = _bases(self.bases, partition)
         cuts = [home, *bases[bases > home].tolist(), MAX_SEQ + 1]
@@ -103,7 +103,7 @@ class Placing:
     def shares(
         self, partition: int, home: int, seqs: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, int]]:
-        """The segments to which messages belong: the base of each, the ranges that are not its own, and how many."""
+        """The segments of given messages: base, the ranges outside the segment, and the number of its messages."""
         for base, last in self.stretches(partition, home):
             messages = int(((seqs >= base) & (seqs <= last)).sum())
             if messages:

@@ -1,4 +1,4 @@
-"""The roll of segments: a segment takes messages until it has reached its size or its span of time."""
+"""The roll of segments: a segment takes messages until it reaches its size or its span of time."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ class RollRule:
     segment_size: int
     """Bytes, by the broker's accounting (the sum of `size`)."""
     segment_span_ns: int | None = None
-    """The age behind the segment's first message at which a message opens the next segment; None: at no age."""
+    """The time after the segment's first message at which a message opens the next segment; None for no limit."""
 
 
 @dataclass(frozen=True)
 class ActiveSegment:
-    """The segment that the next message goes to, unless it is full."""
+    """The segment for the next message, unless it is full."""
 
     base: int
     bytes: int = 0
     first_ts_ns: int | None = None
-    """The time of the first message in the segment; None while it holds none."""
+    """The time of the first message in the segment; None while it is empty."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The end of a partition, to which the next message is appended."""
+    """The end of a partition, where the next message is appended."""
 
     next_seq: int
     active: ActiveSegment | None = None
-    """None in a partition that never had a segment."""
+    """The active segment; None in a partition that never had one."""
     last_us: int | None = None
-    """The broker's time of the last message, microseconds; None: nothing tells."""
+    """The broker's time of the last message, microseconds since the epoch; None if unknown."""
 
 
 @dataclass(frozen=True)
 class SegmentPart:
-    """Adjacent messages, `start` to before `end`, that go into one segment."""
+    """Adjacent messages, `start` to `end` (exclusive), for one segment."""
 
     active: ActiveSegment
-    """The segment after it took these messages."""
+    """The segment after these messages."""
     start: int
     end: int
 
@@ -58,13 +58,13 @@ def roll(
     ts_ns: np.ndarray,
     rule: RollRule,
 ) -> Iterator[SegmentPart]:
-    """Divide new messages, in order of their sequences, among segments; work is by segment, not by message.
+    """Split new messages, in order of their sequences, among segments; work grows with segments, not with messages.
 
     A new segment opens when the active one *has reached* `segment_size`, or at a message `segment_span_ns` or more
-    younger than the first of the segment. Its base is the sequence of the first message put into it; an empty active
-    segment goes on under its old base.
+    younger than the first of the segment. Its base is the sequence of its first message; an empty active segment
+    keeps its old base.
 
-    Four messages of 60 bytes with segments of 100: each takes the message with which it reaches its size.
+    Four messages of 60 bytes with segments of 100: each segment takes the message that makes it reach its size.
 
     >>> pieces = roll(None, np.arange(1, 5), np.full(4, 60), np.zeros(4, np.int64), RollRule(segment_size=100))
     >>> [(piece.active.base, piece.start, piece.end) for piece in pieces]
@@ -84,7 +84,7 @@ def roll(
             active = ActiveSegment(int(seqs[at]))
         before = int(ends[at] - sizes[at])
         first_ts_ns = int(ts_ns[at]) if active.first_ts_ns is None else active.first_ts_ns
-        # The message with which the size is reached still belongs to the segment.
+        # The message that reaches the size still belongs to the segment.
         last = int(np.searchsorted(ends, before + rule.segment_size - active.bytes))
         end = min(last + 1, len(seqs))
         if rule.segment_span_ns is not None:
@@ -97,13 +97,13 @@ def roll(
 def taken_whole(
     active: ActiveSegment | None, size: int, first_ts_ns: int, last_ts_ns: int, rule: RollRule
 ) -> ActiveSegment | None:
-    """The active segment after messages of which none ends or opens one; None if one of them might.
+    """The active segment after messages that neither end nor open one; None if a message might.
 
     Args:
         active: the active segment before; None in a stream that never had one.
-        size: bytes of the messages together.
-        first_ts_ns: the time of the first one.
-        last_ts_ns: the latest time of any.
+        size: total bytes of the messages.
+        first_ts_ns: the time of the first message.
+        last_ts_ns: the latest time of any message.
         rule: the limits at which a segment is full.
     """
     if active is None:
@@ -123,9 +123,9 @@ def _is_full(active: ActiveSegment, ts_ns: int, rule: RollRule) -> bool:
 
 
 def _first_not_before(ts_ns: np.ndarray, start: int, end: int, limit: int) -> int:
-    """The first place in `start` to `end` with a time of `limit` or later, else `end`.
+    """The first index in `start` to `end` with a time of `limit` or later, or else `end`.
 
-    It reads twice as many times in each step, so that the cost is in proportion to the length of the segment.
+    Each step reads twice as many times as the one before, so the cost is proportional to the segment's length.
     """
     step = _FIRST_STEP
     while start < end:

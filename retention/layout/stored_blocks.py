@@ -1,4 +1,4 @@
-"""Blocks of rows that lie in files: which of them are in order one behind the other, and how the others are merged."""
+"""Blocks of rows in files: ordered blocks are used as they are, overlapping ones are merged."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from operator import attrgetter
 from retention.core.row_order import KEY_BEFORE_ALL, Key
 
 RANGE_BYTES = 64 << 20
-"""Stored bytes that one merge brings together, about."""
+"""The approximate stored bytes of one merge."""
 MOST_RANGE_BYTES = 8 * RANGE_BYTES
 PART_BYTES = 16 << 20, 128 << 20
-"""Bytes of rows that one task writes, at least and at most; between them each task of a cluster gets its share."""
+"""Minimum and maximum bytes of rows for one writing task; between them, tasks of a cluster get equal shares."""
 MOST_READ = 4
-"""A merge reads whole blocks for rows of a range; how often the blocks may be read, on average."""
+"""The maximum average number of reads of a block; a merge reads whole blocks for the rows of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """Rows in order, in a file of blocks."""
+    """Ordered rows, in a file of blocks."""
 
     location: str
     offset: int
     narrow: int
-    """Bytes of what a layer needs of each row, at the beginning."""
+    """Length of the narrow columns for layout, at the beginning of the block, in bytes."""
     length: int
-    """Bytes of all that."""
+    """Length of the block in bytes."""
     rows: int
     bytes: int
     """The sum of `Dialect.sizes`."""
@@ -42,12 +42,12 @@ class StoredBlock:
 
 @dataclass(frozen=True)
 class Merge:
-    """A range of keys, and the blocks that have rows of it."""
+    """A range of keys, and the blocks with rows in it."""
 
     low: Key
     """The lowest key."""
     end: Key | None
-    """The first key behind; None: there is none."""
+    """The first key after the range; None if there is none."""
     blocks: tuple[StoredBlock, ...]
 
     @property
@@ -57,7 +57,7 @@ class Merge:
 
 
 def arranged(blocks: Sequence[StoredBlock]) -> list[StoredBlock | Merge]:
-    """Blocks in order, and in the place of those that overlap the merges that bring their rows into order."""
+    """Blocks in order, with overlapping blocks replaced by merges that order their rows."""
     entries: list[StoredBlock | Merge] = []
     for overlapping in _apart(sorted(blocks, key=attrgetter("low"))):
         entries += overlapping if len(overlapping) == 1 else _merges(overlapping)
@@ -65,7 +65,7 @@ def arranged(blocks: Sequence[StoredBlock]) -> list[StoredBlock | Merge]:
 
 
 def is_bearable(entries: Sequence[StoredBlock | Merge]) -> bool:
-    """Whether merging reads little more than there is, and no range is large."""
+    """Whether the merges read not much more than the stored bytes, and no range is large."""
     merges = [entry for entry in entries if isinstance(entry, Merge)]
     merged = {id(block): block.length for merge in merges for block in merge.blocks}
     lengths = [merge.length for merge in merges]
@@ -76,7 +76,7 @@ def is_bearable(entries: Sequence[StoredBlock | Merge]) -> bool:
 
 
 def parts_of(blocks: Sequence[StoredBlock], tasks: int) -> list[list[StoredBlock]]:
-    """Neighbouring blocks in parts that one task writes each."""
+    """Adjacent blocks in parts, one for each writing task."""
     least, most = PART_BYTES
     room = min(max(sum(block.bytes for block in blocks) // max(tasks, 1), least), most)
     parts: list[list[StoredBlock]] = []
@@ -91,7 +91,7 @@ def parts_of(blocks: Sequence[StoredBlock], tasks: int) -> list[list[StoredBlock
 
 
 def _apart(blocks: Sequence[StoredBlock]) -> Iterator[list[StoredBlock]]:
-    """Blocks, which rise by their first rows, in groups of which no two overlap."""
+    """Blocks, ascending by first row, in groups that do not overlap each other."""
     group: list[StoredBlock] = []
     high = KEY_BEFORE_ALL
     for block in blocks:
@@ -105,7 +105,7 @@ def _apart(blocks: Sequence[StoredBlock]) -> Iterator[list[StoredBlock]]:
 
 
 def _merges(blocks: Sequence[StoredBlock]) -> Iterator[Merge]:
-    """The merges of blocks, which rise by their first rows, one range behind the other."""
+    """The merges of blocks, ascending by first row, one range after the other."""
     inside: list[StoredBlock] = []
     low, length = blocks[0].low, 0
     for block in blocks:

@@ -13,15 +13,15 @@ from retention.core.units import MICROSECOND
 from retention.layout.segment_roll import ActiveSegment, Tail
 
 BATCH_HEADER_BYTES = 256
-"""The header that a server of 0.9 writes before the messages of a batch; it counts with the first message."""
+"""The bytes of the header that a 0.9 server writes before each batch; they count with its first message."""
 
 BatchCut = tuple[int, int, int]
-"""The first message of a batch, the one behind its last, and its bytes with its header."""
+"""First message of a batch, end (exclusive), and bytes with its header."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Adjacent messages, `start` to before `end`, that one append takes: of one time, in one segment."""
+    """Adjacent messages, `start` to `end` (exclusive), of one append: with one time, in one segment."""
 
     base: int
     """The base of the segment."""
@@ -36,7 +36,7 @@ class Batch:
 def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[list[Batch], Tail]:
     """Append messages to a partition as the profile's server does (docs/semantics/topics.md).
 
-    Work is by batch, not by message. Appending the batches in several calls with the same clock gives the same result.
+    Work grows with batches, not with messages. Several calls with the same clock give the same result as one.
 
     Args:
         tail: the end of the partition.
@@ -53,7 +53,7 @@ def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple
 def place(
     tail: Tail, cuts: Iterable[BatchCut], policy: TopicPolicy, now_us: int
 ) -> tuple[list[Batch], Tail]:
-    """Append batches that are cut already; arguments and result else as those of `lay_out`."""
+    """Append batches that are already cut; other arguments and the result are as in `lay_out`."""
     batches = []
     for start, end, size in cuts:
         ts_us = _time(tail, policy, now_us)
@@ -64,34 +64,34 @@ def place(
 
 
 def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy) -> Array:
-    """Bytes of each message's record in the log, int64, from the lengths of user headers and payload."""
+    """Bytes of each message's log record, int64, from the lengths of user headers and payload."""
     sizes: Array = header_bytes + payload_bytes + _RECORD_BYTES[policy.profile]
     return sizes
 
 
 def header_bytes_of_batch(policy: TopicPolicy) -> int:
-    """The bytes of the header that a log has before the messages of each batch."""
+    """The bytes of the header before the messages of each batch in a log."""
     return BATCH_HEADER_BYTES if policy.profile == "modern" else 0
 
 
 def accounted_sizes(sizes: Array, batches: list[Batch], policy: TopicPolicy) -> Array:
-    """The accounted bytes of each message, int64, which sum to the log's: the first of a batch has its header."""
+    """The accounted bytes of each message, int64; the first of a batch includes its header, so the sum is the log's."""
     counted: Array = sizes.copy()
     counted[[batch.start for batch in batches]] += header_bytes_of_batch(policy)
     return counted
 
 
 def aged_mask(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
-    """A mask of the active segments that `roll_after` seals, by the times of their first messages; 0: no message."""
+    """A mask of the active segments that `roll_after` seals, by the times of their first messages (0 for none)."""
     if policy.roll_after_us is None:
         return np.zeros(len(first_us), dtype=bool)
     return (first_us != 0) & (first_us <= now_us - policy.roll_after_us)
 
 
 def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
-    """The segment for a batch of that time: the active one, or a new one if the batch must not go into that.
+    """The segment for a batch at a time: the active one, or a new one if the active one must be sealed.
 
-    A server of 0.9 seals, before an append, a segment that was full when it started; one of 0.8 checks after appends.
+    A 0.9 server seals a segment that was full at its start before an append; a 0.8 server checks after appends.
     """
     active = tail.active or ActiveSegment(0)
     first_us = np.array([(active.first_ts_ns or 0) // MICROSECOND])
@@ -102,10 +102,10 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
 
 
 def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
-    """The end of a partition after a batch, whose segment is sealed at once if it is full.
+    """The end of a partition after a batch; a full segment is sealed at once.
 
-    A server of 0.9 seals a segment that has reached `segment_size`; one of 0.8 measures the bytes before the batch, so
-    that one more batch lands in the segment.
+    A 0.9 server seals a segment that has reached `segment_size`. A 0.8 server measures the bytes before the batch, so
+    one more batch is written to the segment.
     """
     first_ts_ns = before.first_ts_ns
     first_ts_ns = batch.ts_us * MICROSECOND if first_ts_ns is None else first_ts_ns
@@ -117,10 +117,10 @@ def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
 
 
 def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
-    """The broker's time of the next batch: the clock; on 0.9 always later than that of the batch before.
+    """The broker's time of the next batch: the clock; on 0.9, always later than the previous batch.
 
-    The first batch of a segment has the time of the clock also where that was put back since the batch before, as on a
-    server of 0.9 that was started again: else a clock that was ahead once would stamp a partition for good.
+    The first batch of a segment has the clock's time even if the clock was set back since the previous batch, as on a
+    restarted 0.9 server. Otherwise a clock that was once ahead would stamp a partition forever.
     """
     if policy.profile == "v8" or tail.last_us is None:
         return now_us
@@ -131,7 +131,7 @@ def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
 
 
 def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[BatchCut]:
-    """The start, end and bytes of each batch: as many messages as `max_message_size` takes, but one at least.
+    """The start, end and bytes of each batch: as many messages as fit in `max_message_size`, but at least one.
 
     >>> policy = TopicPolicy(partitions=1, segment_size=2**30, max_message_size=100, profile="v8")
     >>> list(_cut(np.array([60, 40, 10, 200]), policy))
@@ -150,4 +150,4 @@ def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[BatchCut]:
 
 
 _RECORD_BYTES = {"modern": 48, "v8": 64}
-"""The bytes of the header of a message's record, by profile."""
+"""The bytes of the header of a message's log record, by profile."""

@@ -93,7 +93,7 @@ class Step(StrEnum):
     EVIDENCE_REPLACED = "reclaim.evidence-replaced"
     """The evidence files that the newest file of a month replaced are deleted."""
     RECORDS_DELETED = "reclaim.records-deleted"
-    """Undo records of runs with permanently deleted files are deleted."""
+    """Records of files of runs are deleted after the files themselves."""
     SPENT_DELETED = "reclaim.spent-deleted"
     """Records of row tombstones that no version within the grace names, and notes on removed files, are deleted."""
     LOG_TRIMMED = "reclaim.log-trimmed"
