@@ -1,1 +1,1 @@
-"""One Parquet file of messages: read, write, copy and describe it."""
+"""One Parquet file of messages: reads, writes, copies and describes it."""

@@ -1,4 +1,4 @@
-"""The digest of messages: the same for the same rows in the same order, however they are cut into tables and files."""
+"""The digest of messages: equal for equal rows in the same order, for any split into tables and files."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class ContentDigest:
     """A running digest over all columns of messages, ascending by sequence."""
 
     def __init__(self) -> None:
-        """Begin with no message."""
+        """Begin without messages."""
         self.messages = 0
         self._columns = [_ColumnDigest(field.type) for field in FILE_COLUMNS]
 
     def update(self, rows: pa.Table) -> None:
-        """Take in the next messages, shape `FILE_COLUMNS`."""
+        """Add the next messages, shape `FILE_COLUMNS`."""
         for column, name in zip(self._columns, FILE_COLUMNS.names, strict=True):
             column.update(rows[name], self.messages)
         self.messages += rows.num_rows
 
     @property
     def value(self) -> str:
-        """The number of the messages and the digest of everything in them."""
+        """The number of messages and the digest of their content."""
         return f"{self.messages}-{xxhash.xxh3_128_hexdigest(b''.join(column.digest() for column in self._columns))}"
 
 
 class _ColumnDigest:
-    """A running digest of one column: its nulls by row number, its values, and how long each is where lengths vary."""
+    """A running digest of one column: nulls by row number, values, and the lengths of variable-length values."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._is_varying = pa.types.is_binary(type_) or pa.types.is_string(type_)

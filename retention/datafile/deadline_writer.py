@@ -1,4 +1,4 @@
-"""A writer of messages to several files at once, divided by deadline, in bounded memory."""
+"""A writer of messages to several files at once, split by deadline, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from retention.datafile.parquet import ROW_GROUP_ROWS, open_message_writer
 from retention.layout.deadline_buckets import bucket_ends, buckets_of, lifetime_classes
 
 BUFFER_BYTES = 32 << 20
-"""About the bytes that are decoded, and buffered before writing, at a time: payloads may be a megabyte each."""
+"""The approximate bytes to decode, and to buffer before writing, at a time; each payload may be a megabyte."""
 
 
 class TableBuffer:
-    """A buffer of tables until they are a row group, or `BUFFER_BYTES`."""
+    """A buffer of tables, up to a row group or `BUFFER_BYTES`."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -40,16 +40,16 @@ class TableBuffer:
 
 
 def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
-    """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable on return.
+    """Split messages among files by deadline (`layout.deadline_buckets`), keeping their order; durable on return.
 
-    The division is learned from the messages that are buffered before the first file begins.
+    The messages buffered before the first file begins determine the split.
 
     Args:
-        targets: the files that may be written; a single one takes everything.
+        targets: the files to choose from; a single one takes all messages.
         batches: tables of shape `FILE_COLUMNS`.
 
     Returns:
-        The files that were written.
+        The written files.
     """
     if len(targets) == 1:
         parquet.write_messages(targets[0].location, batches)
@@ -73,7 +73,7 @@ def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) 
 
 
 def in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of a row group, or `BUFFER_BYTES`."""
+    """The same rows in tables of a row group or `BUFFER_BYTES`."""
     held = TableBuffer()
     for batch in batches:
         if held.takes(batch):

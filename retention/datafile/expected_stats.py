@@ -1,4 +1,4 @@
-"""The statistics that log or cache expect of a data file, checked against the file whenever it is opened."""
+"""The expected statistics of a data file, from log or cache; checked against the file whenever it is opened."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from retention.core.spoken_commands import given_up
 from retention.errors import DamagedError
 
 EXPECTED_COLUMNS = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
-"""The columns of statistics that a data file is checked against."""
+"""The statistics to check a data file against."""
 _RANGES = ("seq", "ts_ns")
 
 
 def expected_stats_of(table: pa.Table) -> list[ExpectedStats]:
-    """The expected statistics of each row's file; None where a column is absent or null."""
+    """The expected statistics of each row's file; None for an absent or null column."""
     names = [name for name in EXPECTED_COLUMNS if name in table.column_names]
     columns = [table[name].to_pylist() for name in names]
     rows = zip(*columns, strict=True) if names else iter([()] * table.num_rows)
@@ -27,7 +27,7 @@ def expected_stats_of(table: pa.Table) -> list[ExpectedStats]:
 
 
 def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:
-    """Check a file's footer against the expected statistics, before its rows are read; not if some rows are hidden.
+    """Check a file's footer against the expected statistics, before its rows are read; skipped if some rows are hidden.
 
     Raises:
         DamagedError: they differ.

@@ -1,4 +1,4 @@
-"""A merge of data files: their visible rows in order of sequence, in new files that are compared with them."""
+"""A merge of data files: writes their visible rows in sequence order to new files, and compares both."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from schemas.messages import FILE_COLUMNS
 
 @dataclass(frozen=True)
 class MergeTask:
-    """A task: write the visible rows of some files into new ones."""
+    """A task to write the visible rows of files into new ones."""
 
     spans: tuple[tuple[DataFile, ...], ...]
-    """The files, ascending; sequences of those of one span may interleave, and of no others."""
+    """The files, ascending; only sequences of files in one span may interleave."""
     targets: tuple[DataFile, ...]
-    """The files to write; several are divided by deadline, as far as that pays."""
+    """The files to write; rows are split among several by deadline, if that pays off."""
     messages: int
-    """The visible rows of all files, by their statistics."""
+    """The number of visible rows of all files, by their statistics."""
 
     def attempt(self) -> MergeTask:
         """The task with targets that no other attempt writes."""
@@ -41,16 +41,16 @@ class MergeResult:
     """The result of a `MergeTask`."""
 
     stats: list[dict[str, Any]]
-    """Rows of `FILE_STATS`, one for each target that was written, as read back; none if nothing was merged."""
+    """Rows of `FILE_STATS`, one for each written target, as read back; empty if nothing was merged."""
     damage: str | None = None
-    """The reason why nothing was merged; None: it was."""
+    """The reason why nothing was merged; None on success."""
 
 
 def merge_files(task: MergeTask) -> MergeResult:
-    """Carry out a `MergeTask`, read the targets back and compare them; a damaged source is left, and said.
+    """Execute a `MergeTask`, read the targets back and compare them; a damaged source is reported, not merged.
 
     Raises:
-        VerificationError: the targets do not hold what the sources do.
+        VerificationError: the targets differ from the sources.
         StorageError: the storage failed.
     """
     before = ContentDigest()
@@ -74,7 +74,7 @@ def merge_files(task: MergeTask) -> MergeResult:
 
 
 def _digested(tables: Iterable[pa.Table], digest: ContentDigest) -> Iterator[pa.Table]:
-    """Pass tables on as they were decoded; a digest takes them in parts of its own, which nobody writes."""
+    """Pass decoded tables through, and add them to a digest in larger parts that are not written."""
     held = TableBuffer()
     for rows in tables:
         if held.takes(rows):
@@ -85,6 +85,6 @@ def _digested(tables: Iterable[pa.Table], digest: ContentDigest) -> Iterator[pa.
 
 
 def _sources(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table]:
-    """The visible rows of spans of files, ascending, without `time`: copies have it from `ts_ns`."""
+    """The visible rows of spans of files, ascending, without `time`; copies derive it from `ts_ns`."""
     for span in spans:
         yield from merged_by_seq([rows_in_order(file, COLUMNS) for file in span])

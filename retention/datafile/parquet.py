@@ -1,4 +1,4 @@
-"""Data files as Parquet: writing rows, reading narrow columns, describing a file."""
+"""Data files as Parquet: writes rows, reads narrow columns, describes files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 SMALL_BYTES = 8 << 20
-"""The length up to which reading all of a file at once is cheaper than seeking in it, and decoding it in one thread."""
+"""The length up to which reading a whole file beats seeking in it, and one thread beats several at decoding it."""
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
@@ -60,7 +60,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
 
 @contextmanager
 def open_message_writer(location: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Open a new Parquet file that nobody else writes, for tables of `FILE_COLUMNS`; durable after the block."""
+    """Open a new Parquet file without other writers, for tables of `FILE_COLUMNS`; durable after the block."""
     with (
         files.create_unshared(location) as sink,
         pq.ParquetWriter(
@@ -80,14 +80,14 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """Open a data file.
 
     Raises:
-        DamagedError: it is missing, not a readable Parquet file, or without the expected statistics.
+        DamagedError: it is missing, is not a readable Parquet file, or differs from the expected statistics.
         ForeignRowsError: a column is missing or has another type.
     """
     return _opened(file, _open_or_moved)
 
 
 def open_all_messages(file: DataFile) -> pq.ParquetFile:
-    """Open a data file of which every row is wanted: a small one is read at once, in one request to an object store.
+    """Open a data file to read every row; a small file is read at once, in one request to an object store.
 
     Raises:
         DamagedError, ForeignRowsError: as `open_messages`.
@@ -131,7 +131,7 @@ def _open_or_moved(file: DataFile) -> pa.NativeFile:
 def read_columns(
     file: DataFile, columns: Sequence[str] = RULE_COLUMNS
 ) -> tuple[pa.Table, ReadCount]:
-    """Read some columns of a whole data file, ascending by `seq`, without hidden rows, and count the bytes read.
+    """Read columns of a whole data file, ascending by `seq`, without hidden rows, and count the bytes read.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -159,7 +159,7 @@ def describe(file: DataFile) -> Description:
 
     Raises:
         DamagedError: the file cannot be read.
-        ForeignRowsError: a required value is null, or a sequence is in the file twice.
+        ForeignRowsError: a required value is null, or a sequence occurs twice in the file.
     """
     opened = open_messages(file)
     rows, read = _read(file, opened, RULE_COLUMNS)
@@ -211,7 +211,7 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
 
 
 def further_columns(file: DataFile) -> list[str]:
-    """The columns of a data file that no message has, and that a rewrite would lose; those of partitions aside.
+    """The columns of a data file that are not message or partition columns; a rewrite would lose them.
 
     Raises:
         DamagedError, ForeignRowsError: as `open_messages`.
@@ -227,7 +227,7 @@ def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def in_sequence_order(table: pa.Table) -> pa.Table:
-    """The rows ascending by `seq`; unchanged without that column, or with nulls in it."""
+    """The rows, ascending by `seq`; unchanged without that column, or with nulls in it."""
     if "seq" not in table.column_names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()
@@ -271,7 +271,7 @@ def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
 def compressed_bytes(
     opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> int:
-    """The compressed bytes of some columns, of all row groups or of some."""
+    """The compressed bytes of columns, in all row groups or in given ones."""
     wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
     numbers = range(opened.metadata.num_row_groups) if groups is None else groups
     parts = (opened.metadata.row_group(number) for number in numbers)
@@ -279,7 +279,7 @@ def compressed_bytes(
 
 
 def _ids_in(opened: pq.ParquetFile) -> int | None:
-    """The number of rows with a message id, hidden ones too; None if the footer has no count of nulls."""
+    """The number of rows with a message id, hidden ones included; None if the footer has no null count."""
     at = opened.schema_arrow.get_field_index("msg_id")
     parts = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
     ids = 0
@@ -303,7 +303,7 @@ def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
 
 
 def unreadable_error(file: DataFile, error: Exception) -> RetentionError:
-    """The error for a data file that cannot be read: the storage's, if the storage failed."""
+    """The error for an unreadable data file: the storage's error if the storage failed."""
     if isinstance(error, StorageError):
         return error
     if isinstance(error, OSError) and is_of_storage(error):

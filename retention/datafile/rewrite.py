@@ -1,4 +1,4 @@
-"""A copy of a data file without some of its rows: the task of a rewrite, and the row groups it can skip."""
+"""The rewrite of a data file without some of its rows: its task, and the row groups to skip."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
 
 DECODED_BYTES = 8 << 20
-"""About the bytes that are decoded at a time: reused memory is far cheaper than new memory for each piece."""
+"""The approximate bytes to decode at a time; reused memory is far cheaper than new memory for each piece."""
 COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
-"""The columns read; `time` is made from `ts_ns`, for other writers may have set it finer, otherwise or not at all."""
+"""The columns to read; `time` is derived from `ts_ns`, because other writers may set it finer, otherwise or never."""
 
 
 @dataclass(frozen=True)
 class RewriteTask:
-    """A task: write the rows of `source` whose sequences are in none of the `removed` ranges."""
+    """A task to write the rows of `source` with sequences outside all `removed` ranges."""
 
     source: DataFile
     targets: tuple[DataFile, ...]
-    """The files to write; several are divided by deadline, as far as that pays."""
+    """The files to write; rows are split among several by deadline, if that pays off."""
     removed: np.ndarray | SeqRanges
-    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint; or where they are."""
+    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint; or their location."""
 
     def attempt(self) -> RewriteTask:
         """The task with targets that no other attempt writes."""
         return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
 
     def with_ranges(self) -> RewriteTask:
-        """The task with the ranges themselves, wherever they are; who keeps the task does not keep these."""
+        """The task with its ranges loaded; the original task does not retain them."""
         source = replace(self.source, hidden=ranges_in(self.source.hidden))
         return replace(self, source=source, removed=ranges_in(self.removed))
 
     @cached_property
     def gone(self) -> np.ndarray:
-        """The ranges of sequences that are left out: the removed, and the hidden ones of the source; shape (n, 2)."""
+        """The ranges of omitted sequences: removed ones, and the source's hidden ones; shape (n, 2)."""
         return union_of_ranges(ranges_in(self.removed), ranges_in(self.source.hidden))
 
 
@@ -62,7 +62,7 @@ class RewriteResult:
     """The result of a `RewriteTask`."""
 
     stats: list[dict[str, Any]]
-    """Rows of `FILE_STATS`, one for each target that was written, as read back."""
+    """Rows of `FILE_STATS`, one for each written target, as read back."""
     read: ReadCount
 
     def total(self, name: str) -> int:
@@ -71,7 +71,7 @@ class RewriteResult:
 
 
 def copy_remaining(task: RewriteTask) -> RewriteResult:
-    """Carry out a `RewriteTask`, then read the targets back and describe them.
+    """Execute a `RewriteTask`, then read the targets back and describe them.
 
     Raises:
         DamagedError: the source cannot be read to its end.
@@ -89,7 +89,7 @@ def copy_remaining(task: RewriteTask) -> RewriteResult:
 
 
 def remaining_rows(task: RewriteTask, source: pq.ParquetFile) -> Iterator[pa.Table]:
-    """The remaining rows, in tables of a row group or `HELD_BYTES`."""
+    """The remaining rows, in tables of a row group or `BUFFER_BYTES`."""
     held, gone = TableBuffer(), task.gone
     try:
         for batch in _batches(source, _remaining_groups(source, gone)):
@@ -102,7 +102,7 @@ def remaining_rows(task: RewriteTask, source: pq.ParquetFile) -> Iterator[pa.Tab
 
 
 def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups: one group is read at a time, and about `DECODED_BYTES` of it are decoded."""
+    """The rows of row groups: one group is read at a time, and about `DECODED_BYTES` of it are decoded at a time."""
     for group in groups:
         metadata = source.metadata.row_group(group)
         fitting = DECODED_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
@@ -117,13 +117,13 @@ def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
 
 
 def with_time(rows: pa.Table) -> pa.Table:
-    """The rows in shape `FILE_COLUMNS`, with `time` made from `ts_ns`."""
+    """The rows in shape `FILE_COLUMNS`, with `time` derived from `ts_ns`."""
     timed = rows.append_column("time", time_of(rows["ts_ns"]))
     return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
 def _remaining_groups(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
-    """The row groups that may keep rows: those that no removed range covers from end to end.
+    """The row groups with possibly remaining rows: no removed range covers them from end to end.
 
     row groups   [1 … 4] [5 … 8] [9 … 12]
     removed        2 ──────────── 9           the first and the last are read

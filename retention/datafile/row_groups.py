@@ -1,4 +1,4 @@
-"""Reads of data files by row groups: some rows from the groups that hold them, or all rows, group by group."""
+"""Reads of data files by row groups: some rows from the groups that have them, or all rows, group by group."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from retention.datafile.parquet import (
 from schemas.messages import FILE_COLUMNS
 
 _FEW, _FEW_ROWS, _MANY_ROWS = 64, 4_096, 65_536
-"""The number of rows that are few, and the rows that are decoded at once to pick few, or many."""
+"""The maximum of "few" rows to pick, and the number of rows to decode at once when picking few or many."""
 _UNKNOWN = (0, 2**63 - 1)
-"""The bounds of a row group without statistics: they overlap with any others."""
+"""The bounds of a row group without statistics; they overlap any others."""
 
 
 def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Table:
-    """The rows of a file with one of the ascending `seqs`, ascending; `seq` is among `columns`.
+    """The rows of a file with a sequence in the ascending `seqs`, ascending; `columns` include `seq`.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -41,12 +41,12 @@ def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Ta
 
 
 def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """All rows of a file, ascending by `seq`: a row group at a time if the groups follow each other, else at once.
+    """All rows of a file, ascending by `seq`: one row group at a time if the groups are disjoint, or else at once.
 
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    # Payloads are nearly all of a file.
+    # Payloads are most of a file.
     opened = open_all_messages(file) if "payload" in columns else open_messages(file)
     groups = range(opened.metadata.num_row_groups)
     bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]
@@ -56,7 +56,7 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     file = replace(file, hidden=ranges_in(file.hidden))
     try:
         for group in groups:
-            # Columns of a small group are decoded sooner than they are handed to threads.
+            # For a small group, decoding is faster than handing columns to threads.
             is_large = opened.metadata.row_group(group).total_byte_size > SMALL_BYTES
             rows = opened.read_row_group(group, list(columns), use_threads=is_large).select(columns)
             yield in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
@@ -65,10 +65,10 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Merge sources of tables, each ascending by `seq`, whose sequences may interleave; about one table each is held.
+    """Merge sources of tables, each ascending by `seq` and possibly interleaving; holds about one table of each.
 
     source A   1 4 | 9      the tables [1 4] and [2 5] are held: both sources are known up to 4,
-    source B   2 5 | 6      so 1 2 4 go out, and 5 waits for the next table of A
+    source B   2 5 | 6      so 1 2 4 are yielded, and 5 waits for the next table of A
     """
     if len(sources) == 1:
         yield from sources[0]
@@ -83,7 +83,7 @@ def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
             elif table.num_rows:
                 held[number] = table
         if held and waiting.keys() <= held.keys():
-            # Whatever a source still has lies behind what is held of it.
+            # A source's remaining rows all follow its held ones.
             reach = min(rows["seq"][-1].as_py() for rows in held.values())
             ends = {
                 n: int(np.searchsorted(rows["seq"], reach, "right")) for n, rows in held.items()
@@ -108,7 +108,7 @@ def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterato
             wanted = np.isin(batch.column("seq").to_numpy(), seqs)
             picked = pa.Table.from_batches([batch]).select(columns).filter(pa.array(wanted))
             yield visible_rows(file, picked)
-            # No sequence stands twice, so that what follows need not be decoded.
+            # No sequence occurs twice, so the following rows need not be decoded.
             missing -= picked.num_rows
             if not missing:
                 return

@@ -1,4 +1,4 @@
-"""The part of a data file's statistics that its narrow columns decide."""
+"""The part of a data file's statistics that its narrow columns determine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.messages import NEVER
 
 
 def row_stats(rows: pa.Table) -> dict[str, Any]:
-    """The fields of `FILE_STATS` that rows decide.
+    """The fields of `FILE_STATS` that rows determine.
 
     Args:
         rows: the narrow columns (`RULE_COLUMNS`) of one row or more, ascending by `seq`.
@@ -37,7 +37,7 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
 
 
 def seq_and_size_stats(rows: pa.Table) -> dict[str, Any]:
-    """The fields of `FILE_STATS` that `seq` and `size` decide, of one row or more, ascending by `seq`."""
+    """The fields of `FILE_STATS` that `seq` and `size` determine, for one row or more, ascending by `seq`."""
     seqs = rows["seq"].to_numpy()
     return {
         "messages": rows.num_rows,

@@ -1,4 +1,4 @@
-"""A writer of numbered messages into segments: cut, written, read back and compared."""
+"""A writer of numbered messages into segments: splits, writes, reads back and compares them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Staging:
 
     Args:
         store: the stream's table.
-        most_files: the most files among which a segment's messages may be divided by deadline.
+        most_files: the maximum number of files to split a segment's messages among by deadline.
     """
 
     def __init__(self, store: Store, most_files: int = 1) -> None:
@@ -38,7 +38,7 @@ class Staging:
         self._files: list[DataFile] = []
 
     def new(self, segment: int, partition: int = PARTITION) -> tuple[DataFile, ...]:
-        """New files of `segment`, one or more of which are to be written."""
+        """New files of `segment`; at least one of them will be written."""
         files = (
             (self._store.stage(partition, segment),)
             if self._most_files == 1
@@ -48,35 +48,35 @@ class Staging:
         return files
 
     def copy_of(self, source: DataFile) -> DataFile:
-        """A new file that is to take the place of `source`."""
+        """A new file to replace `source`."""
         file = self._store.stage_copy(source)
         self._files.append(file)
         return file
 
     def named(self, paths: Iterable[str]) -> list[DataFile]:
-        """The files that attempts wrote under these paths, in the order in which their slots were handed out."""
+        """The files that attempts wrote at these paths, in the order of staging."""
         written = {slot_of(path): path for path in paths}
         slots = ((file, slot_of(file.path)) for file in self._files)
         return [file.named(written[slot]) for file, slot in slots if slot in written]
 
     def discard(self) -> None:
-        """Delete the files, which no commit named."""
+        """Delete the uncommitted files."""
         self._store.discard([file.path for file in self._files])
 
 
 @dataclass(frozen=True)
 class Removal:
-    """The removal by a commit that adds messages, recorded and undone as a run is."""
+    """The removal by a commit that adds messages, recorded and undone like a run."""
 
     run: str
     as_of_ns: int
     rule: str
     files: pa.Table
-    """Files that are removed or replaced; shape `FILE_STATS`."""
+    """Removed or replaced files, shape `FILE_STATS`."""
     copies: Sequence[dict[str, Any]]
-    """The files that replace them: rows of `FILE_STATS` as read back."""
+    """The replacement files: rows of `FILE_STATS` as read back."""
     lost: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Path of a replaced file → the ranges of its sequences that are removed, shape (n, 2); other files go whole."""
+    """Path of a replaced file → its removed ranges of sequences, shape (n, 2); other files are removed whole."""
 
     @property
     def messages(self) -> int:
@@ -95,23 +95,23 @@ class Removal:
 
 @dataclass(frozen=True)
 class Staged:
-    """Messages in files that a commit can add, and what it counts."""
+    """Staged messages that a commit can add, with its counters."""
 
     stats: Sequence[dict[str, Any]]
     """Rows of `FILE_STATS` as read back."""
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign after them."""
     open_base: Mapping[int, int]
-    """Partition → the segment that is active after them."""
+    """Partition → the active segment after them."""
     batches: Mapping[str, int] = field(default_factory=dict)
-    """Name → number: counters of the commit beside the batch numbers of writers."""
+    """Name → number: the commit's counters in addition to the batch numbers of writers."""
     unstored: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the highest sequence that is given out and not stored, where there is one."""
+    """Partition → the highest assigned but unstored sequence, if there is one."""
     removal: Removal | None = None
 
     @classmethod
     def behind(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:
-        """Messages in files, behind which partitions end as said."""
+        """Messages in files, with the ends of partitions after them."""
         return cls(stats, ends.next_seq, ends.open_base, ends.batches)
 
     @property
@@ -126,7 +126,7 @@ class Staged:
 
 
 def with_sequences(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
-    """Give rows consecutive sequences from `first_seq` on, in their order; shape `FILE_COLUMNS`."""
+    """Assign rows consecutive sequences from `first_seq` on, in their order; shape `FILE_COLUMNS`."""
     for batch in batches:
         seqs = pa.array(np.arange(first_seq, first_seq + batch.num_rows), pa.int64())
         first_seq += batch.num_rows
@@ -134,15 +134,15 @@ def with_sequences(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.T
 
 
 def stage_rows(staging: Staging, rows: Iterable[pa.Table], ends: StreamEnds) -> Staged:
-    """Write rows of a stream, for each segment that they touch one file or some apart by deadline.
+    """Write rows of a stream, to one file for each segment or to several split by deadline.
 
     Args:
         staging: the source of new files.
-        rows: tables of shape `FILE_COLUMNS`, ascending by `seq`; one at a time is held.
-        ends: where the stream ends; it is moved on behind them.
+        rows: tables of shape `FILE_COLUMNS`, ascending by `seq`; one is in memory at a time.
+        ends: the end of the stream; it advances past the rows.
 
     Raises:
-        VerificationError: a file does not hold what was written to it.
+        VerificationError: a file differs from the rows written to it.
     """
     return Staged.behind(write_segments(staging, _pieces(rows, ends)), ends)
 
@@ -150,15 +150,15 @@ def stage_rows(staging: Staging, rows: Iterable[pa.Table], ends: StreamEnds) -> 
 def write_segments(
     staging: Staging, pieces: Iterable[tuple[tuple[int, int], pa.Table]]
 ) -> list[dict[str, Any]]:
-    """Write rows that have their places, and read the files back; rows of `FILE_STATS`.
+    """Write rows with assigned segments, and read the files back; returns rows of `FILE_STATS`.
 
     Args:
-        staging: where files come from.
-        pieces: partition and segment, and rows of shape `FILE_COLUMNS`, ascending by `seq`; neighbours of one segment
-            go into one file, or some apart by deadline.
+        staging: the source of new files.
+        pieces: partition and segment, and rows of shape `FILE_COLUMNS`, ascending by `seq`; adjacent pieces of one
+            segment are written to one file, or to several split by deadline.
 
     Raises:
-        VerificationError: a file does not hold what was written to it.
+        VerificationError: a file differs from the rows written to it.
     """
     stats: list[dict[str, Any]] = []
     for (partition, base), inside in groupby(pieces, key=itemgetter(0)):
@@ -171,14 +171,14 @@ def write_segments(
 
 
 def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Rows of `FILE_STATS` of staged files as read back, ascending by lowest sequence.
+    """Rows of `FILE_STATS` of staged files, as read back, ascending by lowest sequence.
 
     Args:
-        files: the files that some rows were divided among.
-        wrote: `messages`, `bytes`, `min_seq` and `max_seq` of all these rows.
+        files: the files that rows were split among.
+        wrote: `messages`, `bytes`, `min_seq` and `max_seq` of all the rows.
 
     Raises:
-        VerificationError: the files do not hold what was to be written to them.
+        VerificationError: the files differ from the rows written to them.
     """
     stats = [parquet.describe(file).stats for file in files]
     actual = {
@@ -196,14 +196,14 @@ def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[
 
 
 class Tally:
-    """A count of the rows that pass on their way to files, which must hold them."""
+    """A count of the rows passed to files, to compare with the files."""
 
     def __init__(self) -> None:
         self.wrote: dict[str, int] = {}
-        """`messages`, `bytes`, `min_seq` and `max_seq`; nothing before the first rows."""
+        """`messages`, `bytes`, `min_seq` and `max_seq`; empty before the first rows."""
 
     def counting(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Rows of shape `FILE_COLUMNS` as they come, ascending by `seq`, none of them empty."""
+        """Pass through tables of shape `FILE_COLUMNS`, ascending by `seq` and not empty, and count their rows."""
         for rows in tables:
             before = self.wrote or {"messages": 0, "bytes": 0, "min_seq": rows["seq"][0].as_py()}
             self.wrote = before | {
@@ -217,7 +217,7 @@ class Tally:
 def _pieces(
     rows: Iterable[pa.Table], ends: StreamEnds
 ) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-    """Rows cut where segments begin, each piece with its place."""
+    """Rows cut at segment boundaries, each piece with its partition and segment."""
     for table in rows:
         seqs, sizes, ts_ns = (table[name].to_numpy() for name in ("seq", "size", "ts_ns"))
         for piece in ends.roll(seqs, sizes, ts_ns):

@@ -1,4 +1,4 @@
-"""The subject digest of a data file, with its number of message ids and its deletions: counted, packed, unpacked."""
+"""The subject digest of a data file, with its number of message ids and its deletions: counts, packs, unpacks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 MESSAGES_AT_ONCE = 4_000_000
-"""Messages of the files whose digests are held together: no digest has more rows."""
+"""The maximum messages of files with digests in memory at once; no digest has more rows than messages."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class SubjectDigest:
     counts: pa.Table
     """Shape `SUBJECT_COUNTS`, sorted by subject."""
     ids: int | None = None
-    """The number of messages of the file with an id, hidden ones too; None if not known."""
+    """The number of messages of the file with an id, hidden ones included; None if unknown."""
     packed_deletions: bytes | None = None
-    """The deletions of the file as `pack_deletions` makes them, hidden ones too; None if nobody has looked."""
+    """The deletions of the file from `pack_deletions`, hidden ones included; None if not yet read."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
@@ -41,14 +41,14 @@ def count_subjects(rows: pa.Table) -> pa.Table:
 
 
 def digest_at(location: str) -> Sidecar[SubjectDigest]:
-    """The subject digest that lies at a location: whatever is in doubt is counted again from the data file."""
+    """The subject digest at a location; a doubtful one is counted again from the data file."""
     return Sidecar(location, _DigestCodec(), Step.DATA_COUNTED)
 
 
 def pack(digest: SubjectDigest) -> bytes:
     """A digest as bytes: an Arrow file, which reads several times faster than Parquet, and its hash.
 
-    A flipped bit in a digest would become a wrong message that stays.
+    Without the hash, a flipped bit in a digest could keep the wrong message.
     """
     beside: dict[bytes, str | bytes] = {}
     if digest.ids is not None:
@@ -61,10 +61,10 @@ def pack(digest: SubjectDigest) -> bytes:
 
 
 def unpack(content: bytes) -> SubjectDigest:
-    """The digest that `pack` made these bytes of.
+    """The digest from the bytes of `pack`.
 
     Raises:
-        ValueError: they are anything else.
+        ValueError: the bytes are anything else.
     """
     body, _ = stripped(content)
     opened = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(body)))
@@ -80,10 +80,10 @@ def pack_deletions(deletions: pa.Table) -> bytes:
 
 
 def unpack_deletions(packed: bytes) -> pa.Table:
-    """The deletions that `pack_deletions` made these bytes of; shape `DELETIONS`.
+    """The deletions from the bytes of `pack_deletions`; shape `DELETIONS`.
 
     Raises:
-        ValueError: they are anything else.
+        ValueError: the bytes are anything else.
     """
     return pa.ipc.open_file(pa.BufferReader(packed)).read_all()
 
@@ -97,7 +97,7 @@ def _arrow_file(table: pa.Table) -> bytes:
 
 
 class _DigestCodec:
-    """A digest without a label: the data file beside it never changes, and has no other."""
+    """A digest without a label: its data file is immutable, and has only this one."""
 
     def write(self, sink: Any, _: Label, value: SubjectDigest) -> None:
         """Write a digest."""
