@@ -12,7 +12,7 @@ from retention.history.runs import history_of
 
 
 def runs_of(warehouse: str, streams: Iterable[str]) -> list[RunRecord]:
-    """The outcomes of runs over some streams, newest first; each names its stream.
+    """The outcomes of runs on several streams, newest first; each names its stream.
 
     Raises:
         DamagedError: a record cannot be read.
@@ -21,7 +21,7 @@ def runs_of(warehouse: str, streams: Iterable[str]) -> list[RunRecord]:
     for name in streams:
         newer_ns = sys.maxsize
         for record in history_of(warehouse, name).outcomes():
-            # A run that a wrong clock named in the future was before the run that follows it.
+            # A run with a name in the future, from a wrong clock, precedes its successor.
             newer_ns = min(newer_ns, started_ns(record.run, newer_ns))
             dated.append((newer_ns, record.updated(stream=name)))
     return [record for _, record in sorted(dated, key=itemgetter(0), reverse=True)]

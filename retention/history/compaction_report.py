@@ -1,4 +1,4 @@
-"""Report of a compaction of one stream: its numbers as data and as JSON."""
+"""The report of a compaction of one stream: its numbers as data and as JSON."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class CompactionReport:
 
     stream: str
     runs: tuple[str, ...] = ()
-    """The names of its runs in the run history, one for each commit."""
+    """The names of its runs in the run history, one per commit."""
     merges: int = 0
     files_before: int = 0
-    """Files that were merged."""
+    """The number of merged files."""
     files_after: int = 0
-    """Files in their place."""
+    """The number of files that replaced them."""
     dead_bytes: int = 0
-    """Bytes, by the broker's accounting, of deleted rows that have left the files."""
+    """Bytes, by the broker's accounting, of deleted rows that were removed from files."""
     bytes_read: int = 0
     bytes_written: int = 0
     pending: int = 0
-    """Merges that were planned and not carried out: time or bytes were up, or others changed their files first."""
+    """Planned merges that were not executed: time or bytes ran out, or another process changed their files first."""
     left: tuple[dict[str, Any], ...] = ()
-    """Files that stay as they are, and why."""
+    """Unchanged files, each with the reason."""
     amplification: float | None = None
-    """The writes by now of a byte that compactions have met, the one when it came included; None: they met none."""
+    """The average number of writes so far of a byte found by compactions, its first included; None without any."""
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:

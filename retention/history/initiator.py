@@ -1,4 +1,4 @@
-"""The initiator of a run: the user, machine and process that it ran as, and the scheduler's names for it."""
+"""The initiator of a run: its user, machine and process, and the scheduler's names for it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ SCHEDULERS: Mapping[str, Mapping[str, str]] = {
     "slurm": {"job_id": "SLURM_JOB_ID"},
     "systemd": {"invocation_id": "INVOCATION_ID"},
 }
-"""Scheduler → its name of a thing → the environment variable in which it hands that name to what it starts: only these
-are read, because others hold secrets."""
+"""Scheduler → its name of a thing → the environment variable that passes this name to the processes it starts.
+
+Only these variables are read, because others contain secrets.
+"""
 _MOST_CHARACTERS = 256
 
 
 def initiator(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Name who runs this process, as the run history keeps it; no secret is in it.
+    """The initiator of this process for the run history; contains no secret.
 
     Args:
-        environment: the variables to look for schedulers' names in; None: those of the process.
+        environment: the variables with schedulers' names; None for the process's own.
 
     Returns:
-        `user`, `host`, `pid`, `program`, and `scheduler`: scheduler → its names, where one started the process.
+        `user`, `host`, `pid`, `program`, and `scheduler` (scheduler → its names) if one started the process.
     """
     variables = os.environ if environment is None else environment
     schedulers = {
@@ -55,13 +57,13 @@ def initiator(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def _program() -> str:
-    """The name of the program, without its directory and its arguments, which may hold anything."""
+    """The name of the program, without its directory and its arguments, which may contain anything."""
     path = PurePath(sys.argv[0] if sys.argv else "")
     return (path.parent.name if path.stem == "__main__" else path.name) or "python"
 
 
 def _user() -> str:
-    """The name of the user that the process runs as; its number where it has no name, as in many containers."""
+    """The name of the process's user; its number if it has no name, as in many containers."""
     import pwd
 
     try:
@@ -71,5 +73,5 @@ def _user() -> str:
 
 
 def _short(text: str) -> str:
-    """A text as one line of bounded length, without characters that steer a terminal or JSON does not have."""
+    """A text as one line of bounded length, without terminal control characters and characters invalid in JSON."""
     return sentence(text.replace("\n", " "))[:_MOST_CHARACTERS]

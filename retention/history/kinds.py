@@ -1,4 +1,4 @@
-"""The kinds of runs: a record of its own for each, by what the run did."""
+"""The kinds of runs, each with its own record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.history.record import STATUSES, RecordPart, RunRecord, Segments, 
 
 
 class PlannedRun(RunRecord):
-    """A run that carried out a plan."""
+    """A run that applied a plan."""
 
     plan_id: Identifier | None = None
     segments: Segments | None = None
@@ -25,9 +25,9 @@ class PlannedRun(RunRecord):
     dropped: Any = None
     guards: Any = None
     reason: str | None = None
-    """The reason why refusals were lifted; None: nobody gave one."""
+    """The reason for lifting refusals; None if none was given."""
     approval: SpentApproval | None = None
-    """The approval that the run spent; None: it needed none."""
+    """The approval that the run spent; None if it needed none."""
 
 
 class Applied(PlannedRun):
@@ -37,13 +37,13 @@ class Applied(PlannedRun):
 
 
 class Requested(PlannedRun):
-    """A removal that people asked for, but for a drop."""
+    """A removal on request, other than a drop."""
 
     kind: Literal["delete", "purge", "delete_segments"]
 
 
 class Dropped(PlannedRun):
-    """A stream removed with all that it held."""
+    """The removal of a stream with all its messages."""
 
     kind: Literal["drop"] = "drop"
 
@@ -56,11 +56,11 @@ class Undone(RunRecord):
     restored_messages: Natural = 0
     restored_bytes: Int64 = 0
     rewritten: bool = False
-    """Whether messages came back in files of their own; else the files that the run removed did."""
+    """Whether messages were restored in new files; otherwise the removed files themselves were restored."""
 
 
 class RestoredRun(RunRecord):
-    """Messages brought back from an archive."""
+    """A restore of messages from an archive."""
 
     kind: Literal["restore"] = "restore"
     source: str | None = None
@@ -70,35 +70,35 @@ class RestoredRun(RunRecord):
 
 
 class RolledUp(RunRecord):
-    """A publish whose roll-ups removed older messages."""
+    """A publish with roll-ups that removed older messages."""
 
     kind: Literal["rollup"] = "rollup"
     published_messages: Natural = 0
 
 
 class Compacted(RunRecord):
-    """Files merged; no message was removed."""
+    """A merge of files that removed no message."""
 
     kind: Literal["compact"] = "compact"
     files_before: Natural = 0
     files_after: Natural = 0
     dead_bytes: Natural = 0
-    """Bytes, by the broker's accounting, of deleted rows that left the files."""
+    """Bytes, by the broker's accounting, of deleted rows that were removed from files."""
 
 
 class ClaimedFiles(RecordPart):
-    """Dead files of one reason, and their bytes on the disk."""
+    """The number of dead files with one reason, and their bytes on disk."""
 
     bytes: Natural
     files: Natural
 
 
 class Reclaimed(RunRecord):
-    """Dead files deleted, whose grace is over."""
+    """The deletion of dead files after their grace."""
 
     kind: Literal["reclaim"] = "reclaim"
     reclaimed: dict[Name, ClaimedFiles] = Field(default_factory=dict)
-    """Reason → the files that were claimed."""
+    """Reason → the claimed files."""
 
 
 class Repaired(RunRecord):
@@ -109,16 +109,16 @@ class Repaired(RunRecord):
 
     @property
     def purges(self) -> bool:
-        """Whether sequences began again: a repair goes on with those that stay."""
+        """Always False: after a repair, sequences continue from the remaining ones."""
         return False
 
 
 class ClockRepaired(Repaired):
-    """A repair of what a wrong clock left."""
+    """A repair of the effects of a wrong clock."""
 
     repair: Literal["clock"] = "clock"
     wrong_as_of_ns: Int64 | None = None
-    """The last applied instant until then."""
+    """The last applied instant before the repair."""
     wrong_runs: list[Identifier] = Field(default_factory=list)
 
 
@@ -134,47 +134,47 @@ class ForeignMoved(Repaired):
 
     repair: Literal["foreign"] = "foreign"
     directory: str | None = None
-    """The directory where they lie now, each at its path."""
+    """The directory with the moved files, each at its path."""
     files: list[MovedFile] = Field(default_factory=list)
 
 
 class ReturnedRemoved(Repaired):
-    """A repair that removed again what another writer had brought back."""
+    """A repair that removed again the messages that another writer resurrected."""
 
     repair: Literal["returned"] = "returned"
     commits: list[Version] = Field(default_factory=list)
-    """The versions that the other writer had made."""
+    """The versions that the other writer committed."""
 
 
 class GivenUpFile(RecordPart):
-    """A file that was taken out of a table without another in its place."""
+    """A file that was removed from a table without a replacement."""
 
     path: Path
     reason: str
     messages: Natural | None = None
-    """None: nothing tells how many it held."""
+    """The number of its messages; None if unknown."""
     bytes: Natural | None = None
     first_seq: Int64
     last_seq: Int64
 
 
 class FilesGivenUp(Repaired):
-    """A repair that took files out of a table that were missing, damaged, or another writer's."""
+    """A repair that removed missing, damaged or foreign files from a table."""
 
     repair: Literal["lost"] = "lost"
     files: list[GivenUpFile] = Field(default_factory=list)
 
 
 class LostCommitted(Repaired):
-    """A repair that committed again what another program had overwritten in the log."""
+    """A repair that repeated a commit that another program had overwritten in the log."""
 
     repair: Literal["lost-commit"] = "lost-commit"
     commit: Any = None
-    """The commit, as `CommittedAgain.as_json` has it."""
+    """The commit, in the form of `CommittedAgain.as_json`."""
 
 
 class SequencesRepaired(Repaired):
-    """A repair that took rows with impossible numbers out; `SequenceRepair` has what its fields mean."""
+    """A repair that removed rows with impossible numbers; `SequenceRepair` documents its fields."""
 
     repair: Literal["sequences"] = "sequences"
     needed: bool = True
@@ -185,7 +185,7 @@ class SequencesRepaired(Repaired):
 
 
 class NewerRun(RunRecord):
-    """A run of a kind, or with a status, that this release does not know: a newer one wrote the record."""
+    """A run with a kind or a status unknown to this release; a newer release wrote the record."""
 
 
 _SHAPES: Mapping[str, type[RunRecord]] = {
@@ -209,10 +209,10 @@ _REPAIRS: Mapping[str, type[Repaired]] = {
 
 
 def record_of(fields: Mapping[str, Any]) -> RunRecord:
-    """The record of a run, by its fields in the run history.
+    """The record of a run, from its fields in the run history.
 
     Raises:
-        ValueError: naming the first field that is missing or does not fit, and its value.
+        ValueError: names the first missing or invalid field, and its value.
     """
     if "status" not in fields:
         raise ValueError("status is missing")

@@ -1,4 +1,4 @@
-"""The record of a run, as the run history keeps it: everything that runs of any kind may have."""
+"""The record of a run in the run history: the fields that runs of any kind may have."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from retention.rules import requests
 from retention.rules.requests import Request
 
 FORMAT = 1
-"""The number of the list of kinds that this release knows; a release that adds a kind raises it.
+"""The number of this release's list of kinds; a release that adds a kind raises it.
 
-Each record has that of the release that wrote it, which made sure before that it knew all earlier ones.
+Each record has the number of the release that wrote it; that release first checked that it knew all earlier records.
 """
 BEGUN = "begun"
 DONE = "done"
 ABANDONED = "abandoned"
 """The status of a run that was interrupted and changed nothing."""
 UNKNOWN = "unknown"
-"""The status of a run of which it cannot be known any more whether it committed."""
+"""The status of a run with an outcome that can no longer be determined."""
 _OF_KIND = ("kind", "repair", "status")
-"""Fields that are written whether or not anybody set them."""
+"""Fields that are always written, even if unset."""
 STATUSES = frozenset({BEGUN, DONE, ABANDONED, UNKNOWN})
 
 
@@ -60,30 +60,30 @@ Sequences = Annotated[
     BeforeValidator(_by_number),
     PlainSerializer(_by_digits),
 ]
-"""Partition → next sequence; in JSON the partition is a key, a text."""
+"""Partition → next sequence; in JSON, the partition is a string key."""
 
 
 class RecordPart(Document):
-    """A part of a record; fields that a newer release adds are kept."""
+    """A part of a record; fields added by a newer release are kept."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Basis(RecordPart):
-    """The table on which a run was about to commit."""
+    """The table version on which a run was about to commit."""
 
     table_id: str
     version: Version
 
 
 class ArchivedCopies(RecordPart):
-    """The copies that a run made in an archive before it removed files."""
+    """The copies that a run wrote to an archive before it removed files."""
 
     bytes: Natural
     files: Natural
     manifest: str
     previous: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
-    """The link of the manifest before it; None: there is none, or an earlier release did not record it."""
+    """The link of the previous manifest; None if there is none, or an earlier release did not record it."""
 
 
 class Segments(RecordPart):
@@ -95,16 +95,16 @@ class Segments(RecordPart):
 
 
 class SpentApproval(RecordPart):
-    """The approval of a person that a run spent: it allows no other run."""
+    """The operator's approval that a run spent; it permits no other run."""
 
     digest: Digest
-    """SHA-256 of the approved report, as `jobs.approving` takes it."""
+    """SHA-256 of the approved report, computed as in `jobs.approving`."""
     stream: Name
     run: Identifier
 
 
 class RecordedRequest(documents.Request, RecordPart):
-    """A request of people, as a run carried it out."""
+    """A removal request that a run executed."""
 
     @classmethod
     def of(cls, request: Request) -> Self:
@@ -115,7 +115,7 @@ class RecordedRequest(documents.Request, RecordPart):
         )
 
     def read(self) -> Request:
-        """The request, without what a newer release has added to it."""
+        """The request, without fields added by a newer release."""
         known = set(documents.Request.model_fields)
         return requests.from_json(self.model_dump(include=known, exclude_unset=True))
 
@@ -127,37 +127,37 @@ class RunRecord(RecordPart):
     kind: Name
     status: Annotated[str, Field(pattern=r"^[a-z]{1,32}$")] = BEGUN
     as_of_ns: Int64
-    """The instant that the run applied rules at, nanoseconds since the epoch; its clock's where it applied none."""
+    """The instant at which the run applied rules, nanoseconds since the epoch; the clock's if it applied none."""
     stream: Name | None = None
     who: Any = None
-    """The user, machine and process, for people only; None: an interrupted run of a release that did not record it."""
+    """User, machine and process, for human readers; None for an interrupted run of a release that did not record it."""
     format: Natural | None = None
-    """The `FORMAT` of the release that wrote the record; None: an earlier release did."""
+    """The `FORMAT` of the release that wrote the record; None for releases before `FORMAT`."""
     basis: Basis | None = None
-    """Of an intent."""
+    """The basis of an intent."""
     version_before: Version | None = None
     version_after: Version | None = None
     settled: bool = False
-    """Whether a later run found out that it committed."""
+    """Whether a later run determined that it committed."""
     epoch: Natural = 0
     """The epoch of the counters after the run."""
     ends_epoch: Natural | None = None
     """The epoch that the run ended."""
     next_seq: Sequences | None = None
-    """The next sequences after the run, as far as it knew them."""
+    """The next sequences after the run, as far as known to it."""
     ended_next_seq: Sequences | None = None
-    """The same of the epoch that it ended."""
+    """The next sequences of the epoch that it ended."""
     floor: Sequences | None = None
     """The highest next sequences of the epoch in all runs up to this one."""
     latest_as_of_ns: Int64 | None = None
-    """The latest instant that a pass applied rules at, in all runs up to this one; a repair of the clock sets it."""
+    """The latest instant at which a pass applied rules, in all runs up to this one; a repair of the clock resets it."""
     policy: dict[str, Any] | None = None
-    """The stream's policy, as `Policy.as_json` has it."""
+    """The stream's policy, in the form of `Policy.as_json`."""
     removed_messages: Natural = 0
     removed_bytes: Int64 = 0
     by_rule: Counts = Field(default_factory=dict)
     released: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None
-    """The numbers of the records of row tombstones before and after the run; None: it changed nothing there."""
+    """The numbers of the row-tombstone records before and after the run; None if unchanged."""
     archived: ArchivedCopies | None = None
     request: RecordedRequest | None = None
     bytes_read: Natural | None = None
@@ -165,21 +165,21 @@ class RunRecord(RecordPart):
     spark_application: Name | None = None
 
     VALUES_OF_NONE: ClassVar[frozenset[str]] = frozenset({"who", "version_after"})
-    """The fields in which a null is worth writing."""
+    """The fields with a meaningful null, which is written."""
 
     @property
     def carried_request(self) -> Request | None:
-        """The request that it carried out; None: it was none."""
+        """The request that the run executed; None if there was none."""
         return None if self.request is None else self.request.read()
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known that the run committed."""
+        """Whether the run is known to have committed."""
         return self.status == DONE
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is known what became of the run."""
+        """Whether the outcome of the run is known."""
         return self.status in {DONE, ABANDONED}
 
     @property
@@ -192,7 +192,7 @@ class RunRecord(RecordPart):
         """The version that the run committed.
 
         Raises:
-            ValueError: the record does not tell.
+            ValueError: the record has none.
         """
         if self.version_after is None:
             raise ValueError(f"run {self.run} has no version")
@@ -200,29 +200,29 @@ class RunRecord(RecordPart):
 
     @property
     def names_initiator(self) -> bool:
-        """Whether the release that wrote it recorded who ran a run, and which sequences the run took of files."""
+        """Whether the writing release recorded a run's initiator, and the sequences that it removed from files."""
         return "who" in self.model_fields_set
 
     @property
     def purges(self) -> bool:
-        """Whether sequences began again with the run."""
+        """Whether sequences restarted with the run."""
         return self.ends_epoch is not None
 
     def ended(self, version: int | None = None, **fields: Any) -> Self:
-        """The outcome of a run that had this intent, and committed a version; what the intent rests on is left out."""
+        """The outcome of a run with this intent that committed a version; omits the basis of the intent."""
         done: dict[str, Any] = {"status": DONE, "basis": None, **fields}
         return self.updated(**done if version is None else done | {"version_after": version})
 
     def updated(self, **fields: Any) -> Self:
-        """The record with other values of some fields, which are not checked."""
+        """The record with new, unchecked values of given fields."""
         return self.model_copy(update=fields)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields that the run has, as JSON values in alphabetical order."""
+        """The fields of the run, as JSON values in alphabetical order."""
         return {name: value for name, value in self.as_stored().items() if name != "format"}
 
     def as_stored(self) -> dict[str, Any]:
-        """The fields as they stand in the file, without its checksum."""
+        """The fields as in the file, without its checksum."""
         known = type(self).model_fields.keys()
         of_kind = {name: getattr(self, name) for name in _OF_KIND if name in known}
         fields = self.model_dump(exclude_unset=True) | of_kind

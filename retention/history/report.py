@@ -1,4 +1,4 @@
-"""Report of a run on one stream: its numbers as data and as JSON."""
+"""The report of a run on one stream: its numbers as data and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMAT_VERSION = 1
 KIND = "retention report"
 REPORT_FILE = OutputKind(
     "a job's report",
-    # Earlier versions wrote no kind, and for the jobs `doctor`, `fold` and `ingest` no version.
+    # Earlier versions wrote no kind, and no version for the jobs `doctor`, `fold` and `ingest`.
     begins(
         rf'\s*\{{\s*(?:"format_version":\s*\d+,\s*"(?:kind":\s*"{KIND}"|as_of_ns"|error")'
         r'|"findings":|"logs":|"stream":\s*"[^"]*",\s*"source":)'
@@ -42,35 +42,35 @@ class RunReport:
     version_after: int
     markers: int = 0
     deleted_consumers: Sequence[str] = ()
-    """Names of the consumers deleted because nobody had used them for too long."""
+    """Names of the consumers that were deleted after too long without use."""
     held: Mapping[str, Any] | None = None
-    """Messages held back, or with `warn` those that would be, as in `Plan.held_as_json`; None: none are ever held."""
+    """Messages held back, or with `warn` those that would be, as in `Plan.held_as_json`; None without protection."""
     overdue: Mapping[str, Any] | None = None
-    """Messages older than `max_age` that stayed, as in `Overdue.as_json`; None: none."""
+    """Messages kept beyond `max_age`, as in `Overdue.as_json`; None if there are none."""
     archived: Mapping[str, Any] | None = None
-    """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
+    """Files copied to the archive before their removal, as in `Archived.as_json`; None if there are none."""
     dropped: Mapping[str, Any] | None = None
-    """The drop of the stream, as in `Dropped.as_json`; None: it is not dropped."""
+    """The drop of the stream, as in `Dropped.as_json`; None if it is not dropped."""
     guards: Sequence[Mapping[str, Any]] | None = None
-    """Guards whose limits it exceeded, as `GuardFinding.as_json` has them: they warn, or were lifted; None: none."""
+    """Guards with exceeded limits, as in `GuardFinding.as_json`: they warn, or were lifted; None if there are none."""
     left: Mapping[str, Any] | None = None
-    """Lag of a stream that the budget left undone, and the bound that was reached; None: the stream was worked on."""
+    """Lag of a stream skipped for the budget, and the exhausted bound; None if the stream was processed."""
     spent_by: str | None = None
-    """The run that spent the same approval before and stands, so that nothing was done now; None: this is no repeat."""
+    """The earlier, valid run that spent the same approval, so that nothing was done now; None if this is no retry."""
     superseded_by: Mapping[str, Any] | None = None
-    """The pass that was applied at a later instant before, so that nothing was done: `as_of_ns`, `run`; None: none."""
+    """The earlier pass at a later instant, so that nothing was done: `as_of_ns`, `run`; None if there is none."""
     error: Mapping[str, Any] | None = None
-    """Error of the run, if it failed: `exit_code` and `message`."""
+    """The error of a failed run: `exit_code` and `message`."""
 
     @classmethod
     def of_nothing(cls, stream: str, as_of_ns: int) -> RunReport:
-        """The report of a stream that no run has come to."""
+        """The report of a stream without a run."""
         segments = {"dropped": 0, "rewritten": 0, "kept": 0}
         return cls("", stream, "", as_of_ns, 0, 0, {}, segments, 0, 0, 0, 0.0, -1, -1)
 
     @property
     def is_left(self) -> bool:
-        """Whether a budget left the stream to the next run."""
+        """Whether a budget deferred the stream to the next run."""
         return self.left is not None
 
     def as_json(self) -> dict[str, Any]:

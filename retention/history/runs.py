@@ -36,36 +36,36 @@ _DONE = ".done.json"
 class History:
     """The records of one stream's runs, `<warehouse>/runs/<stream>/`.
 
-    A run that commits writes two records: one before the commit, with everything that undoing it needs, and one
-    after it, with the outcome. A run without its second record was interrupted; whether it committed is a question
-    to the table. Run names sort by time.
+    A committing run writes two records: one before the commit, with everything for its undo, and one after it, with
+    the outcome. A run without its second record was interrupted; the table shows whether it committed. Run names sort
+    by time.
     """
 
     directory: str
 
     def name_run(self, started_ns: int) -> str:
-        """A new name for a run, which sorts after every run of this stream, also after a clock was set back."""
+        """A new name for a run that sorts after every run of this stream, even after a clock was set back."""
         newest = self._newest()
         if newest is None:
             return RunName(0, started_ns).written()
         return RunName(newest.era, max(started_ns, newest.started_ns + 1)).written()
 
     def name_repair(self, now_ns: int) -> str:
-        """A new name for the repair of a clock: names after it are of the real time again."""
+        """A new name for the repair of a clock; later names have the real time again."""
         newest = self._newest()
         if newest is None or newest.started_ns < now_ns:
             return self.name_run(now_ns)
         return RunName(newest.era + 1, now_ns).written()
 
     def begin(self, intent: RunRecord) -> None:
-        """Record the intent of a run before its commit, and who runs it; durable when this returns."""
+        """Record the intent and initiator of a run before its commit; durable when this returns."""
         self._write(intent.run + _BEGUN, intent)
         reached(Step.HISTORY_BEGUN)
 
     def finish(self, outcome: RunRecord) -> None:
         """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns.
 
-        Who ran it is this process, unless the record has another (`who`), or None where nobody knows.
+        The initiator is this process, unless the record has another (`who`), or None if unknown.
         """
         self._write(outcome.run + _DONE, self._with_floor(outcome))
         reached(Step.HISTORY_DONE)
@@ -79,11 +79,11 @@ class History:
         return files.join(self.directory, run + _DONE)
 
     def begun(self, run: str) -> RunRecord | None:
-        """A run's intent, None if there is no such run."""
+        """A run's intent; None if there is no such run."""
         return self._read(run + _BEGUN)
 
     def done(self, run: str) -> RunRecord | None:
-        """A run's outcome, None if there is none."""
+        """A run's outcome; None if there is none."""
         return self._read(run + _DONE)
 
     def forget(self, runs: Iterable[str]) -> None:
@@ -93,14 +93,14 @@ class History:
         reached(Step.HISTORY_FORGOTTEN)
 
     def unfinished(self) -> list[str]:
-        """Runs that began and have no outcome, oldest first."""
+        """Runs with an intent and no outcome, oldest first."""
         return _unfinished(files.names(self.directory))
 
     def interrupted(self) -> list[RunRecord]:
-        """The intents of runs that have no outcome, oldest first, once every run is known to be of a known kind.
+        """The intents of runs without an outcome, oldest first; checks first that every run has a known kind.
 
         Raises:
-            RefusedError: a newer release made a run of a kind that this one does not know.
+            RefusedError: a newer release recorded a run of a kind unknown to this one.
         """
         names = files.names(self.directory)
         intents = (self.begun(run) for run in _unfinished(names))
@@ -109,15 +109,15 @@ class History:
         return known
 
     def refuse_newer(self) -> None:
-        """Refuse to change a stream in which a run was made that this release does not know.
+        """Refuse to change a stream with a run of a kind unknown to this release.
 
         Raises:
-            RefusedError: naming the run, its kind, and what to do.
+            RefusedError: names the run, its kind, and the remedy.
         """
         self.interrupted()
 
     def finished(self) -> list[str]:
-        """Runs that have an outcome, newest first."""
+        """Runs with an outcome, newest first."""
         return _finished(files.names(self.directory))
 
     def outcomes(self) -> Iterator[RunRecord]:
@@ -129,23 +129,24 @@ class History:
         return list(itertools.takewhile(lambda record: record.run > run, self.outcomes()))
 
     def above(self, counters: Counters) -> Counters:
-        """Raise the next sequences in a table's counters to those that runs have seen.
+        """Raise the next sequences in a table's counters to the highest that runs recorded.
 
-        A table that was put back from a copy has lower ones than it had: those in between were given out.
+        A table restored from a copy has lower ones than before; the sequences in between were already assigned.
         """
         floors = self.next_seqs(counters.epoch)
         raised = {p: max(seq, counters.next_seq.get(p, 0)) for p, seq in floors.items() if seq}
         return replace(counters, next_seq={**counters.next_seq, **raised})
 
     def next_seq(self, partition: int, epoch: int) -> int:
-        """The next sequence of a partition, as `next_seqs` has it; else 0."""
+        """The next sequence of a partition from `next_seqs`; 0 if there is none."""
         return self.next_seqs(epoch).get(partition, 0)
 
     def next_seqs(self, epoch: int) -> dict[int, int]:
-        """Partition → the highest next sequence that any run of an epoch saw or set.
+        """Partition → the highest next sequence that any run of an epoch read or set.
 
-        Outcomes carry the highest of all up to them (`floor`), so that the newest ones answer. Earlier versions of
-        this program wrote only what each run saw. A table that was put back to before a repair goes on behind it.
+        Each outcome has the highest of all runs up to it (`floor`), so the newest ones suffice. Earlier versions of
+        this program recorded only each run's own. A table restored to a state before a repair continues after the
+        repair.
         """
         outcomes = self.outcomes()
         newest = next(outcomes, None)
@@ -167,11 +168,11 @@ class History:
         return floors
 
     def last_epoch(self) -> int:
-        """The highest epoch that a run began or went back to; a table that was put back does not know it."""
+        """The highest epoch that a run began or returned to; a restored table may not have it."""
         return max((record.epoch for record in self.outcomes()), default=0)
 
     def possible_next_seqs(self, epoch: int, highest: int) -> dict[int, int]:
-        """Partition → the highest next sequence that any run of an epoch has seen, of those up to `highest`."""
+        """Partition → the highest next sequence, up to `highest`, that any run of an epoch recorded."""
         epochs, next_seqs = self.continuing(epoch), dict[int, int]()
         for record in self.outcomes():
             if record.epoch in epochs:
@@ -180,7 +181,7 @@ class History:
         return next_seqs
 
     def continuing(self, epoch: int) -> list[int]:
-        """An epoch, and those in which its sequences go on one after the other, because they were repaired."""
+        """An epoch, and the epochs that successively continue its sequences after repairs."""
         newest = next(self.outcomes(), None)
         if newest is None or newest.epoch == epoch:
             return [epoch]
@@ -195,10 +196,10 @@ class History:
         return epochs
 
     def last_as_of_ns(self) -> int | None:
-        """The latest instant that a run applied rules at since a clock was repaired; None if there was none.
+        """The latest instant at which a run applied rules since the last repair of a clock; None if there was none.
 
-        Each outcome carries the latest instant up to it, so that the newest one answers; outcomes that a crash kept
-        from carrying it (settled later) count by their own instant. The repair of a clock sets it anew.
+        Each outcome has the latest instant up to it, so the newest one suffices. Outcomes without it after a crash
+        (settled later) count by their own instant. The repair of a clock resets it.
         """
         latest = None
         for record in self._of_this_table():
@@ -209,12 +210,12 @@ class History:
         return latest
 
     def run_at(self, as_of_ns: int) -> str | None:
-        """The newest run that applied rules at an instant; None: there is no record of it any more."""
+        """The newest run that applied rules at an instant; None if there is no longer a record of it."""
         passes = (record for record in self._of_this_table() if isinstance(record, Applied))
         return next((record.run for record in passes if record.as_of_ns == as_of_ns), None)
 
     def last_policy(self) -> dict[str, Any] | None:
-        """The stream's policy at its last finished run that had one; None if there was none."""
+        """The stream's policy at its last finished run with a policy; None if there was none."""
         done = (record for record in self._of_this_table() if record.is_done)
         return next((record.policy for record in done if record.policy is not None), None)
 
@@ -224,18 +225,18 @@ class History:
         return next((record.policy for record in passes if record.is_done), None)
 
     def spending(self, digest: str) -> PlannedRun | None:
-        """The newest run that spent, or may have spent, an approval by its report's digest; None: none did."""
+        """The newest run that spent or may have spent an approval, by the digest of its report; None if none did."""
         planned = (record for record in self.outcomes() if isinstance(record, PlannedRun))
         return next((run for run in planned if run.may_count and _digest_of(run) == digest), None)
 
     def about_to_spend(self, digest: str) -> str | None:
-        """A run without an outcome that is about to spend an approval; None: there is none."""
+        """A run without an outcome that is about to spend an approval; None if there is none."""
         intents = (self.begun(run) for run in self.unfinished())
         planned = (intent for intent in intents if isinstance(intent, PlannedRun))
         return next((intent.run for intent in planned if _digest_of(intent) == digest), None)
 
     def undone_by(self, run: str) -> str | None:
-        """The run that undid another one, or may have; None: none did."""
+        """The run that undid or may have undone another one; None if none did."""
         undos = (record for record in self.since(run) if isinstance(record, Undone))
         return next((undo.run for undo in undos if undo.may_count and undo.undoes == run), None)
 
@@ -244,11 +245,11 @@ class History:
         return next((record.run for record in self._in_force() if _drops(record)), None)
 
     def _of_this_table(self) -> Iterator[RunRecord]:
-        """Outcomes, newest first, back to where the stream was dropped: those before are of another table."""
+        """Outcomes, newest first, back to the last drop of the stream; earlier ones belong to another table."""
         return itertools.takewhile(lambda record: not _drops(record), self._in_force())
 
     def _in_force(self) -> Iterator[RunRecord]:
-        """Outcomes, newest first, without runs that dropped the stream and are undone."""
+        """Outcomes, newest first, without undone drops of the stream."""
         undone: set[str] = set()
         for record in self.outcomes():
             if isinstance(record, Undone):
@@ -260,7 +261,7 @@ class History:
         return (record for run in runs if (record := self.done(run)) is not None)
 
     def _refuse_newer(self, records: Iterable[RunRecord]) -> None:
-        """Refuse a run of an unknown kind, down to a record whose writer has done so for all before it."""
+        """Refuse a run of an unknown kind, back to a record whose writer checked all records before it."""
         for record in records:
             if isinstance(record, NewerRun):
                 raise self.newer_error(record)
@@ -268,7 +269,7 @@ class History:
                 return
 
     def newer_error(self, record: NewerRun) -> RefusedError:
-        """The refusal of what changes a stream in which a newer release has made a run."""
+        """The refusal to change a stream with a run of a newer release."""
         is_begun = record.status == BEGUN
         repair = (record.model_extra or {}).get("repair")
         kind = record.kind if repair is None else f"{record.kind} {repair}"
@@ -288,7 +289,7 @@ class History:
         return outcome.updated(floor=floors)
 
     def _newest(self) -> RunName | None:
-        """The newest run that has a record."""
+        """The newest run with a record."""
         known = (run_names.parse_run_name(name) for name in reversed(files.names(self.directory)))
         return next((name for name in known if name is not None), None)
 

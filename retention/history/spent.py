@@ -1,4 +1,4 @@
-"""Records of the run history that nothing reads any more: a rule over them, newest first."""
+"""The rule for records of the run history that are no longer needed, applied newest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.history.record import RunRecord
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
 _FACTS = {_FLOOR, _LATEST, _POLICY}
 _Fact: TypeAlias = tuple[str, int | None]
-"""A fact that a record states for all before it; the floor of sequences with its epoch."""
+"""A fact that a record states for all earlier ones; the floor of sequences has its epoch."""
 
 
 def spent_runs(
@@ -21,18 +21,18 @@ def spent_runs(
     kept: Collection[str],
     cutoff_ns: int,
 ) -> list[str]:
-    """The runs whose records may go, oldest first.
+    """The runs with deletable records, oldest first.
 
-    A record stays while files of its run can come back, while it is younger than the cutoff, and as long as no newer
-    one says what it says for all before it: the sequences of its epoch, the latest instant of a pass, the policy. The
-    newest record stays, and so do those of repairs, of purges that ended an epoch, of runs without a certain outcome,
-    and of runs that spent an approval, which otherwise could be spent again.
+    A record is kept while files of its run can be restored, while it is younger than the cutoff, and until a newer
+    record states the same facts for all earlier ones: the sequences of its epoch, the latest instant of a pass, the
+    policy. The newest record is always kept, and so are records of repairs, of purges that ended an epoch, of runs
+    without a certain outcome, and of runs that spent an approval (it could be spent again otherwise).
 
     Args:
-        runs: all runs of a stream that have an outcome, newest first.
-        read: gives the outcome of a run; not asked for young ones once newer ones have said everything.
-        kept: runs of which records of files are kept.
-        cutoff_ns: runs that began at that instant or later stay, nanoseconds since the epoch.
+        runs: all runs of a stream with an outcome, newest first.
+        read: gives the outcome of a run; not called for young runs after newer ones stated every fact.
+        kept: runs with records of files.
+        cutoff_ns: runs that began at that instant or later are kept, nanoseconds since the epoch.
     """
     carried: set[_Fact] = set()
     spent = []
@@ -50,7 +50,7 @@ def spent_runs(
 
 
 def _needs(record: RunRecord) -> set[_Fact]:
-    """The facts that a newer record has to carry before this one may go."""
+    """The facts that a newer record must state before this one may be deleted."""
     needs: set[_Fact] = set()
     if record.next_seq is not None:
         needs.add((_FLOOR, record.epoch))
@@ -62,7 +62,7 @@ def _needs(record: RunRecord) -> set[_Fact]:
 
 
 def _carries(record: RunRecord) -> set[_Fact]:
-    """The facts that a record states for all before it."""
+    """The facts that a record states for all earlier ones."""
     if not record.is_done:
         return set()
     epochs = {_FLOOR: record.epoch}

@@ -1,4 +1,4 @@
-"""Tries of one task of a scheduler: the pass that an earlier one committed before its worker went away."""
+"""Tries of one scheduler task: finds the pass that an earlier try committed before its worker was lost."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ _OF_A_TRY = "try_number"
 
 
 def earlier_try(history: History, as_of_ns: int) -> Applied | None:
-    """The pass that changed messages at an instant, committed by an earlier try of the task that started this process.
+    """The pass that changed messages at an instant, committed by an earlier try of this process's scheduler task.
 
     Args:
         history: the runs of the stream.
         as_of_ns: the instant.
 
     Returns:
-        Its outcome; None: no earlier try committed one that stands, or no scheduler with tries started this process.
+        Its outcome; None if no earlier try committed one that is still in effect, or if no scheduler with tries
+        started this process.
     """
     task = _task_of(initiator())
     if task is None:
         return None
-    # A run that began before the instant is of an earlier task.
+    # A run with an earlier instant belongs to an earlier task.
     since = itertools.takewhile(lambda record: record.as_of_ns >= as_of_ns, history.outcomes())
     passes = (record for record in since if isinstance(record, Applied) and record.is_done)
     taking = (run for run in passes if run.removed_messages or run.markers)
@@ -34,7 +35,7 @@ def earlier_try(history: History, as_of_ns: int) -> Applied | None:
 
 
 def _task_of(who: Any) -> dict[str, str] | None:
-    """Airflow's names of the task that a run is of, without that of its try; None: there are none."""
+    """Airflow's names for the task of a run, without the try number; None if there are none."""
     scheduler = who.get("scheduler") if isinstance(who, dict) else None
     names = scheduler.get("airflow") if isinstance(scheduler, dict) else None
     if not isinstance(names, dict):
