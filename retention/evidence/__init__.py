@@ -1,1 +1,1 @@
-"""Evidence: what runs took of which files, folded into a file a month, and read long after those files are gone."""
+"""Evidence of the messages that runs removed from files, folded into one file a month and kept after those files."""

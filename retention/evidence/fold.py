@@ -1,8 +1,8 @@
-"""Folding runs into the evidence of their months: the new file is written whole before the old ones are deleted.
+"""Folds of runs into the evidence of their months; the new file is complete before the old ones are deleted.
 
-A month's evidence is the union of its files, and a run lies whole in each file that has it. So a fold that is killed
-between its two steps leaves a run in two places, which is read once; the next fold of that month makes one file of
-them. A rival that stood still while its lease ran out deletes only files whose rows are in the file that it wrote.
+A month's evidence is the union of its files, and each file with a run has the whole run. So a fold that is killed
+between its two steps leaves a run in two files, which is read once; the next fold of that month merges them. A rival
+that was paused until its lease expired deletes only files whose rows are in the file that it wrote.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
 Tables = Callable[[], Iterable[pa.Table]]
-"""Gives the rows of a run, shape `EVIDENCE`, some at a time."""
+"""A function that gives the rows of a run, shape `EVIDENCE`, some at a time."""
 
 _PREPARED = "prepared"
-"""The name that stands in the place of a month."""
+"""The name used in place of a month."""
 _MOST_REWRITTEN = 256 << 20
-"""The length of a file up to which a fold of its month writes its rows again; a longer one stays, beside newer ones."""
+"""The maximum length of a file that a fold of its month rewrites; a longer one remains beside newer ones."""
 
 
 def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
-    """Add runs to the evidence of a stream; durable when this returns. A run that is there already stays as it is.
+    """Add runs to the evidence of a stream; durable when this returns. A run that is already there is not changed.
 
     Args:
-        directory: that of the stream's evidence; the stream's maintenance lease is held.
-        runs: run → its rows; a run without any adds nothing.
+        directory: the directory of the stream's evidence; the caller holds the stream's maintenance lease.
+        runs: run → its rows; a run without rows adds nothing.
 
     Raises:
-        BusyError: another reclaim folds the same month; what it and this one were given stays.
-        DamagedError: a file of evidence that is to be written anew is not what was written; it stays as it is.
+        BusyError: another reclaim folds the same month; the runs of both are kept.
+        DamagedError: an evidence file to rewrite is damaged; it is not changed.
     """
     listed = month_files(directory)
     for month in sorted({month_of(run) for run in runs}):
@@ -49,22 +49,22 @@ def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
 
 
 class Prepared:
-    """Evidence of runs whose files a reclaim is about to delete; a kill leaves it to the next one.
+    """Evidence of runs with files that a reclaim is about to delete; a killed reclaim leaves it to the next one.
 
-    Nothing but a fold reads it: until then the records of those runs are there.
+    Only a fold reads it: until then, the records of those runs exist.
     """
 
     def __init__(self, directory: str) -> None:
-        """Look at what is there; `directory` is that of the stream's evidence."""
+        """Find the prepared files in `directory`, the directory of the stream's evidence."""
         self._directory = directory
         names = (name for name in files.names(directory) if name.startswith(f"{_PREPARED}."))
         self._files = [MonthFile(files.join(directory, name)) for name in names]
 
     def runs(self) -> set[str]:
-        """The runs that are prepared.
+        """The prepared runs.
 
         Raises:
-            DamagedError: a file is not what was written; so do all methods.
+            DamagedError: a file is damaged; so do all methods.
         """
         return {run for file in self._files for run in file.runs()}
 
@@ -79,7 +79,7 @@ class Prepared:
             write_month_file(self._directory, _PREPARED, tables, Step.EVIDENCE_PREPARED)
 
     def of_run(self, run: str) -> Iterator[pa.Table]:
-        """The rows of a run that is prepared, some at a time.
+        """The rows of a prepared run, some at a time.
 
         Raises:
             DamagedError: as `runs`.
@@ -88,14 +88,14 @@ class Prepared:
         return file.of_run(run)
 
     def drop(self, folded: set[str]) -> None:
-        """Delete the files of which every run is folded."""
+        """Delete the files with only folded runs."""
         spent = [file.location for file in self._files if folded >= file.runs()]
         files.delete(spent)
         reached(Step.EVIDENCE_REPLACED)
 
 
 def forget_evidence(directory: str, runs: Collection[str]) -> None:
-    """Delete the rows of runs from the evidence of a stream, because the run history forgets them.
+    """Delete the rows of runs from the evidence of a stream, because their history is deleted.
 
     Raises:
         BusyError, DamagedError: as `fold_evidence`.
@@ -110,7 +110,7 @@ def forget_evidence(directory: str, runs: Collection[str]) -> None:
 
 
 def _short(directory: str, names: Sequence[str]) -> list[str]:
-    """The locations of the files that are there and not too long to be written again."""
+    """The locations of the existing files that are short enough to be rewritten."""
     places = [files.join(directory, name) for name in names]
     return [
         place
@@ -126,7 +126,7 @@ def _rewrite(
     new: Iterator[pa.Table],
     leaving: Collection[str] = (),
 ) -> None:
-    """Put one file with the rows of several and with new ones in their place, without the runs that leave."""
+    """Replace several files with one that has their rows and new ones, without the runs in `leaving`."""
     tables = _merged([*(MonthFile(place).tables() for place in places), new], leaving)
     try:
         write_month_file(directory, month, tables)
@@ -139,14 +139,14 @@ def _rewrite(
 
 
 def _some(runs: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table] | None:
-    """The rows of runs, one after the other; None: there are none."""
+    """The rows of runs, one run after the other; None if there are none."""
     tables = (table for run in runs for table in run if table.num_rows)
     first = next(tables, None)
     return None if first is None else chain([first], tables)
 
 
 def _merged(sources: list[Iterator[pa.Table]], leaving: Collection[str]) -> Iterator[pa.Table]:
-    """Rows of several sources, each in order of runs, in order of runs; the first source that has a run gives it."""
+    """Rows of several sources, each in order of runs, merged in that order; the first source with a run provides it."""
     pieces = (_pieces(tables, source) for source, tables in enumerate(sources))
     latest, giver = "", -1
     for run, source, piece in heapq.merge(*pieces, key=itemgetter(0, 1)):
@@ -157,7 +157,7 @@ def _merged(sources: list[Iterator[pa.Table]], leaving: Collection[str]) -> Iter
 
 
 def _pieces(tables: Iterable[pa.Table], source: int) -> Iterator[tuple[str, int, pa.Table]]:
-    """The rows of a source, cut where another run begins."""
+    """The rows of a source, cut at run boundaries."""
     for table in tables:
         runs = table["run"].combine_chunks().dictionary_encode()
         codes = runs.indices.to_numpy()

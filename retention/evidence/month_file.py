@@ -1,4 +1,4 @@
-"""One file of evidence: Parquet in order of runs, whose name says which footer it must have."""
+"""One file of evidence: Parquet in order of runs, with the digest of its footer in its name."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from schemas.evidence import EVIDENCE
 
 SUFFIX = ".parquet"
 MOST_ROWS = 1 << 16
-"""Rows of a row group, which is read and written at once."""
+"""The maximum rows of a row group; a group is read and written at once."""
 _MOST_EXCEPTED = 1 << 18
-"""Exceptions of the rows of a row group; those of one row may be more."""
+"""The maximum exceptions in a row group; a single row may have more."""
 _SPOOLED_BYTES = 8 << 20
 _TAIL_BYTES = 8
-"""The length of a Parquet footer, and the magic bytes, which stand after it."""
+"""The size of the tail after a Parquet footer: the footer's length and the magic bytes."""
 _DIGITS = 32
 _NUMBERS = ("segment", "first_seq", "last_seq", "messages", "bytes")
 _LISTS = ("counts", "except_firsts", "except_lasts")
 _ENCODINGS = {
-    # Neighbours differ by little: measured, these take a third less than plain values under the same compression.
+    # Adjacent values differ little: measured, these encodings take a third less than plain ones after compression.
     "path": "DELTA_BYTE_ARRAY",
     **dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
     **{f"{name}.list.element": "DELTA_BINARY_PACKED" for name in _LISTS},
 }
 _FOUND_BY = ("run", "partition", "first_seq", "last_seq")
-"""The columns whose statistics tell which row groups may answer a question."""
+"""The columns with statistics, to select the row groups for a query."""
 
 
 def write_month_file(
@@ -46,13 +46,13 @@ def write_month_file(
     tables: Iterable[pa.Table],
     step: Step = Step.EVIDENCE_FOLDED,
 ) -> str | None:
-    """Write evidence of a month under a new name, durable when this returns; its location, None if there are no rows.
+    """Write evidence of a month under a new name, durable on return; returns its location, or None without rows.
 
     Args:
         directory: the stream's directory of evidence.
-        month: as in `2026-11`.
+        month: the month, as in `2026-11`.
         tables: shape `EVIDENCE`, in order of runs, some rows at a time.
-        step: what is reached once the file is there.
+        step: the crash point after the write.
     """
     with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
         rows = _write(spool, tables)
@@ -69,7 +69,7 @@ def write_month_file(
 
 
 def _write(spool: IO[bytes], tables: Iterable[pa.Table]) -> int:
-    """Write tables as Parquet; the number of their rows."""
+    """Write tables as Parquet; returns the number of rows."""
     rows = 0
     with pq.ParquetWriter(
         spool,
@@ -80,7 +80,7 @@ def _write(spool: IO[bytes], tables: Iterable[pa.Table]) -> int:
         write_statistics=list(_FOUND_BY),
         write_page_checksum=True,
     ) as writer:
-        # No two files have one footer, and so none has the name of another.
+        # No two files have the same footer, so none has the same name.
         writer.add_key_value_metadata({"retention.fold": uuid.uuid4().hex})
         for group in _groups(tables):
             writer.write_table(group, row_group_size=MOST_ROWS)
@@ -95,7 +95,7 @@ def _pieces(spool: IO[bytes]) -> Iterator[bytes]:
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, some at a time: few tables of many rows."""
+    """The same rows, in few tables of many rows."""
     waiting: list[pa.Table] = []
     rows = excepted = 0
     for table in tables:
@@ -110,7 +110,7 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class MonthFile:
-    """A file of evidence that is there; its footer is read once, and its row groups as they are asked for."""
+    """An existing file of evidence; its footer is read once, and its row groups on demand."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -121,14 +121,14 @@ class MonthFile:
         """All rows, in order of runs; shape `EVIDENCE`.
 
         Raises:
-            FileNotFoundError: a fold has put another file in its place.
-            DamagedError: it is not what was written; so do all methods.
+            FileNotFoundError: a fold replaced the file.
+            DamagedError: the file is damaged; so do all methods.
         """
         for group in range(self._metadata().num_row_groups):
             yield self._rows(group)
 
     def runs(self) -> set[str]:
-        """The runs whose rows are in the file.
+        """The runs with rows in the file.
 
         Raises:
             FileNotFoundError, DamagedError: as `tables`.
@@ -137,7 +137,7 @@ class MonthFile:
         return {run for at in groups for run in self._read(at, ["run"])["run"].unique().to_pylist()}
 
     def of_run(self, run: str) -> Iterator[pa.Table]:
-        """The rows of one run; none if it is not in the file. Shape `EVIDENCE`.
+        """The rows of one run, shape `EVIDENCE`; none if it is not in the file.
 
         Raises:
             FileNotFoundError, DamagedError: as `tables`.
@@ -149,7 +149,7 @@ class MonthFile:
                 yield of_run
 
     def covering(self, partition: int, seq: int) -> Iterator[pa.Table]:
-        """The rows whose ends enclose a sequence; shape `EVIDENCE`.
+        """The rows with a range that includes a sequence; shape `EVIDENCE`.
 
         Raises:
             FileNotFoundError, DamagedError: as `tables`.
@@ -170,7 +170,7 @@ class MonthFile:
                 yield self._rows(group).filter(inside)
 
     def _groups_with(self, low: str, high: str, value: int | str) -> Iterator[int]:
-        """The row groups in which a value may lie between the least `low` and the greatest `high`."""
+        """The row groups with a value between the least `low` and the greatest `high`."""
         metadata = self._metadata()
         lows, highs = (EVIDENCE.names.index(name) for name in (low, high))
         for group in range(metadata.num_row_groups):
@@ -186,7 +186,7 @@ class MonthFile:
         return self._footer
 
     def _rows(self, group: int) -> pa.Table:
-        """A row group, of which the latest one is kept: runs that are asked for one after the other share it."""
+        """A row group; the latest one is cached, because consecutive requests for runs share it."""
         if self._latest is None or self._latest[0] != group:
             self._latest = (group, self._read(group, EVIDENCE.names).cast(EVIDENCE))
         return self._latest[1]
@@ -214,10 +214,10 @@ class MonthFile:
 
 
 def _verified_footer(source: pa.NativeFile, location: str) -> pq.FileMetaData:
-    """The footer of a file, held against its name.
+    """The footer of a file, checked against its name.
 
     Raises:
-        ValueError: it is not the one that was written.
+        ValueError: the footer does not match.
     """
     length = source.size()
     source.seek(max(length - _TAIL_BYTES, 0))

@@ -1,4 +1,4 @@
-"""A stream's evidence by month: a month is the union of its files, and a run lies whole in each file that has it."""
+"""A stream's evidence by month: a month is the union of its files, and each file with a run has the whole run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Answer = TypeVar("Answer")
 
 _NAME = re.compile(rf"(\d{{4}}-\d\d)\.[0-9a-f]+{re.escape(SUFFIX)}")
 _MOST_LOOKS = 5
-"""The number of times that files are listed for one question, because folds put others in their place meanwhile."""
+"""The maximum number of listings for one query; folds may replace files meanwhile."""
 
 
 def evidence_directory(warehouse: str, stream: str) -> str:
-    """The directory of a stream's evidence: it lies with the run history, and is kept as long."""
+    """The directory of a stream's evidence, beside its run history and kept as long."""
     return files.join(warehouse, "runs", path_name(stream), "evidence")
 
 
 def month_of(run: str) -> str:
-    """The month, in UTC, in which a run began by its name, as in `2026-11`."""
+    """The month, in UTC, of a run's start according to its name, as in `2026-11`."""
     return format_instant(started_ns(run, 0))[: len("2026-11")]
 
 
 def month_files(directory: str) -> dict[str, list[str]]:
-    """Month → the names of its files, the oldest month first."""
+    """Month → the names of its files, oldest month first."""
     months: dict[str, list[str]] = {}
     for name in files.names(directory):
         named = _NAME.fullmatch(name)
@@ -44,7 +44,7 @@ def month_files(directory: str) -> dict[str, list[str]]:
 
 
 class RemovalEvidence:
-    """The evidence of a stream, read as it is asked for; only what may answer a question is opened."""
+    """The evidence of a stream, read on demand; a query opens only the files that may answer it."""
 
     def __init__(self, directory: str) -> None:
         """Name the directory of a stream's evidence; nothing is read yet."""
@@ -52,10 +52,10 @@ class RemovalEvidence:
         self._months: dict[str, list[MonthFile]] | None = None
 
     def of_run(self, run: str) -> Iterator[pa.Table]:
-        """The rows of a run, in the order of its record, some at a time; none: nothing is known of it.
+        """The rows of a run, in the order of its record, some at a time; none if the run is unknown.
 
         Raises:
-            DamagedError: a file is not what was written.
+            DamagedError: a file is damaged.
         """
         given = 0
         for look in range(_MOST_LOOKS):
@@ -64,7 +64,7 @@ class RemovalEvidence:
                     given += table.num_rows
                     yield table
             except FileNotFoundError:
-                # A fold has put another file in its place, with the same rows of this run in the same order.
+                # A fold replaced the file; its replacement has the same rows of this run in the same order.
                 if look + 1 == _MOST_LOOKS:
                     raise
                 self._months = None
@@ -72,15 +72,15 @@ class RemovalEvidence:
                 return
 
     def covering(self, month: str, partition: int, seq: int) -> dict[str, pa.Table]:
-        """Run → its rows whose ends enclose a sequence, of the runs of a month; shape `EVIDENCE`.
+        """Run → its rows with a range that includes a sequence, for the runs of a month; shape `EVIDENCE`.
 
         Raises:
-            DamagedError: a file is not what was written.
+            DamagedError: a file is damaged.
         """
         return self._answered(partial(self._covering, month, partition, seq))
 
     def _after(self, run: str, given: int) -> Iterator[pa.Table]:
-        """The rows of a run but for those at the head that were given before."""
+        """The rows of a run after the first `given` rows."""
         for file in self._files(month_of(run)):
             passed = 0
             for table in file.of_run(run):
