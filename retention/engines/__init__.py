@@ -1,1 +1,1 @@
-"""Places where functions run: in this process, or in Spark tasks."""
+"""Engines that run functions: in this process, or in Spark tasks."""

@@ -1,4 +1,4 @@
-"""Sharing out tasks: groups of about equal weight, so that no task holds the others up."""
+"""Bin packing of tasks into groups of about equal weight, so that no task delays the others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import heapq
 from collections.abc import Sequence
 
 GROUP_BYTES = 256 * 2**20
-"""Bytes that a group reads at most, unless a single task reads more."""
+"""The maximum bytes read by a group, unless a single task reads more."""
 
 
 def groups(weights: Sequence[int], workers: int) -> list[list[int]]:
     """Split task numbers into groups, each with about the same sum of weights.
 
     Args:
-        weights: bytes that each task reads.
-        workers: how many groups can run at once.
+        weights: the bytes that each task reads.
+        workers: the number of groups that can run at once.
 
     Returns:
-        Lists of task numbers, none of them empty.
+        Nonempty lists of task numbers.
 
     >>> groups([5, 3, 3, 1], workers=2)
     [[0, 3], [1, 2]]

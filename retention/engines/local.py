@@ -34,7 +34,7 @@ class LocalEngine:
         deal_again: Gathering[Iterable[Part]],
         gather: Gathering[Result],
     ) -> list[Result]:
-        """Deal parts out by key, twice, through temporary files; results in order of keys.
+        """Distribute parts by key, twice, through temporary files; results in order of keys.
 
         Raises:
             StorageError: the directory of temporary files is full.

@@ -1,4 +1,4 @@
-"""Choosing an engine by the work at hand, and owning the Spark session that a run had to start."""
+"""The choice of an engine for each piece of work, and ownership of a Spark session that a run starts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ EngineName = Literal["auto", "spark", "local"]
 
 
 class Engines:
-    """A context in which engines are picked; a session that it had to start is stopped at its end, any other is not."""
+    """A context that chooses engines; at its end, it stops only a session that it started."""
 
     def __init__(self, setting: EngineName | None = None) -> None:
-        """Remember the setting that beats every stream's own.
+        """Set the engine setting that overrides every stream's own.
 
         Args:
             setting: `auto`, `spark` or `local`; None leaves it to each stream's configuration.
@@ -37,8 +37,7 @@ class Engines:
     def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
         """The engine for one piece of work.
 
-        Under `auto`, more than `local_limit` bytes to read mean Spark, unless the session that is active is of one
-        that work cannot run on.
+        Under `auto`, more than `local_limit` bytes to read select Spark, unless the active session cannot run the work.
         """
         wanted = self._setting or setting
         if wanted == "local" or not bytes_to_read:
@@ -48,20 +47,20 @@ class Engines:
         return self._spark_engine()
 
     def may_start_spark(self, setting: EngineName) -> bool:
-        """Whether work that only Spark can do may be given to it."""
+        """Whether Spark may be used for work that only Spark can do."""
         return (self._setting or setting) != "local"
 
     def session(self) -> SparkSession:
-        """The active Spark session, or one that is stopped when this context ends."""
+        """The active Spark session, or a new one that is stopped when this context ends."""
         with self._lock:
             if self._session is None:
                 self._session = self._stack.enter_context(session())
             return self._session
 
     def application(self) -> str | None:
-        """The id of the Spark application that the work may run in; None: it runs in this process alone.
+        """The id of the Spark application that may run the work; None if it runs only in this process.
 
-        A server of Spark Connect that has done nothing for the work is not asked: it may be gone.
+        An unused Spark Connect server is not asked, because it may have stopped.
         """
         running = self._session or active_session()
         if running is None or (self._session is None and is_connect(running)):
@@ -69,7 +68,7 @@ class Engines:
         return application_id(running)
 
     def at_end(self, act: Callable[[], None]) -> None:
-        """Have `act` done when this context ends, before a session that it started stops."""
+        """Call `act` when this context ends, before a session that it started stops."""
         self._stack.callback(act)
 
     def _spark_engine(self) -> Engine:

@@ -1,4 +1,4 @@
-"""Parts on their way from one function to another in this process: in one file, which ends with the process."""
+"""Parts passed from one function to another in this process, in one file that is deleted with the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Spool:
         self._lock = Lock()
 
     def put(self, sender: int, key: int, content: bytes) -> None:
-        """Keep one part; the parts of a key come back in order of their senders."""
+        """Store one part; the parts of a key are returned in order of their senders."""
         with self._lock:
             offset = self._end
             self._end += len(content)
@@ -35,7 +35,7 @@ class Spool:
 
     @property
     def keys(self) -> list[int]:
-        """The keys that have parts, ascending."""
+        """The keys with parts, ascending."""
         return sorted(self._places)
 
     def parts(self, key: int) -> list[bytes]:
@@ -47,5 +47,5 @@ class Spool:
             ]
 
     def close(self) -> None:
-        """Give up the parts, and the room that they take."""
+        """Discard the parts and free their space."""
         self._file.close()

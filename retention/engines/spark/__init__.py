@@ -1,1 +1,1 @@
-"""Functions in Spark tasks, and everything else that knows Spark; nothing outside imports pyspark."""
+"""Functions in Spark tasks, and everything else that depends on Spark; no other package imports pyspark."""

@@ -1,4 +1,4 @@
-"""Staging a Spark DataFrame behind a log's last messages: tasks write the files, only their statistics come back."""
+"""The staging of a Spark DataFrame after a log's last messages: tasks write the files and return only statistics."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from retention.storage.parallel import in_threads
 
 @dataclass(frozen=True)
 class Placed:
-    """A share, and the files that take it."""
+    """A share, and its target files."""
 
     share: Share
     files: tuple[DataFile, ...]
 
     def attempt(self) -> Self:
-        """The share as one attempt writes it."""
+        """The share with file names for one attempt."""
         return replace(self, files=tuple(file.of_attempt() for file in self.files))
 
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Neighbouring blocks, and the shares that they are divided into."""
+    """Adjacent blocks, and the shares into which they are split."""
 
     blocks: tuple[StoredBlock, ...]
     placed: tuple[Placed, ...]
 
     def attempt(self) -> Self:
-        """The task as one attempt carries it out."""
+        """The task with file names for one attempt."""
         return replace(self, placed=tuple(placed.attempt() for placed in self.placed))
 
 
 class SortedFrame:
     """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
 
-    This process numbers them by the totals of blocks, and reads 16 bytes a row of those alone in which a segment or
+    This process numbers them from the totals of blocks. It reads 16 bytes a row, only of blocks in which a segment or
     batch ends.
 
     Args:
         engine: runs tasks in the frame's session.
-        frame: the caller's.
+        frame: the caller's frame.
         arriving_rows: completes the rows in tasks.
-        directory: takes files of blocks; all tasks reach it.
+        directory: the directory for files of blocks; all tasks can reach it.
 
     Raises:
         UsageError: a column is missing or of another type, or the time of a row is refused.
@@ -81,17 +81,17 @@ class SortedFrame:
             self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:
-        """Write the rows behind a log's ends, for each segment and part of the frame one file or some by deadline.
+        """Write the rows after a log's ends, to one file for each segment and part of the frame or several by deadline.
 
-        Batches and segments begin exactly where they would one message after another.
+        Batches and segments begin exactly as if messages were appended one by one.
 
         Args:
-            staging: where files come from.
-            layer: the dialect's, at those ends.
+            staging: the source of new files.
+            layer: the dialect's layer, at those ends.
 
         Raises:
             UsageError, RefusedError: a row cannot be a message.
-            VerificationError: a file does not hold what was to be written to it.
+            VerificationError: a file differs from the rows written to it.
         """
         blocks = {
             Block(part, number, block.rows, block.bytes, block.first, block.last): block
@@ -105,7 +105,7 @@ class SortedFrame:
         return Staged.behind(self._write(placed), laid.ends)
 
     def _write(self, placed: Sequence[Sequence[Placed]]) -> list[dict[str, Any]]:
-        """Write the rows; rows of `FILE_STATS`, in order."""
+        """Write the rows; returns rows of `FILE_STATS`, in order."""
         parts = zip(self._parts, placed, strict=True)
         tasks = [WriteTask(tuple(blocks), tuple(shares)) for blocks, shares in parts]
         lengths = [sum(block.length for block in task.blocks) for task in tasks]
@@ -118,7 +118,7 @@ class SortedFrame:
 def _narrow(
     stored: Mapping[Block, StoredBlock], blocks: Sequence[Block]
 ) -> Mapping[Block, BlockRows]:
-    """The times or addresses, and the sizes, of the rows of some blocks."""
+    """The times or addresses, and the sizes, of the rows of blocks."""
     places = [stored[block] for block in blocks]
     threads = files.read_parallelism(places[0].location)
     return dict(zip(blocks, in_threads(narrow_of, places, threads), strict=True))
@@ -135,7 +135,7 @@ def _write_share(source: Source, dialect: Dialect, placed: Placed) -> list[dict[
 
 
 def _completed(source: Source, dialect: Dialect, share: Share) -> Iterator[pa.Table]:
-    """The rows of a share as they are stored, some at a time."""
+    """The rows of a share in their stored form, some at a time."""
     at = 0
     for rows in source.take(share.messages):
         yield dialect.completed(rows, share, at)

@@ -1,8 +1,8 @@
-"""The Arrow batches in which Spark hands rows to Python: of so many rows while these are short, else of so many bytes.
+"""The Arrow batches in which Spark passes rows to Python: limited by rows while these are short, or else by bytes.
 
-Spark bounds batches by bytes, and asks after each row how many the batch has by now, which takes a third of the time
-that rows need to get to Python. Sessions of our own bound them by rows, and no row is longer than makes that safe: of a
-longer one its columns are taken away, and who receives such a row says so. From then on the session bounds bytes.
+Spark limits batches by bytes and measures the batch after each row, which takes a third of the time of passing rows
+to Python. Our own sessions limit them by rows, and keep rows short enough for that to be safe: a longer row loses its
+columns, and its receiver reports it. The session limits bytes from then on.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ _ROWS, _BYTES = (
 _MOST_ROWS = 4_096
 _MOST_BYTES = 64 << 20
 SHORT_BYTES = _MOST_BYTES // _MOST_ROWS
-"""Bytes of a row's texts and binaries up to which rows alone bound a batch well enough."""
+"""The maximum bytes of a row's texts and binaries for a limit by rows."""
 BY_ROWS: Mapping[str, str] = {_ROWS: str(_MOST_ROWS), _BYTES: str(2**31 - 1)}
-"""Settings of a session in which rows bound a batch."""
+"""Settings of a session with batches limited by rows."""
 _PAYLOAD = "payload"
 _LONG = b"retention: longer than rows of such a batch may be"
-"""Stands for the payload of a longer row. A message that has it is taken for one, which costs time and nothing else."""
+"""The substitute for the payload of a longer row. A message with this payload is mistaken for one at a cost in time."""
 _PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 class LongRowError(RetentionError):
-    """A row is longer than it may be where rows bound a batch."""
+    """A row is too long for a batch limited by rows."""
 
 
 def are_by_rows(session: SparkSession) -> bool:
-    """Whether rows bound the batches of a session, as in those of our own."""
+    """Whether rows limit the batches of a session, as in our own sessions."""
     return all(setting_of(session, name) == value for name, value in BY_ROWS.items())
 
 
 def bound_bytes(session: SparkSession) -> None:
-    """Let bytes bound the batches of a session from now on."""
+    """Limit the batches of a session by bytes from now on."""
     session.conf.set(_BYTES, str(_MOST_BYTES))
 
 
 def shortened(frame: DataFrame) -> DataFrame:
-    """A frame of messages without the columns of long rows, which `refuse_long` knows.
+    """A frame of messages without the columns of long rows; `refuse_long` recognizes those rows.
 
     Args:
-        frame: `payload` (binary), and others.
+        frame: `payload` (binary) and other columns.
     """
     kinds = {field.name: field.dataType for field in frame.schema}
     vary = [name for name, kind in kinds.items() if isinstance(kind, (T.BinaryType, T.StringType))]
@@ -73,10 +73,10 @@ def shortened(frame: DataFrame) -> DataFrame:
 
 
 def refuse_long(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of a shortened frame as they come.
+    """Pass through the rows of a shortened frame.
 
     Raises:
-        LongRowError: one is longer than it may be.
+        LongRowError: a row is too long.
     """
     for batch in batches:
         if pc.any(pc.equal(batch[_PAYLOAD], pa.scalar(_LONG, pa.binary())), min_count=0).as_py():
@@ -85,6 +85,6 @@ def refuse_long(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def of_plain_types(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch without large texts and binaries, as sessions with `spark.sql.execution.arrow.useLargeVarTypes` have."""
+    """A batch without the large types of sessions with `spark.sql.execution.arrow.useLargeVarTypes`."""
     fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in batch.schema]
     return batch.cast(pa.schema(fields))

@@ -1,4 +1,4 @@
-"""Attempts at a Spark task: which errors are worth another one, and which attempt is the last."""
+"""Attempts at a Spark task: which errors justify a retry, and which attempt is the last."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from retention.engines.spark.connect import setting_of
 from retention.errors import RetentionError, UsageError
 
 CARRIED = (RetentionError, OSError)
-"""Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
+"""Errors with a remedy, and errors of a disk; they keep their class on the way to the driver."""
 Act = Callable[[Iterable[tuple[int, Any]]], Iterator[pa.RecordBatch]]
-"""A function of a Spark task, given numbered tasks of the engine; it gives rows that Spark passes on."""
+"""The function of a Spark task, from numbered tasks of the engine to rows for Spark."""
 _LOCAL = re.compile(r"local(?:\[[^,\]]*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 _DEFAULT = "4"
 
 
 def attempts_of(session: SparkSession) -> int:
-    """Number of times that Spark tries a task of a session before it gives the work up."""
+    """The number of times that Spark tries a task of a session before it fails the job."""
     local = _LOCAL.fullmatch(setting_of(session, "spark.master") or "")
     if local is not None:
         return int(local["failures"] or 1)
@@ -32,15 +32,15 @@ def attempts_of(session: SparkSession) -> int:
 
 
 def outcome_of(act: Callable[[], Any], attempts: int) -> Any:
-    """Carry out an act of a task for the outcome that the task answers with: a result, or the error that ended it.
+    """Execute an act of a task; returns its outcome, a result or the error that ended it.
 
     Args:
-        act: what the task does.
-        attempts: how often Spark tries a task.
+        act: the work of the task.
+        attempts: the number of times that Spark tries a task.
 
     Raises:
-        OSError: the storage failed, which may be over when Spark tries again. The last attempt answers with it, so
-            that it reaches the driver as what it is.
+        OSError: the storage failed, and a retry by Spark may succeed. The last attempt returns the error instead, so
+            that it reaches the driver unchanged.
     """
     try:
         return act()
@@ -53,16 +53,16 @@ def outcome_of(act: Callable[[], Any], attempts: int) -> Any:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether what ended a task may be gone on another try: the storage failed, and not for what it was asked."""
+    """Whether a retry may succeed: a storage error that is not a usage error."""
     is_usage = getattr(error, "exit_code", None) == UsageError.exit_code
     return isinstance(error, OSError) and not is_usage
 
 
 @cache
 def _spare_modules() -> None:
-    """Let collections of garbage pass over what this process has loaded by now, once.
+    """Exclude everything loaded so far from garbage collection, once.
 
-    Spark's Python collects behind every task, and would look through all modules each time.
+    Spark's Python collects after every task, and would traverse all modules each time.
     """
     if TaskContext.get() is not None:
         gc.freeze()

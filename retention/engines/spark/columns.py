@@ -1,4 +1,4 @@
-"""A caller's DataFrame of messages brought to the columns that an append reads, as its dialect has them."""
+"""A caller's DataFrame of messages, converted to the columns of an append in its dialect."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _OPTIONAL: dict[str, tuple[type[T.DataType], ...]] = {
     "headers": (T.BinaryType,),
     "origin_ts_ns": (T.LongType,),
 }
-"""Column of a topic's message that a frame may have → Spark's types that it may be of."""
+"""Optional column of a topic's message → its permitted Spark types."""
 TOMBSTONE = "is_tombstone"
-"""The column, boolean and never null, of rows that are deletions of their keys."""
+"""The column, boolean and never null, that marks rows as deletions of their keys."""
 _ORDER_TYPES = {
     T.LongType: pa.int64(),
     T.StringType: pa.string(),
     T.BinaryType: pa.binary(),
 }
-"""Spark's types of columns that decide an order, beside decimals → Arrow's."""
+"""Spark type of an ordering column, other than decimals → Arrow type."""
 _NO_BLOCK = "X'00'"
-"""Stands for headers that no block can hold; refused when the rows are written."""
+"""The substitute for headers that do not fit a header block; refused when the rows are written."""
 
 
 def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
-    """The columns of `dialect.written` that a frame gives; it costs time to let Spark pass nulls along.
+    """The columns of `dialect.written` in a frame; absent ones are omitted, because passing nulls costs time in Spark.
 
-    Times that are given as times come as `TIME_US`; columns of the frame that are called after `ORDER` come along.
+    Timestamps become `TIME_US`; columns of the frame with names that begin with `ORDER` are included.
 
     Raises:
         UsageError: a column is missing or of another type.
@@ -61,7 +61,7 @@ def given_columns(frame: DataFrame, dialect: Dialect) -> DataFrame:
 
 
 def order_fields(given: DataFrame) -> list[pa.Field]:
-    """The columns of `given_columns` that decide the order of rows, as tasks get them."""
+    """The columns of `given_columns` that determine the order of rows, with the types that tasks get."""
     return [
         pa.field(field.name, _order_type(field.dataType))
         for field in given.schema
@@ -76,11 +76,11 @@ def _order_type(kind: T.DataType) -> pa.DataType:
 
 
 def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
-    """Given columns, and to which partition of a topic each row goes: its `address`, or `ROUND_ROBIN`.
+    """Given columns and, for a topic, the `address` of each row: its partition, or `ROUND_ROBIN`.
 
     Args:
-        given: as `given_columns` makes it.
-        dialect: the log's; a row that names a partition which it does not have is refused when it is written.
+        given: the result of `given_columns`.
+        dialect: the log's dialect; a row that names an unknown partition is refused when it is written.
     """
     if not isinstance(dialect, Iggy):
         return given
@@ -108,7 +108,7 @@ def _published(frame: DataFrame) -> dict[str, Column]:
         given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
         columns["ts_ns"] = given.cast("bigint")
     elif "time" in frame.columns:
-        # Tasks multiply: Spark would wrap what 64 bits do not hold, or fail and name no row, as the session has it.
+        # Tasks multiply: on overflow, Spark would wrap or fail without naming the row, depending on the session.
         columns[TIME_US] = F.unix_micros(_column(frame, "time", _STREAM_TAKES, T.TimestampType))
     return columns | (_deletions(columns) if TOMBSTONE in frame.columns else {})
 
@@ -119,7 +119,7 @@ def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
     Args:
         frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
             `id` (string, decimal), `headers` (user headers as they are stored, binary), `origin_ts_ns` (bigint).
-        dialect: the topic's.
+        dialect: the topic's dialect.
     """
     payload = _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType)
     columns = {"payload": payload.cast("binary")}
@@ -133,7 +133,7 @@ def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
 def _addresser(
     dialect: Iggy,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The task that adds to rows their `address`."""
+    """The task that adds the `address` to rows."""
     partitions = dialect.policy.partitions
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,7 +152,7 @@ def _addresser(
 
 
 def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
-    """A column of a frame; `takes` says for the error what an append takes."""
+    """A column of a frame; `takes` lists the columns of an append, for the error."""
     column_type = _type_of(frame, name)
     if not isinstance(column_type, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
@@ -164,7 +164,7 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
 def _headers(frame: DataFrame) -> Column:
     match _type_of(frame, "headers"):
         case T.MapType():
-            # The entries of a map have no order of their own.
+            # The entries of a map are unordered.
             return _block(F.array_sort(F.map_entries("headers")), "key", "value")
         case T.ArrayType(elementType=T.StructType(names=[name, value])):
             return _block(F.col("headers"), name, value)
@@ -174,11 +174,11 @@ def _headers(frame: DataFrame) -> Column:
 
 
 def _deletions(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Headers and payload of rows of which some are deletions of their keys: they keep the headers that they have."""
+    """Headers and payload of rows with deletions of keys among them; deletions keep their other headers."""
     begin = F.lit(headers.FIRST_LINE)
     deletes = F.lit(f"{headers.KV_OPERATION}: DEL\r\n".encode())
     block = columns.get("headers", F.lit(None).cast("binary"))
-    # What is no block stays what it is, and is refused.
+    # An invalid header block is passed unchanged, and refused later.
     rest = F.when(
         F.startswith(block, begin),
         F.substring(block, len(headers.FIRST_LINE) + 1, headers.MAX_BLOCK_BYTES),

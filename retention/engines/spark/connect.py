@@ -1,4 +1,4 @@
-"""Sessions by Spark Connect: how they are told from classic ones, and what stands for what they lack."""
+"""Spark Connect sessions: distinguishes them from classic ones, and replaces the functions that they lack."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ REMOTE = "SPARK_REMOTE"
 _PORT = 15002
 _PATIENCE_S = 10.0
 _CLIENT = ("grpc", "grpc_status", "google.rpc", "zstandard")
-"""Modules that a client of Spark Connect loads, and that come with no other part of Spark."""
+"""Modules that only a client of Spark Connect loads."""
 _MANY = 1 << 20
-"""Rows of a range that has as many partitions as the cluster runs tasks at once."""
+"""The rows of a range large enough to get one partition per concurrent task of the cluster."""
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether a session is a client of a Spark Connect server; its module is not loaded to find that out."""
+    """Whether a session is a client of a Spark Connect server; loads no module of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether a session was stopped: a classic one has lost its way to the JVM, and does not tell it otherwise."""
+    """Whether a session was stopped; only the lost reference to the JVM shows this for a classic session."""
     if is_connect(session):
         return bool(cast("ConnectSession", session).is_stopped)
     return getattr(session.sparkContext, "_jsc", True) is None
 
 
 def reach(remote: str) -> None:
-    """Make sure that a Spark Connect server can be reached: Spark's client itself would try for ten minutes.
+    """Verify that a Spark Connect server can be reached; Spark's own client would retry for ten minutes.
 
     Args:
-        remote: its address, `sc://host:port/;…`; of anything else nothing is asked.
+        remote: its address, `sc://host:port/;…`; other schemes are not checked.
 
     Raises:
-        UsageError: a package that the client needs is missing, or nobody listens there.
+        UsageError: a package of the client is missing, or no server answers at the address.
     """
     if any(_is_missing(module) for module in _CLIENT):
         raise UsageError(
@@ -70,7 +70,7 @@ def _is_missing(module: str) -> bool:
 
 
 def setting_of(session: SparkSession, name: str) -> str | None:
-    """A setting of a session; None where it has none, or a server tells it to nobody."""
+    """A setting of a session; None if it is unset, or if the server does not disclose it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -80,17 +80,17 @@ def setting_of(session: SparkSession, name: str) -> str | None:
 
 
 def find_parallelism(session: SparkSession) -> int:
-    """Find out by a small job how many tasks the cluster of a session runs at once."""
+    """The number of concurrent tasks of a session's cluster, determined by a small job."""
     placed = session.range(_MANY).selectExpr("spark_partition_id() AS place")
     [last] = placed.selectExpr("max(place) AS last").toArrow()["last"].to_pylist()
     return int(last) + 1
 
 
 def streaming_query(session: SparkSession) -> str | None:
-    """The id of the streaming query that hands a micro-batch over in this session, its checkpoint's; None if unknown.
+    """The id of the streaming query that runs a micro-batch in this session, from its checkpoint; None if unknown.
 
-    The server runs `foreachBatch` in a process of its own, which is told the session and not the query: with one
-    active query it is that one.
+    A Connect server runs `foreachBatch` in a separate process that knows the session but not the query; if exactly one
+    query is active, it is that one.
     """
     if not is_connect(session):
         return session.sparkContext.getLocalProperty("sql.streaming.queryId")

@@ -1,4 +1,4 @@
-"""The columns of an Arrow schema as Spark declares them."""
+"""The columns of an Arrow schema as Spark DDL."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SPARK_NAMES = {
     pa.bool_(): "boolean",
     pa.timestamp("us", tz="UTC"): "timestamp_ltz",
 }
-"""Type of Arrow → Spark's name for it, which means the same in every session."""
+"""Arrow type → Spark's name for it, which has the same meaning in every session."""
 
 
 def ddl_of(columns: Iterable[pa.Field]) -> str:
-    """The declaration of some columns, as `DataFrame.mapInArrow` and a reader's `schema` take it."""
+    """The declaration of columns, for `DataFrame.mapInArrow` and a reader's `schema`."""
     return ", ".join(f"{column.name} {_spark_name(column.type)}" for column in columns)
 
 

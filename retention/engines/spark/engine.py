@@ -1,4 +1,4 @@
-"""The Spark engine: groups of tasks become Spark tasks, which run the very functions that run locally."""
+"""The Spark engine: groups of tasks become Spark tasks, which run the same functions as the local engine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from retention.engines.spark.shuffle import PARTS, RESULTS, dealing, shuffled
 from retention.engines.spark.task_code import in_tasks
 
 SENT_BYTES = 16 << 20
-"""Pickled tasks that are sent to executors at a time; each Spark task is sent all of them."""
+"""The maximum bytes of pickled tasks per Spark job; each Spark task receives all of them."""
 
 
 class SparkEngine:
-    """An engine that runs tasks on the executors of a session that somebody else owns.
+    """An engine that runs tasks on the executors of a session that its caller owns.
 
-    Only pickled tasks (file names, ranges) go out and pickled results (statistics, ranges) come back: rows stay
+    Only pickled tasks (file names, ranges) are sent and pickled results (statistics, ranges) returned; rows pass only
     between the executors and the storage.
     """
 
@@ -44,8 +44,8 @@ class SparkEngine:
         """Apply `function` to each task; results in order of tasks.
 
         Raises:
-            RetentionError: what a task raised, or what Spark could not do.
-            CancelledError: somebody cancelled the jobs.
+            RetentionError: a task raised it, or Spark failed.
+            CancelledError: the jobs were cancelled.
         """
         if not tasks:
             return []
@@ -62,11 +62,11 @@ class SparkEngine:
         deal_again: Gathering[Iterable[Part]],
         gather: Gathering[Result],
     ) -> list[Result]:
-        """Deal parts out by key, twice, through Spark's shuffle; results in order of keys.
+        """Distribute parts by key, twice, through Spark's shuffle; results in order of keys.
 
         Raises:
-            RetentionError: what a task raised, or what Spark could not do.
-            CancelledError: somebody cancelled the jobs.
+            RetentionError: a task raised it, or Spark failed.
+            CancelledError: the jobs were cancelled.
         """
         if not tasks:
             return []
@@ -85,7 +85,7 @@ class SparkEngine:
         tasks: Sequence[Any],
         weights: Sequence[int],
     ) -> tuple[list[Any], Mapping[str, Any]]:
-        """Let tasks read rows, and others fold those of each key (`engine_port.GroupsRows`)."""
+        """Read rows in tasks, and fold the rows of each key in other tasks (`engine_port.GroupsRows`)."""
         if not tasks:
             return [], {}
         with self._work(fold):
@@ -97,7 +97,7 @@ class SparkEngine:
 
     @contextmanager
     def _work(self, function: Callable[..., Any]) -> Iterator[None]:
-        """Label and watch the jobs of the block; what Spark could not do is told in a sentence."""
+        """Label and watch the jobs of the block; failures of Spark become one-sentence errors."""
         step = current_label().step or _name(function)
         with labelled(step=step), spark_failures(), watched_jobs(self._session):
             yield
@@ -105,20 +105,20 @@ class SparkEngine:
     def _mapped(
         self, act: Act, columns: str, tasks: Sequence[Any], weights: Sequence[int]
     ) -> Iterator[DataFrame]:
-        """Frames of what an act of tasks gives; each group of tasks is a partition, in which one row stands for it.
+        """Frames with the rows of an act of tasks; each group of tasks is a partition, represented by one row.
 
         Args:
-            act: what a Spark task does with its group.
-            columns: of the rows that it gives, as Spark has them.
+            act: the work of a Spark task on its group.
+            columns: the columns of its rows, as Spark DDL.
             tasks: the tasks of all groups.
-            weights: bytes that each task reads.
+            weights: the bytes that each task reads.
         """
         for shares in self._shares(tasks, weights):
             slots = self._session.range(0, len(shares), 1, len(shares))
             yield in_tasks(slots, _acting(act, shares), columns)
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[list[bytes]]:
-        """Share tasks out in groups of about the same weight, pickled, some of them at a time (`SENT_BYTES`)."""
+        """Split tasks into pickled groups of about equal weight, some groups at a time (`SENT_BYTES`)."""
         pending, size = list[bytes](), 0
         for group in groups(weights, self.parallelism()):
             share = pickle.dumps([(number, tasks[number]) for number in group])
@@ -130,7 +130,7 @@ class SparkEngine:
         yield pending
 
     def parallelism(self) -> int:
-        """The number of tasks that run at once; of a classic session at this moment, for a cluster may grow."""
+        """The number of concurrent tasks; for a classic session the current number, because a cluster may grow."""
         if is_connect(self._session):
             return self._workers_behind
         return int(self._session.sparkContext.defaultParallelism)
@@ -149,7 +149,7 @@ def _name(function: Callable[..., Any]) -> str:
 def _acting(
     act: Act, shares: Sequence[bytes]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs over the rows that stand for groups of tasks."""
+    """The function that Spark runs over the rows that represent groups of tasks."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -160,7 +160,7 @@ def _acting(
 
 
 def _worker(function: Callable[[Any], Any], attempts: int) -> Act:
-    """The act that applies a function to each task, for its result or the error that ended it."""
+    """The act that applies a function to each task; gives its result or the error that ended it."""
 
     def run(tasks: Iterable[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
         for number, task in tasks:

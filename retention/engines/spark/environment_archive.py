@@ -1,8 +1,8 @@
-"""Packing a whole Python environment for `spark-submit --archives`: workers need no Python of their own.
+"""The archive of a whole Python environment for `spark-submit --archives`: workers need no Python of their own.
 
-A virtual environment is a handful of links to a Python that has to be at the same place on every machine. What is
-packed here is a copy of that Python and its library, with the packages that a job needs beside it: it runs wherever it
-is unpacked, on machines of this machine's system and processor whose C library is not older.
+A virtual environment mostly links to a Python that must be at the same path on every machine. This archive has a copy
+of that Python and its library, with the packages of a job beside it. It runs at any path, on machines with the same
+operating system and processor and no older C library.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from retention.storage.outputs import OutputKind, open_output
 
 DISTRIBUTION = "lake-retention"
 FOR_SPARK = (DISTRIBUTION, "spark")
-"""The extra whose requirements workers need, too."""
+"""The extra with requirements that workers also need."""
 OF_THE_CLUSTER = ("pyspark", "delta-spark")
-"""Distributions that come with the cluster's Spark, and have to be of its version."""
+"""Distributions that come with the cluster's Spark, and must have its version."""
 _NOT_PACKED = {
     *("__pycache__", "site-packages", "dist-packages", "test", "tests", "ensurepip"),
     *("idlelib", "tkinter", "turtledemo", "lib2to3"),
 }
-"""Directories of no use to a job."""
+"""Directories that no job needs."""
 _FIRST_MEMBERS = 64
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
@@ -45,13 +45,13 @@ LD_LIBRARY_PATH="$here/../lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 export LD_LIBRARY_PATH
 exec "$here/{interpreter}" "$@"
 """
-"""The program `python`: an interpreter may look for its own library where it was built."""
+"""The program `python`; an interpreter may look for its library at its build location."""
 _SITE = """\
 import os, site, sys
 
 site.addsitedir(os.path.join(sys.prefix, {packages!r}))
 """
-"""The first act of the copy: where packages lie is a matter of taste of those who built an interpreter."""
+"""The first statement of the copy; builds of Python differ in the location of packages."""
 _TRIAL = """\
 import sys
 
@@ -63,14 +63,14 @@ mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
 loaded = {getattr(module, "__file__", None) or "" for module in sys.modules.values()} | mapped
 print(*sorted(file for file in loaded if file.startswith(tuple(sys.argv[1:]))), sep="\\n")
 """
-"""Loads what jobs and their tasks load, and says what of it lies in this Python rather than in the copy."""
+"""Loads the modules of jobs and tasks, and prints the files that come from this Python instead of the copy."""
 
 
 def pack_environment(target: Path) -> int:
-    """Write the archive, whole or not at all, once what is in it has run elsewhere.
+    """Write the archive, completely or not at all, after a trial run of its content at another path.
 
     Args:
-        target: where it goes; Spark tells what it is given by its name's end.
+        target: the file to write; Spark recognizes its type by its suffix.
 
     Returns:
         Its length in bytes.
@@ -81,7 +81,7 @@ def pack_environment(target: Path) -> int:
     """
     check_target(target, (".tar.gz", ".tgz"), ENVIRONMENT)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".environment-") as scratch:
-        # Whoever unpacks it keeps the mode of its root.
+        # Unpacking restores the mode of the root.
         Path(scratch).chmod(0o755)
         _copy_python(Path(scratch))
         _copy_packages(Path(scratch, _packages_folder()))
@@ -108,7 +108,7 @@ ENVIRONMENT = OutputKind("a packed environment", _is_environment)
 
 
 def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:
-    """The installed distributions that a distribution needs, and these in turn, sorted by name.
+    """The installed distributions that a distribution needs, directly or indirectly, sorted by name.
 
     Raises:
         UsageError: one of them is not installed.
@@ -133,7 +133,7 @@ def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:
 
 
 def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
-    """Name of each requirement, normalised, and whether it depends on the machine; of extras `FOR_SPARK` alone."""
+    """Normalized name of each requirement, and whether it depends on the machine; the only extra is `FOR_SPARK`."""
     try:
         stated = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
@@ -194,7 +194,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _try(root: Path) -> None:
-    """Run what was copied where it is now, which leaves bytecode of all that jobs load; nothing may come from here."""
+    """Run the copy at its current path, which also compiles its modules; refuse if any file comes from this Python."""
     here = [sys.prefix, *({sys.base_prefix} - {"/usr"})]
     done = subprocess.run(  # noqa: S603
         [str(root / "bin" / "python"), "-c", _TRIAL, *(f"{place}/" for place in here)],

@@ -1,4 +1,4 @@
-"""Failures of Spark itself as errors of ours: cause, and remedy, in one sentence."""
+"""Failures of Spark itself as errors of this package: cause and remedy in one sentence."""
 
 from __future__ import annotations
 
@@ -97,23 +97,23 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
         f"Spark was stopped while it worked; {_AGAIN}",
     ),
 )
-"""Pattern of what Spark says, error, and sentence; the first pattern that occurs counts."""
+"""Pattern of Spark's message, error class, and sentence; the first matching pattern counts."""
 GONE = (
     f"Spark's driver is gone, the process that this one speaks to; {_AGAIN}, with more --driver-memory if it was "
     "killed for its memory"
 )
-"""The sentence of a connection to Spark that is lost."""
+"""The sentence for a lost connection to Spark."""
 _ANSWER = re.compile(r"An error occurred while calling [^\n]*\n")
-"""An exception of the driver's as py4j tells it, with a trace; of a call without an answer it tells the first line."""
+"""The first line of a driver's exception in py4j; more lines follow it only if the driver answered."""
 
 
 @contextmanager
 def spark_failures() -> Iterator[None]:
-    """A context around Spark's work: what Spark cannot do for a known reason is said in one sentence.
+    """A context around Spark's work: failures with a known cause become one-sentence errors.
 
     Raises:
-        UsageError: the session is not set up for this work.
-        BusyError: what failed may work another time.
+        UsageError: the session is not configured for this work.
+        BusyError: a retry may succeed.
     """
     try:
         yield
@@ -125,7 +125,7 @@ def spark_failures() -> Iterator[None]:
 
 
 def failure_of(error: Exception) -> RetentionError | None:
-    """The error for what Spark raised; None if its cause is not known."""
+    """The error for an exception of Spark; None if its cause is unknown."""
     if not _is_of_gateway(error) and not isinstance(error, PySparkException):
         return None
     text = str(error)
@@ -138,12 +138,12 @@ def failure_of(error: Exception) -> RetentionError | None:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an error is that of a connection to Spark's driver that is lost; what the driver answers is none."""
+    """Whether an error is a lost connection to Spark's driver, not an answer of the driver."""
     return _is_of_gateway(error) and _ANSWER.search(str(error)) is None
 
 
 def _is_of_gateway(error: Exception) -> bool:
-    # Spark Connect does without py4j, so that nothing of it is imported here.
+    # Spark Connect does not use py4j, so py4j is not imported here.
     return type(error).__module__.startswith("py4j") or isinstance(
         error, ConnectionError | EOFError
     )

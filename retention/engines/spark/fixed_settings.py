@@ -1,4 +1,4 @@
-"""Settings of a session under which reading and expressions mean one thing, whatever a cluster has set."""
+"""Session settings that give reads and expressions one meaning, independent of a cluster's settings."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ FIXED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-"""Setting → value: Spark's defaults, but for the time zone, and nanoseconds of Parquet, which come as whole numbers."""
+"""Setting → value: Spark's defaults, except the time zone, and Parquet nanoseconds as integers."""
 
 
 def fixed_settings(session: SparkSession) -> AbstractContextManager[None]:
-    """Let a session have `FIXED` settings during the block, and those that it had before afterwards."""
+    """Apply the `FIXED` settings to a session during the block, and restore its own afterwards."""
     return settings_of_block(session, FIXED)
 
 
 @contextmanager
 def settings_of_block(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Let a session have some settings during the block, and those that it had before afterwards."""
+    """Apply given settings to a session during the block, and restore its own afterwards."""
     known = {name: setting_of(session, name) for name in wanted}
     before = {name: value for name, value in known.items() if not _is(value, wanted[name])}
     try:

@@ -1,4 +1,4 @@
-"""SQL functions of ours in a session of the caller's."""
+"""SQL functions of this package in a caller's session."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Give a session the SQL functions `subject_token(key)` and `subject_key(token)`, which replace any of these names.
+    """Register the SQL functions `subject_token(key)` and `subject_key(token)` in a session, replacing others.
 
-    `subject_token` takes texts, numbers and bytes and gives a text; `subject_key` takes a text and gives bytes. They
-    last as long as the session.
+    `subject_token` takes strings, numbers and bytes and returns a string; `subject_key` takes a string and returns
+    bytes. They last as long as the session.
 
     Raises:
         UsageError: the session was stopped.

@@ -1,4 +1,4 @@
-"""Rows that tasks read, brought together by key by Spark's own shuffle, and folded key by key in their order."""
+"""Rows read by tasks, grouped by key with Spark's own shuffle, and folded in order for each key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESULT = "key string, place bigint, aside binary"
 
 
 def columns_of(schema: pa.Schema) -> str:
-    """The columns of the rows that `reading` gives, as Spark has them."""
+    """The columns of the rows from `reading`, as Spark DDL."""
     return ddl_of(_with_aside(schema))
 
 
@@ -32,22 +32,22 @@ def folded(
     """Fold the rows of each key.
 
     Args:
-        rows: what tasks read, as `reading` gives it.
-        fold: folds the rows of a key, which come as tables in the order of their places.
-        schema: of the rows: `key` (string), `place` (int64), and others.
-        attempts: how often Spark tries a task.
+        rows: the rows of tasks, from `reading`.
+        fold: folds the rows of a key, given as tables in the order of `place`.
+        schema: the schema of the rows: `key` (string), `place` (int64), and others.
+        attempts: the number of times that Spark tries a task.
 
     Returns:
-        What was said aside, in order of the tasks, and key → what its fold gave.
+        The side results, in order of the tasks; and key → the result of its fold.
 
     Raises:
-        RetentionError, OSError: the first that a task answered with.
+        RetentionError, OSError: the first error that a task returned.
     """
     together = rows.repartition("key").sortWithinPartitions("key", "place")
     received = in_tasks(together, _folder(fold, schema, attempts), _RESULT).toArrow()
     answers = received.sort_by([("key", "ascending"), ("place", "ascending")]).to_pylist()
     outcomes = [(answer["key"], pickle.loads(answer[_ASIDE])) for answer in answers]  # noqa: S301  (our own)
-    # What reading found wrong comes before what folding did.
+    # Errors of reading take precedence over errors of folding.
     for _, outcome in sorted(outcomes, key=lambda outcome: outcome[0] is not None):
         if isinstance(outcome, CARRIED):
             raise outcome
@@ -56,7 +56,7 @@ def folded(
 
 
 def reading(read: Read, schema: pa.Schema, attempts: int) -> Act:
-    """The act that reads: rows, and for each task a row without key that has what was said aside."""
+    """The act that reads: gives rows, and for each task a row without key that has the side result."""
     with_aside = _with_aside(schema)
 
     def run(tasks: Iterable[tuple[int, Any]]) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ def reading(read: Read, schema: pa.Schema, attempts: int) -> Act:
 def _folder(
     fold: Fold, schema: pa.Schema, attempts: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The Spark task that folds the rows of some keys, one key after the other, and passes on what was said aside."""
+    """The Spark task that folds the rows of keys, one key at a time, and passes on side results."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for key, inside in groupby(_by_key(batches), key=itemgetter(0)):
@@ -93,7 +93,7 @@ def _folder(
 
 
 def _by_key(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str | None, pa.Table]]:
-    """Sorted batches cut where another key begins."""
+    """Sorted batches cut at key boundaries."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         runs = pa.compute.run_end_encode(table["key"].combine_chunks())

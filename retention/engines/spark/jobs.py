@@ -1,4 +1,4 @@
-"""Jobs of a session as others see them: named by stream, step and run, with progress by tasks, cancelled as one."""
+"""Jobs of a session, as monitoring shows them: labelled by stream, step and run, with progress by tasks."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import ProgressHandler
 
 _GROUP, _DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
-"""Local properties of a thread; its jobs get them."""
+"""Local properties of a thread; its jobs inherit them."""
 _CANCELLED = re.compile(r"\[(SPARK_JOB_CANCELLED|OPERATION_CANCELED)\]")
-"""Spark's conditions of work that somebody cancelled: a job of a classic session, an operation of a Connect session."""
+"""Spark's error conditions of cancelled work: a job of a classic session, an operation of a Connect session."""
 
 
 @contextmanager
 def watched_jobs(session: SparkSession) -> Iterator[None]:
-    """Give the jobs that this thread starts in the block the label of the work at hand, and log their progress.
+    """Label the jobs that this thread starts in the block with the current work, and log their progress.
 
-    In Spark's UI a classic session shows the label as job group and description. A group that the caller has set
-    stays, so that a notebook's button, or the end of a streaming query, cancels what it began; the run's name is a
-    tag of the jobs all the same. A Connect session has tags alone.
+    In Spark's UI, a classic session shows the label as job group and description. A group set by the caller is kept, so
+    that a notebook's button or the end of a streaming query cancels its own jobs; the run's name is still a tag of the
+    jobs. A Connect session has only tags.
 
     Raises:
-        CancelledError: somebody cancelled the jobs.
+        CancelledError: the jobs were cancelled.
     """
     label = current_label()
     watched = _operations(session, label) if is_connect(session) else _jobs(session, label)
@@ -55,13 +55,13 @@ def watched_jobs(session: SparkSession) -> Iterator[None]:
 
 
 def _was_cancelled(error: BaseException) -> bool:
-    """Whether an error, or what it was raised from, says that somebody cancelled the work."""
+    """Whether an error or its cause states that the work was cancelled."""
     causes = (error, error.__cause__)
     return any(_CANCELLED.search(str(cause)) is not None for cause in causes)
 
 
 def cancel(session: SparkSession, group: str) -> None:
-    """Cancel all jobs with the tag of a run, in whatever thread they were started."""
+    """Cancel all jobs with the tag of a run, from any thread."""
     if is_connect(session):
         session.interruptTag(_tag(group))
     else:
@@ -85,23 +85,23 @@ def _jobs(session: SparkSession, label: Label) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        # A session that died meanwhile has nothing left to put back, and its own error to tell.
+        # A session that died meanwhile has nothing to restore, and raises its own error.
         with suppress(Exception):
             if is_new:
                 context.removeJobTag(tag)
             for name, value in before.items():
-                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
 
 def _poll(context: SparkContext, group: str, label: Label, ended: threading.Event) -> None:
-    """Log the progress of a group's jobs until the work has ended; a session that is stopped meanwhile ends it."""
+    """Log the progress of a group's jobs until the work ends; errors of a stopped session are ignored."""
     while not ended.wait(EVERY_S):
         with suppress(Exception):
             _log(label, _stages(context.statusTracker(), group))
 
 
 def _stages(tracker: StatusTracker, group: str) -> list[tuple[int, int]]:
-    """The tasks done, and all tasks, of each stage of a group's running jobs."""
+    """The number of completed tasks, and of all tasks, in each stage of a group's running jobs."""
     jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
     stages = [stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds]
     known = filter(None, map(tracker.getStageInfo, stages))
@@ -115,7 +115,7 @@ def _operations(session: SparkSession, label: Label) -> Iterator[None]:
 
     def progress(*, stages: Sequence[Any] | None, **_: Any) -> None:
         nonlocal logged_at
-        # A session tells all its handlers of each operation, in the thread that waits for it.
+        # A session notifies all its handlers of each operation, in the thread that waits for it.
         if threading.get_ident() == caller and time.monotonic() - logged_at >= EVERY_S:
             logged_at = time.monotonic()
             _log(label, [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()])
@@ -134,14 +134,14 @@ def _operations(session: SparkSession, label: Label) -> Iterator[None]:
 
 
 def _log(label: Label, stages: Sequence[tuple[int, int]]) -> None:
-    """Log how many tasks are done of those that each stage has."""
+    """Log the completed tasks out of all tasks of the stages."""
     if stages:
         done, tasks = map(sum, zip(*stages, strict=True))
-        # It is another thread's work that is looked at.
+        # The logged work belongs to another thread.
         with labelled(stream=label.stream, run=label.run):
             log_progress(label.text, done, tasks, "tasks")
 
 
 def _tag(text: str) -> str:
-    """A text as Spark takes it for a tag."""
+    """A text in the form of a valid Spark tag."""
     return text.replace(",", ";")

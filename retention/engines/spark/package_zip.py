@@ -1,4 +1,4 @@
-"""Packing this package into a zip for `spark-submit --py-files`: workers that have its dependencies need no more."""
+"""The zip of this package for `spark-submit --py-files`, for workers that have its dependencies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 def pack_zip(target: Path) -> int:
-    """Write the zip, whole or not at all; the same packages give the same bytes.
+    """Write the zip, completely or not at all; the same packages give the same bytes.
 
     Args:
-        target: where it goes; Spark tells what it is given by its name's end.
+        target: the file to write; Spark recognizes its type by its suffix.
 
     Returns:
         Its length in bytes.
@@ -34,17 +34,17 @@ def pack_zip(target: Path) -> int:
         zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for name, file in package_files():
-            # The time of a file says nothing that its content does not.
+            # Fixed times make the zip depend only on the files' content.
             entry = zipfile.ZipInfo(name, _EARLIEST)
             archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
     return target.stat().st_size
 
 
 def package_files() -> Iterator[tuple[str, Path]]:
-    """Name below the root of an import path, and place, of every file of this project that a job needs; sorted.
+    """Import-path name and location of every file of this project that a job needs, sorted.
 
     Raises:
-        UsageError: a package is not where files are, such as in a zip itself.
+        UsageError: a package is not in a directory, for example because it is in a zip.
     """
     for package in PACKAGES:
         spec = find_spec(package)
@@ -60,10 +60,11 @@ def package_files() -> Iterator[tuple[str, Path]]:
 
 
 def check_target(target: Path, ends: tuple[str, ...], kind: OutputKind) -> None:
-    """Refuse a file that cannot be written, that Spark would take for something else, or that holds something else.
+    """Refuse a target that cannot be written, that Spark would misinterpret, or that has other content.
 
     Raises:
-        UsageError: its name does not end in one of `ends`, it is not in a directory, or there is another kind of file.
+        UsageError: its name does not end in one of `ends`, its directory does not exist, or another kind of file is
+            there.
     """
     if not target.name.endswith(ends):
         raise UsageError(
@@ -75,7 +76,7 @@ def check_target(target: Path, ends: tuple[str, ...], kind: OutputKind) -> None:
 
 
 def _is_zip(source: Any) -> bool:
-    """Whether a file is an archive of this package, by the names in it."""
+    """Whether a file is an archive of this package, judged by the names in it."""
     try:
         with zipfile.ZipFile(source) as archive:
             return f"{PACKAGES[0]}/__init__.py" in archive.namelist()

@@ -1,4 +1,4 @@
-"""A stream's live messages as a Spark DataFrame, whatever the table format is."""
+"""A stream's live messages as a Spark DataFrame, for every table format."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _STRICT = {
     "int96RebaseMode": "CORRECTED",
     "mergeSchema": "false",
 }
-"""Options by which a reader of Parquet does not take a cluster's settings."""
+"""Options that make a Parquet reader ignore a cluster's settings."""
 _LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-"""Settings that have files passed over in silence, and that Delta's reader has no options for."""
+"""Settings that silently skip files, and that Delta's reader has no options for."""
 _FROM_PATH = "CAST(regexp_extract(_metadata.file_path, '/{0}=([0-9]+)/', 1) AS {1}) AS {0}"
 
 
 def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
-    """The live messages at this moment, columns of `MESSAGES`; the session is left as it is.
+    """The current live messages, columns of `MESSAGES`; the session is not changed.
 
     Raises:
-        UsageError: the session was stopped, or passes over files that it cannot read.
+        UsageError: the session was stopped, or silently skips unreadable files.
     """
     refuse_stopped(spark)
     if not opened.store.exists():
@@ -56,7 +56,7 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
 
 
 def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> DataFrame:
-    """The live messages that have one of these sequences, columns of `MESSAGES`; files that hold none are skipped."""
+    """The live messages with one of these sequences, columns of `MESSAGES`; files without any are skipped."""
     rows = read_frame(opened, spark)
     if not len(seqs):
         return rows.where("false")
@@ -87,7 +87,7 @@ def _refuse_lenient(opened: OpenedStream, spark: SparkSession) -> None:
 
 
 def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> DataFrame:
-    """The rows without what is hidden of their files; only streams hide any, so that sequences tell."""
+    """The rows without hidden ones; only streams hide rows, so sequences identify them."""
     hidden = np.concatenate([NO_RANGES, *(ranges_in(file.hidden) for file in live)])
     if not len(hidden):
         return rows
@@ -97,7 +97,7 @@ def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> 
 
 
 def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
-    """Exactly the files that the log lists: a directory may also hold some that a run has not moved yet."""
+    """The rows of exactly the logged files; the directory may also have files that a run has not moved yet."""
     live = opened.store.data_files(opened.store.snapshot().files)
     if not live:
         return spark.createDataFrame([], ddl_of(MESSAGES))

@@ -1,4 +1,4 @@
-"""A whole row as JSON: the same text whatever the settings of the session, its time zone among them."""
+"""A whole row as JSON: the same text under all settings of the session, including its time zone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LAST_YEAR = 9999
 
 
 def row_json(rows: DataFrame) -> Column:
-    """All columns of a row as one JSON object, in their order; what is missing is null.
+    """All columns of a row as one JSON object, in their order; a missing value is null.
 
-    Times are RFC 3339 in UTC with six decimals, those without a zone the same without `Z`, dates `YYYY-MM-DD`, bytes
-    base64, decimals numbers with all their digits; the entries of maps are in the order of their keys.
+    Timestamps are RFC 3339 in UTC with six decimals, without `Z` if they have no zone. Dates are `YYYY-MM-DD`, bytes
+    base64, decimals numbers with all their digits; the entries of maps are in key order.
 
     Raises:
-        UsageError: a column is of a type that has no form in JSON which no setting changes.
+        UsageError: a column's type has no JSON form that is independent of settings.
     """
     fields = [
         _plain(F.col(f"`{field.name}`"), field.dataType, field.name).alias(field.name)
@@ -31,7 +31,7 @@ def row_json(rows: DataFrame) -> Column:
 
 
 def _plain(value: Column, kind: T.DataType, name: str) -> Column:
-    """A value of which JSON has one form alone; `name` is the column's, for the error."""
+    """A value with only one form in JSON; `name` is the column's name, for the error."""
     if isinstance(kind, _AS_THEY_ARE):
         return value
     if isinstance(kind, T.DatetimeType):
@@ -53,7 +53,7 @@ def _plain(value: Column, kind: T.DataType, name: str) -> Column:
 
 
 def _moment(value: Column, kind: T.DataType, name: str) -> Column:
-    """A date or a time as RFC 3339 has it; `name` is the column's, for the error."""
+    """A date or a timestamp in RFC 3339; `name` is the column's name, for the error."""
     match kind:
         case T.TimestampType():
             micros = F.unix_micros(value)
@@ -78,7 +78,7 @@ def _without_form(kind: T.DataType, name: str) -> UsageError:
 
 
 def _time(date: Column, rest: Column) -> Column:
-    """A day, and the microseconds of it, as RFC 3339 has them."""
+    """A date and its microseconds of the day, in RFC 3339."""
     seconds = F.floor(rest / _SECOND_US)
     parts = (F.floor(seconds / 3600), F.floor(seconds / 60) % 60, seconds % 60)
     hour, minute, second = (F.lpad(part.cast("string"), 2, "0") for part in parts)

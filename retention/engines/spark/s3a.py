@@ -1,4 +1,4 @@
-"""Reaching an object store from Spark's JVM: the scheme for it, settings, and one sentence if it cannot be reached."""
+"""Access to an object store from Spark's JVM: its scheme, settings, and one sentence if access fails."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
 def s3a_settings() -> dict[str, str]:
-    """Settings of a session under which the JVM finds what we find: endpoint, region, and whose credentials.
+    """Session settings that give the JVM the same endpoint, region and credential provider as this process.
 
-    The JVM looks for credentials itself, in the environment, the profiles and the machine's metadata: none is passed.
+    The JVM finds credentials itself, in the environment, the profiles and the machine's metadata; none are passed.
     """
     settings = {
         "fs.s3.impl": _FILE_SYSTEM,
@@ -27,7 +27,7 @@ def s3a_settings() -> dict[str, str]:
 
 
 def for_spark(location: str) -> str:
-    """A location in the JVM's words: Hadoop knows object stores as `s3a`."""
+    """A location for the JVM; Hadoop's scheme for object stores is `s3a`."""
     return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location
 
 

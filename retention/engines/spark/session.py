@@ -1,4 +1,4 @@
-"""The Spark session that work runs in: the active one, or one tuned for this machine and stopped at the end."""
+"""The Spark session for work: the active one, or one tuned for this machine and stopped at the end."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Answer = TypeVar("Answer")
 
 GIB = 1024**3
 _SIGNALLED = 128
-"""A shell's exit codes above it are of commands that a signal ended."""
+"""Shell exit codes above this mean that a signal ended the command."""
 TASK_ATTEMPTS = 4
-"""Number of tries of a task, as on a cluster; in one process Spark would otherwise try it once."""
+"""The number of tries of a task, as on a cluster; in one process, Spark's default is one."""
 _COLLECTOR = "-XX:+UseParallelGC"
-"""Java's collector of garbage that costs least: rows pass through the JVM, none stay, and nobody waits for a pause."""
+"""The cheapest garbage collector of Java: rows only pass through the JVM, and pauses do not matter."""
 _JAVA_READS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Variables in which people give Java flags of their own."""
+"""Environment variables with a user's own Java flags."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -62,9 +62,9 @@ def session(app_name: str = "retention") -> Iterator[SparkSession]:
 
 
 def active_session() -> SparkSession | None:
-    """The session that the caller already has, unless its driver is gone.
+    """The caller's existing session, unless its driver has ended.
 
-    Pyspark is not loaded to find that there is none.
+    Finding that there is none does not load pyspark.
     """
     if "pyspark" not in sys.modules:
         return None
@@ -78,10 +78,10 @@ def active_session() -> SparkSession | None:
 
 
 def refuse_stopped(given: SparkSession) -> None:
-    """Refuse a session that was stopped, and with it every DataFrame of its.
+    """Refuse a stopped session, and so every DataFrame of it.
 
     Raises:
-        UsageError: it was.
+        UsageError: it was stopped.
     """
     if is_stopped(given):
         raise UsageError(
@@ -91,7 +91,7 @@ def refuse_stopped(given: SparkSession) -> None:
 
 
 def suits_work() -> bool:
-    """Whether work can be given to Spark: it is installed, and no session would be used that is too old."""
+    """Whether Spark can run work: it is installed, and the active session, if any, is not too old."""
     running = active_session()
     if running is None:
         return find_spec("pyspark") is not None
@@ -99,24 +99,24 @@ def suits_work() -> bool:
 
 
 def application_id(running: SparkSession) -> str | None:
-    """The id under which a cluster lists a session's application; None where the session cannot say, or is gone."""
+    """The id by which a cluster lists a session's application; None if the session has ended or has no id."""
     return _unless_gone(partial(setting_of, running, "spark.app.id"))
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
     """Start a session with Delta, tuned for this machine.
 
-    Under `spark-submit` it is the one that was submitted; where `SPARK_REMOTE` names a Spark Connect server, one of
-    that server's.
+    Under `spark-submit`, this is the submitted session; if `SPARK_REMOTE` names a Spark Connect server, a session of
+    that server.
 
     Args:
-        app_name: what Spark calls it.
+        app_name: its name in Spark.
         java_options: more flags for the JVM.
 
     Raises:
-        UsageError: Java or Delta's JARs are missing, no Delta is known for this Spark, or it is too old; or what Spark
-            Connect needs is missing, or its server does not answer.
-        RetentionError: Spark did not start; a `BusyError` where its driver ended meanwhile.
+        UsageError: Java or Delta's JARs are missing, no Delta is known for this Spark, or it is too old; or a package
+            for Spark Connect is missing, or its server does not answer.
+        RetentionError: Spark did not start; a `BusyError` if its driver ended meanwhile.
     """
     is_there = "PYSPARK_GATEWAY_PORT" in os.environ or REMOTE in os.environ
     if REMOTE in os.environ:
@@ -144,12 +144,12 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
 
 
 def _is_not_of_gateway(record: logging.LogRecord) -> bool:
-    """Whether a record is none of py4j's, which logs the trace of a lost connection that is an error all the same."""
+    """Whether a record is not from py4j; py4j logs the trace of a lost connection in addition to raising it."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 def _start_failure(error: Exception) -> RetentionError | None:
-    """The error for a session that did not start; None if the cause is not known."""
+    """The error for a session that did not start; None if the cause is unknown."""
     from pyspark.errors import PySparkException
 
     from retention.engines.spark.failures import GONE, is_gone
@@ -164,7 +164,7 @@ def _start_failure(error: Exception) -> RetentionError | None:
 
 
 def _was_killed(error: Exception) -> bool:
-    """Whether a signal ended the JVM that pyspark waited for: only the frame in which it waits knows the process."""
+    """Whether a signal ended the JVM that pyspark waited for; only the waiting stack frame has the process."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     processes = (frame.f_locals.get("proc") for frame in frames)
     codes = [process.returncode or 0 for process in processes if isinstance(process, Popen)]
@@ -172,7 +172,7 @@ def _was_killed(error: Exception) -> bool:
 
 
 def _stop(started: SparkSession) -> None:
-    """Stop a session; of one whose driver is gone nothing is left to stop, and its work has its own error."""
+    """Stop a session; if its driver has ended, nothing remains to stop, and its work raises its own error."""
     from retention.engines.spark.failures import is_gone
 
     try:
@@ -184,7 +184,7 @@ def _stop(started: SparkSession) -> None:
 
 
 def _unless_gone(ask: Callable[[], Answer]) -> Answer | None:
-    """The driver's answer to a question; None if it is gone."""
+    """The driver's answer to a query; None if the driver has ended."""
     from retention.engines.spark.failures import is_gone
 
     try:
@@ -196,7 +196,7 @@ def _unless_gone(ask: Callable[[], Answer]) -> Answer | None:
 
 
 def _forget_driver() -> None:
-    """Let pyspark start another driver the next time: it holds on to its connection to the one that is gone."""
+    """Make pyspark start another driver next time; it caches its connection to the ended one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -207,10 +207,10 @@ def _forget_driver() -> None:
 
 
 def _settings(java_options: str) -> dict[str, str]:
-    """Settings for one machine; Spark's defaults are for a cluster, and up to ten times slower here."""
+    """Settings for one machine; Spark's defaults are for a cluster and up to ten times slower here."""
     cores = str(os.cpu_count() or 1)
     given = " ".join([java_options, *(os.environ.get(name, "") for name in _JAVA_READS)])
-    # Java does not start with two of them.
+    # Java does not start with two collectors.
     collector = "" if "GC" in given else _COLLECTOR
     options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {collector} {java_options}".strip()
     from retention.engines.spark.arrow_batches import BY_ROWS
@@ -240,14 +240,14 @@ def _settings(java_options: str) -> dict[str, str]:
 
 
 def _driver_memory() -> int:
-    """A quarter of the machine's memory in bytes, between 1 and 4 GiB: the driver's JVM also runs the tasks."""
+    """A quarter of the machine's memory in bytes, between 1 and 4 GiB; the driver's JVM also runs the tasks."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(max(memory // 4, GIB), 4 * GIB)
 
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the time it takes to start Spark."""
+    """Set environment variables while Spark starts."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

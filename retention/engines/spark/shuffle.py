@@ -1,4 +1,4 @@
-"""Parts on their way between Spark tasks, in Spark's own shuffle: it spills, moves and forgets them."""
+"""Parts passed between Spark tasks by Spark's own shuffle, which spills, moves and deletes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retention.engines.spark.task_code import in_tasks
 PARTS = "key long, sender long, content binary"
 RESULTS = "number long, outcome binary"
 _ERROR = -1
-"""The key under which an error travels, instead of parts."""
+"""The key of an error in place of parts."""
 Batches = Iterator[pa.RecordBatch]
 _Row = tuple[int, int, bytes]
 
@@ -30,13 +30,13 @@ def shuffled(
     gather: Gathering[Any],
     attempts: int,
 ) -> DataFrame:
-    """The results of gathering what tasks deal out, or errors; columns `number` (the key) and `outcome`, pickled.
+    """The results of gathering the tasks' parts, or errors; columns `number` (the key) and `outcome`, pickled.
 
     Args:
-        dealt: the parts of all tasks, as `dealing` gives them.
-        deal_again: the parts that are made of those of one key.
-        gather: the result of one key of these.
-        attempts: how often Spark tries a task.
+        dealt: the parts of all tasks, from `dealing`.
+        deal_again: gives new parts from the parts of one key.
+        gather: gives the result from the new parts of one key.
+        attempts: the number of times that Spark tries a task.
     """
     dealt_again = _dealing_again(deal_again.function, attempts)
     again = in_tasks(_by_key(dealt, deal_again.tasks), dealt_again, PARTS)
@@ -48,7 +48,7 @@ def _by_key(parts: DataFrame, tasks: int) -> DataFrame:
 
 
 def dealing(deal: Callable[[Any], Iterable[Part]], attempts: int) -> Act:
-    """The act that deals out the parts of each task, or the error that ended it; columns `PARTS`."""
+    """The act that gives the parts of each task, or the error that ended it; columns `PARTS`."""
 
     def run(tasks: Iterable[tuple[int, Any]]) -> Batches:
         for number, task in tasks:
@@ -85,7 +85,7 @@ def _gathering(
 
 
 def _parts(sender: int, act: Callable[[], Iterable[Part]], attempts: int) -> pa.RecordBatch:
-    """The parts that a function gives, or the error that ended it."""
+    """The parts from a function, or the error that ended it."""
     outcome = outcome_of(lambda: list(act()), attempts)
     if isinstance(outcome, CARRIED):
         return _batch([(_ERROR, sender, pickle.dumps(outcome))])
@@ -93,7 +93,7 @@ def _parts(sender: int, act: Callable[[], Iterable[Part]], attempts: int) -> pa.
 
 
 def _keys(batches: Batches) -> Iterator[tuple[int, list[bytes]]]:
-    """Each key with its contents, of rows that are sorted by key."""
+    """Each key with its contents, from rows sorted by key."""
     for key, rows in groupby(_rows(batches), key=itemgetter(0)):
         yield key, [content for _, _, content in rows]
 

@@ -1,4 +1,4 @@
-"""The rows of a DataFrame brought into the order of their sequences: tasks leave them in files of blocks."""
+"""The rows of a DataFrame sorted into sequence order; tasks write them to files of blocks."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ _OUTCOME = "outcome binary"
 _Act = Callable[[Iterator[pa.RecordBatch]], Any]
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Left = tuple[int, list[StoredBlock]]
-"""The number of a partition of a frame, and the blocks that its task left."""
+"""The number of a frame's partition, and the blocks that its task wrote."""
 
 
 def sorted_blocks(
     engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
 ) -> list[StoredBlock]:
-    """Bring rows into the order of `dialect.order`; however the frame is partitioned, it is the same.
+    """Sort rows by `dialect.order`; the order does not depend on the frame's partitions.
 
-    Spark computes the rows once, as they come. Where blocks are in order one behind the other, that is all; where
-    some overlap, tasks merge those; where everything overlaps everything, Spark sorts the frame, and computes it again.
+    Spark computes the rows once, unsorted. If the blocks are in order, nothing else is needed. If some overlap, tasks
+    merge them. If most overlap, Spark computes the frame again and sorts it.
 
     Args:
         engine: runs tasks in the frame's session.
-        frame: as `given_columns` makes it.
+        frame: the result of `given_columns`.
         arriving_rows: completes the rows in tasks.
-        directory: takes the files of blocks; all tasks reach it.
+        directory: the directory for the files of blocks; all tasks can reach it.
 
     Returns:
         The blocks, in order.
 
     Raises:
-        RetentionError, OSError: what a task raised.
-        PySparkException, Py4JError: what Spark could not do.
-        CancelledError: somebody cancelled the jobs.
+        RetentionError, OSError: a task raised it.
+        PySparkException, Py4JError: Spark failed.
+        CancelledError: the jobs were cancelled.
     """
     dialect = arriving_rows.dialect
     write = _writer(arriving_rows, directory, attempts_of(frame.sparkSession))
@@ -75,7 +75,7 @@ def sorted_blocks(
 
 
 def _sorted(given: DataFrame, arriving_rows: ArrivingRows) -> DataFrame:
-    """The rows that arrive, in order; columns that they lack are the same in all rows."""
+    """The arriving rows, sorted; absent columns have the same value in all rows."""
     dialect = arriving_rows.dialect
     frame = arriving(given, dialect)
     keys = {name: F.col(name) for name in dialect.order if name in frame.columns}
@@ -88,7 +88,7 @@ def _sorted(given: DataFrame, arriving_rows: ArrivingRows) -> DataFrame:
 
 
 def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _Act) -> list[_Left]:
-    """Let tasks leave the rows of a frame in blocks; where a long row is found on the way, it is computed again."""
+    """Write the rows of a frame to blocks in tasks; if a long row is found, the frame is computed again."""
     session = given.sparkSession
     if arrow_batches.are_by_rows(session):
         try:
@@ -100,10 +100,10 @@ def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _
 
 
 def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
-    """The blocks that the task of each partition of a frame left.
+    """The blocks that the task of each partition of a frame wrote.
 
     Raises:
-        RetentionError, OSError: what a task raised.
+        RetentionError, OSError: a task raised it.
     """
     with watched_jobs(frame.sparkSession):
         received = in_tasks(frame, write, _OUTCOME).toArrow()
@@ -115,10 +115,10 @@ def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
 
 
 def _writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> _Act:
-    """The act that leaves the rows of one partition, for their blocks, or the error that ended it.
+    """The act that writes the rows of one partition; gives their blocks, or the error that ended it.
 
-    It fills in what rows lack. A time of the clock in the frame's expressions would have Spark compile them anew for
-    every append.
+    It fills in missing columns. A clock time in the frame's expressions would make Spark recompile them for every
+    append.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> _Left:
@@ -132,7 +132,7 @@ def _writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> _Act:
 
 
 def _task(act: _Act) -> _Task:
-    """The task that answers with the outcome of an act."""
+    """The task that returns the outcome of an act."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outcome = pickle.dumps(act(batches))

@@ -1,4 +1,4 @@
-"""The source of a task that writes messages: rows in order, some at a time."""
+"""The source of a writing task: ordered rows, some at a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _HELD_BYTES = 64 << 20
 
 
 class Source:
-    """Rows, taken a number at a time.
+    """Rows, taken in given numbers.
 
     Args:
-        tables: the rows; none of them is empty.
+        tables: the rows; no table is empty.
     """
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
@@ -23,7 +23,7 @@ class Source:
         self._tables = tables
 
     def take(self, count: int) -> Iterator[pa.Table]:
-        """The next rows, `count` of them or what is left, in tables of a row group or 64 MiB."""
+        """The next `count` rows, or the remaining ones, in tables of a row group or 64 MiB."""
         held: list[pa.Table] = []
         while count and self._rest is not None:
             held.append(self._rest.slice(0, count))

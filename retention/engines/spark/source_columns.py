@@ -1,4 +1,4 @@
-"""Rows of a source as an append takes them: its mapping of columns, in SQL; faults are told before Spark works."""
+"""Rows of a source mapped to the columns of an append with SQL; faults are reported before Spark runs a job."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _ORDERED: tuple[tuple[tuple[type[T.DataType], ...], Callable[[Column], Column]],
     ((T.BooleanType,), lambda given: given.cast("int").cast("bigint")),
     ((T.TimestampType,), F.unix_micros),
     ((T.DateType,), lambda given: F.unix_date(given).cast("bigint")),
-    # Texts of such times are in the order of the times, and need no time zone.
+    # Strings of such times sort like the times, and need no time zone.
     ((T.TimestampNTZType,), lambda given: given.cast("string")),
     ((T.StringType, T.BinaryType, T.DecimalType), lambda given: given),
 )
-"""Spark's types that decide an order → how a column of such a type is compared, by Spark and by tasks alike."""
+"""Spark's types of ordering columns → the comparable form of such a column, for both Spark and tasks."""
 _WHERE = "nothing was read"
 
 
 @dataclass(frozen=True)
 class MappedRows:
-    """Rows as `append_frame` takes them, and what became of the source's columns."""
+    """Rows for `append_frame`, and the use of the source's columns."""
 
     frame: DataFrame
     order_by: tuple[str, ...]
-    """The source's columns by which rows get their sequences; empty: by their times."""
+    """The source's columns that determine the order of sequences; empty for the order of times."""
     is_chosen: bool
-    """Whether nobody said so, and the source's columns suggest it."""
+    """Whether the order is not configured but chosen from the source's columns."""
     left_out: tuple[str, ...]
-    """The source's columns that no message has anything of."""
+    """The source's columns that no message includes."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """A sentence for each thing that was decided because nobody said it."""
+        """A sentence for each choice that was not configured."""
         notes = []
         if self.is_chosen and self.order_by:
             order = ", ".join(self.order_by)
@@ -62,16 +62,16 @@ class MappedRows:
 
 
 def mapped(rows: DataFrame, mapping: ColumnMapping, dialect: Dialect, source: str) -> MappedRows:
-    """Map a source's rows to those of an append.
+    """Map a source's rows to rows of an append.
 
     Args:
-        rows: with the source's own columns.
-        mapping: what is said of them.
-        dialect: the log's.
-        source: where they come from, for sentences.
+        rows: rows with the source's own columns.
+        mapping: the configured mapping of columns.
+        dialect: the log's dialect.
+        source: the name of the source, for messages.
 
     Raises:
-        UsageError: an expression means nothing in the source, or a column is missing or of a type that it cannot be of.
+        UsageError: an expression is invalid for the source, or a column is missing or has a wrong type.
     """
     mapping.check(dialect)
     if mapping.where is not None:
@@ -94,10 +94,10 @@ def mapped(rows: DataFrame, mapping: ColumnMapping, dialect: Dialect, source: st
 
 
 def refuse_untimed(rows: DataFrame, mapping: ColumnMapping, source: str) -> None:
-    """Refuse a source for a stream in which no column is the time of its messages.
+    """Refuse a source for a stream without a column for the time of its messages.
 
     Raises:
-        UsageError: there is none; the sentence has the columns that may be.
+        UsageError: there is none; the sentence names candidate columns.
     """
     if {"time", "ts_ns"} & {*mapping.columns, *rows.columns}:
         return
@@ -135,7 +135,7 @@ def _order(rows: DataFrame, name: str, source: str) -> Column:
 
 
 def _quoted(rows: DataFrame, name: str) -> str:
-    """A column's name in SQL: as it is spelt, or a field inside one, such as `source.lsn`."""
+    """A column's name in SQL: quoted exactly, or a nested field such as `source.lsn`."""
     return f"`{name}`" if name in rows.columns else name
 
 
@@ -160,7 +160,7 @@ def _condition(rows: DataFrame, option: str, sql: str, source: str) -> Column:
 
 
 def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
-    """An SQL expression over a source's columns; asking for its type has Spark resolve it, and nothing runs."""
+    """An SQL expression over a source's columns; requesting its type makes Spark resolve it without a job."""
     shown = f"{option}={sql}" if option.startswith("--column") else f"{option} {sql}"
     with _unresolvable_as_usage(rows, shown, source):
         expression = F.expr(with_functions_expanded(sql))
@@ -169,13 +169,13 @@ def _expression(rows: DataFrame, option: str, sql: str, source: str) -> Column:
 
 
 def _type_of(rows: DataFrame, expression: Column) -> T.DataType:
-    """The type of an expression beside the columns of a row; there no aggregate can be, which leaves one row of all."""
+    """The type of an expression beside the columns of a row; this excludes aggregates, which combine all rows."""
     return rows.select("*", expression.alias("it")).schema.fields[-1].dataType
 
 
 @contextmanager
 def _unresolvable_as_usage(rows: DataFrame, shown: str, source: str) -> Iterator[None]:
-    """A context around resolving an expression: what Spark cannot resolve is one sentence."""
+    """A context around resolving an expression; a failure becomes a one-sentence `UsageError`."""
     try:
         yield
     except AnalysisException as error:
@@ -185,7 +185,7 @@ def _unresolvable_as_usage(rows: DataFrame, shown: str, source: str) -> Iterator
 
 
 def refuse_unfit(frame: DataFrame, dialect: Dialect, source: str) -> None:
-    """Refuse mapped rows whose columns an append would refuse.
+    """Refuse mapped rows with columns that an append would refuse.
 
     Raises:
         UsageError: a column is missing or of another type.
@@ -199,6 +199,6 @@ def refuse_unfit(frame: DataFrame, dialect: Dialect, source: str) -> None:
 
 
 def reason_of(error: AnalysisException) -> str:
-    """The first line of what Spark says, without the name of its condition."""
+    """The first line of Spark's message, without the name of its error condition."""
     line = str(error).strip().partition("\n")[0]
     return line.partition("] ")[2].split(" SQLSTATE")[0].rstrip(" .") or line

@@ -1,4 +1,4 @@
-"""Failures of Spark to read a source's file: which file, and why, out of what Spark says."""
+"""Failures of Spark to read a source's file: the file and the reason, parsed from Spark's message."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ReadFailure:
     place: str
     """The file, as a path or `s3://`."""
     why: str
-    """Spark's reason, empty if it gives none."""
+    """Spark's reason; empty if it gives none."""
     is_missing: bool
-    """Whether the file is gone."""
+    """Whether the file is missing."""
 
 
 def read_failure(error: BaseException) -> ReadFailure | None:
-    """The file that an error of Spark is about; None: it is about something else."""
+    """The unreadable file of a Spark error; None if the error has another cause."""
     text = str(error)
     match = _READING.search(text)
     if match is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _GLOBBED = frozenset("{}[]*?\\")
 _KEPT = frozenset("/-_.!~'()*,;:$&+=@")
-"""Beside letters and digits, what Java leaves as it is in the path of a URI."""
+"""The characters, besides letters and digits, that Java does not escape in the path of a URI."""
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "json": {"mode": "FAILFAST"},
     "csv": {"mode": "FAILFAST", "columnPruning": "false"},
@@ -39,29 +39,29 @@ _OF_ALL = {
     "ignoreMissingFiles": "false",
 }
 _DIGITS = 20
-"""Of a version in the name of a file of a Delta log."""
+"""The number of digits of a version in the name of a Delta log file."""
 _FILE, _PLACE = "__retention_file", "__retention_place"
 
 
 @dataclass(frozen=True)
 class FileToRead:
-    """A file, and what its directories say of its rows."""
+    """A file, and the partition values from its directories."""
 
     place: str
     """A path, or a URI."""
     values: tuple[str | None, ...] = ()
-    """The text of each partition column."""
+    """The string value of each partition column."""
     width: int | None = None
-    """Of CSV: how many columns its first line has; None: as many as there are."""
+    """For CSV, the number of columns of its first line; None for all columns."""
 
 
 def inferred_columns(spark: SparkSession, format_: str, places: Iterable[str]) -> dict[str, Any]:
-    """The columns of some files, those of all of them together, as JSON of a Spark schema.
+    """The union of the columns of files, as JSON of a Spark schema.
 
     Raises:
         PySparkException, Py4JError: a file cannot be read, or files contradict each other.
     """
-    # Records that are none have no columns; the read that follows refuses them by file and line.
+    # Invalid records have no columns; the following read refuses them by file and line.
     lenient = {"mode": "PERMISSIVE"} if format_ in ("json", "csv") else {"mergeSchema": "true"}
     reader = spark.read.format(format_).options(**_OF_ALL, **{**_OPTIONS[format_], **lenient})
     schema: dict[str, Any] = reader.load([_escaped(place) for place in places]).schema.jsonValue()
@@ -75,14 +75,14 @@ def file_rows(
     partitions: Mapping[str, str],
     files: Sequence[FileToRead],
 ) -> DataFrame:
-    """The rows of some files of a directory, with the columns of the source.
+    """The rows of files of a directory, with the columns of the source.
 
     Args:
         spark: the session.
-        format_: of the files.
+        format_: the format of the files.
         columns: JSON of the Spark schema of their own columns.
-        partitions: name → SQL type of each column that their directories give.
-        files: at least one.
+        partitions: name → SQL type of each column from their directories.
+        files: at least one file.
     """
     schema = T.StructType.fromJson(dict(columns))
     frames = [
@@ -102,10 +102,10 @@ def delta_rows(spark: SparkSession, place: str) -> DataFrame:
 
 
 def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int]]:
-    """Every file below a location that only Spark reaches: URI, length and time in milliseconds since the epoch.
+    """Every file below a location that only Spark can reach: URI, length and time in milliseconds since the epoch.
 
     Raises:
-        AnalysisException: there is nothing.
+        AnalysisException: the location has no files.
     """
     files = (
         spark.read.format("binaryFile")
@@ -117,12 +117,12 @@ def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int
 
 
 def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tuple[str, bytes]]:
-    """Name and content of the files of a Delta log that only Spark reaches.
+    """Name and content of the files of a Delta log that only Spark can reach.
 
     Args:
         spark: the session.
-        location: the log's.
-        after: a version of which what is before it is not needed; None: that of the newest checkpoint.
+        location: the log's location.
+        after: the first needed version; None for the version of the newest checkpoint.
 
     Raises:
         UsageError: Spark cannot list it.
@@ -140,10 +140,10 @@ def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tu
 
 @contextmanager
 def _listing(location: str) -> Iterator[None]:
-    """Let Spark list a location in the block.
+    """A context around listing a location with Spark.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: Spark cannot list it.
     """
     try:
         yield
@@ -193,7 +193,7 @@ def _with_partitions(
 
 
 def uri_of(place: str) -> str:
-    """A place as Spark's column `_metadata.file_path` spells it.
+    """A place, spelled as in Spark's column `_metadata.file_path`.
 
     >>> uri_of("/a b/c%20d[1]=ü.json"), uri_of("s3a://bucket/a b.json")
     ('file:/a%20b/c%2520d%5B1%5D=ü.json', 's3a://bucket/a%20b.json')
@@ -214,5 +214,5 @@ def _encoded(letter: str) -> str:
 
 
 def _escaped(place: str) -> str:
-    """A place in which Hadoop sees no pattern."""
+    """A place with Hadoop's glob characters escaped."""
     return "".join(f"\\{letter}" if letter in _GLOBBED else letter for letter in for_spark(place))

@@ -1,4 +1,4 @@
-"""The `spark-submit` of this Python environment: it works from every directory and environment, also cron's."""
+"""The `spark-submit` of this Python environment; it works from every directory and environment, including cron's."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ exec "$SPARK_HOME/bin/spark-submit" "$@"
 
 
 def install_front(prefix: Path) -> Path:
-    """Put a front in the place of an environment's `spark-submit`: it says where Spark, Java and Python are.
+    """Replace an environment's `spark-submit` with a wrapper that sets the locations of Spark, Java and Python.
 
-    What a shell has set stays. Without SPARK_CONF_DIR, Spark writes warnings alone on stderr, and has Delta.
+    Variables set in a shell are kept. Without SPARK_CONF_DIR, Spark writes only warnings to stderr, and has Delta.
 
     Args:
         prefix: the environment's folder.
@@ -40,7 +40,7 @@ def install_front(prefix: Path) -> Path:
     values["SPARK_CONF_DIR"] = str(_write_settings(prefix / SHARED / "conf"))
     lines = [f'  : "${{{name}:={value}}}"\n  export {name}\n' for name, value in values.items()]
     front = prefix / "bin" / "spark-submit"
-    # Installers link the same file into several environments: it is replaced, not written to.
+    # Installers link the same file into several environments, so replace it instead of writing to it.
     fresh = front.with_suffix(".new")
     fresh.write_text("".join([_HEAD, *lines, _TAIL]), encoding="utf-8")
     fresh.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Tasks that run only where a worker has this package as the driver has it: another version has other rules."""
+"""Tasks that run only on workers with the driver's version of this package; another version has other rules."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class OtherCodeError(RetentionError):
-    """A worker has another version of this package than the driver; says where."""
+    """A worker has another version of this package than the driver; names its location."""
 
 
 def in_tasks(frame: DataFrame, function: Function, columns: str) -> DataFrame:
-    """The rows that tasks make of a frame's, as `DataFrame.mapInArrow`; texts and binaries are never large.
+    """The rows that tasks make from a frame's rows, like `DataFrame.mapInArrow`, without Arrow's large types.
 
-    A worker with other code than the driver's raises `OtherCodeError`, and Spark tries the task elsewhere, where it
-    can; `spark_failures` has the sentence.
+    A worker with other code than the driver's raises `OtherCodeError`, and Spark retries the task on another worker if
+    there is one; `spark_failures` has the sentence.
     """
     return frame.mapInArrow(_only_with(code_digest(), function), columns)
 
@@ -44,7 +44,7 @@ def _only_with(digest: str, function: Function) -> Function:
 
 @cache
 def code_digest() -> str:
-    """The SHA-256 of the modules that this process imports from, in a directory or in a zip."""
+    """The SHA-256 of this project's modules in this process, from a directory or a zip."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for name, content in _modules(package, files(package)):
@@ -53,7 +53,7 @@ def code_digest() -> str:
 
 
 def _modules(name: str, place: Traversable) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the modules of a package and of those inside it, sorted."""
+    """Name and content of the modules of a package and its subpackages, sorted."""
     for entry in sorted(place.iterdir(), key=lambda entry: entry.name):
         inner = f"{name}.{entry.name}"
         if entry.is_dir():

@@ -1,4 +1,4 @@
-"""Versions of Spark: what goes with each minor one, and what is said of those that no test covers."""
+"""Versions of Spark: the companions of each minor version, and a warning for untested versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.errors import UsageError
 _log = logging.getLogger("retention.spark")
 _MINOR = re.compile(r"(\d+)\.(\d+)")
 _OLDEST = (4, 0)
-"""The first minor version whose frames come as Arrow tables, and whose tasks take Arrow batches from both."""
+"""The first minor version that gives frames as Arrow tables and Arrow batches to tasks, classic and Connect."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Companions:
     """The JARs that go with one minor version of Spark."""
 
     tested: tuple[str, ...]
-    """The versions of Spark that `make sparks` tries."""
+    """The versions of Spark that `make sparks` tests."""
     delta: tuple[str, str]
     """Maven artifact and version of Delta."""
     hadoop: str
-    """The version of Spark's Hadoop, and so of its S3A."""
+    """The version of Spark's Hadoop, and so of S3A."""
     sdk: str
-    """The version of Amazon's SDK that this Hadoop was built with, or the next that has all its parts."""
+    """The version of the AWS SDK that this Hadoop was built with, or the next one with all its parts."""
 
 
 COMPANIONS = {
@@ -34,11 +34,11 @@ COMPANIONS = {
     "4.1": Companions(("4.1.4",), ("delta-spark_4.1_2.13", "4.4.0"), "3.4.2", "2.29.52"),
     "4.2": Companions(("4.2.0", "4.2.1"), ("delta-spark_4.2_2.13", "4.4.0"), "3.5.0", "2.35.4"),
 }
-"""Minor version of Spark → what goes with it; there is no Delta for a later one yet."""
+"""Minor version of Spark → its companions; later versions have no Delta yet."""
 
 
 def companions_of(version: str) -> Companions:
-    """The JARs that go with a version of Spark, whatever its vendor adds to the number (`4.0.1-amzn-0`).
+    """The JARs that go with a version of Spark, for any vendor suffix (`4.0.1-amzn-0`).
 
     Raises:
         UsageError: no Delta is known for it.
@@ -53,7 +53,7 @@ def companions_of(version: str) -> Companions:
 
 
 def installed_spark() -> str:
-    """The version of the Spark that is installed beside this program.
+    """The version of the Spark installed with this program.
 
     Raises:
         UsageError: there is none; `pyspark-client` alone starts no Spark.
@@ -65,7 +65,7 @@ def installed_spark() -> str:
 
 
 def not_installed() -> UsageError:
-    """The error of work that asks for Spark where none is installed."""
+    """The error for work that needs Spark without an installed one."""
     return UsageError(
         "pyspark is not installed here: `pip install 'lake-retention[spark]'`, name a Spark Connect server in "
         "SPARK_REMOTE, or use --engine local, which needs no Spark (`ingest` always does)"
@@ -73,16 +73,16 @@ def not_installed() -> UsageError:
 
 
 def is_too_old(version: str) -> bool:
-    """Whether a Spark is of a version before those that tasks can run on; of one without a number nobody can tell."""
+    """Whether a Spark version is too old for tasks; False for a version without a number."""
     numbers = _MINOR.match(version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) < _OLDEST
 
 
 def refuse_too_old(version: str) -> None:
-    """Refuse a Spark that tasks cannot run on.
+    """Refuse a Spark that is too old for tasks.
 
     Raises:
-        UsageError: it is one.
+        UsageError: it is too old.
     """
     if is_too_old(version):
         raise UsageError(
@@ -92,7 +92,7 @@ def refuse_too_old(version: str) -> None:
 
 
 def warn_of_untested(version: str) -> None:
-    """Log a warning, once for a version, if no test covers a Spark; work goes on."""
+    """Log a warning, once per version, if no test covers a Spark version; work continues."""
     known = COMPANIONS.get(_minor_of(version))
     if version in _warned or (known is not None and version in known.tested):
         return

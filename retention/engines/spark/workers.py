@@ -1,4 +1,4 @@
-"""Questions to the workers of a session: their Python, its packages, and the places that they can reach."""
+"""Queries to the workers of a session: their Python, its packages, and the places that they can reach."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class Worker:
     host: str
     executable: str
     python: str
-    """Its version."""
+    """The version of Python."""
     versions: Mapping[str, str | None]
-    """Module that was asked for → version of what it belongs to, empty if it states none; None: there is none."""
+    """Requested module → version of its distribution, empty if it states none; None if the module is missing."""
     code: str
-    """The digest of its copy of this package (`code_digest`); empty: it has none, or an older one."""
+    """The digest of its copy of this package (`code_digest`); empty if it has none, or an older one."""
 
 
 def workers_of(session: SparkSession, modules: Mapping[str, str]) -> list[Worker]:
     """The Pythons that run the tasks of a session, sorted.
 
     Args:
-        session: what is asked.
-        modules: name of each module to look for → the distribution that it belongs to.
+        session: the session to query.
+        modules: name of each module to look for → its distribution.
 
     Raises:
-        RetentionError: no task runs, and why.
+        RetentionError: no task runs; states the reason.
     """
     wanted = dict(modules)
 
-    # A function inside of one travels as it is, not as a name of this package, which a worker may not have.
+    # A nested function is pickled by value, not as a name in this package, which a worker may not have.
     def look(_: int) -> str:
         import importlib.metadata
         import importlib.util
@@ -67,13 +67,13 @@ def workers_of(session: SparkSession, modules: Mapping[str, str]) -> list[Worker
             code = code_digest()
         except ImportError:
             code = ""
-        # Somebody who answers at once would answer for all.
+        # Without a pause, one fast worker would answer for all.
         time.sleep(0.1)
         python = sys.version.split()[0]
         return json.dumps([socket.gethostname(), sys.executable, python, versions, code])
 
     count = _tasks(session)
-    # A worker without Arrow is to answer, too.
+    # A worker without Arrow must also answer.
     asking = udf(look, "string", useArrow=False)
     with spark_failures():
         rows = session.range(0, count, 1, count).select(asking("id").alias("worker")).collect()
@@ -81,18 +81,16 @@ def workers_of(session: SparkSession, modules: Mapping[str, str]) -> list[Worker
 
 
 def has_delta(session: SparkSession) -> bool:
-    """Whether a session can read tables of Delta as DataFrames."""
+    """Whether a session can read Delta tables as DataFrames."""
     try:
-        session.read.format("delta").load(f"/{uuid.uuid4()}").schema  # noqa: B018  (Connect asks only now)
-    except (
-        Exception
-    ) as error:  # a class that is not there is told as the JVM's error, or as Spark's own
+        session.read.format("delta").load(f"/{uuid.uuid4()}").schema  # noqa: B018  (Connect sends the request only now)
+    except Exception as error:  # a missing class is reported as the JVM's error or as Spark's own
         return "DATA_SOURCE_NOT_FOUND" not in str(error)
     return True
 
 
 def places_reached(session: SparkSession, place: str) -> list[str]:
-    """The files that tasks, several on each core, have written to a place, by what they say.
+    """The files that tasks, several per core, report to have written to a place.
 
     Raises:
         OSError: a task cannot write there.
@@ -102,21 +100,21 @@ def places_reached(session: SparkSession, place: str) -> list[str]:
 
 
 def write_token(location: str) -> str:
-    """Write a file that nothing rests on; its location."""
+    """Write a file that nothing needs; returns its location."""
     files.replace(location, b"written by a task")
     return location
 
 
 def lacking(workers: Iterable[Worker], modules: Sequence[str]) -> list[str]:
-    """Modules that a worker does not have, sorted."""
+    """Modules that at least one worker lacks, sorted."""
     return sorted({name for worker in workers for name in modules if worker.versions[name] is None})
 
 
 def _tasks(session: SparkSession) -> int:
-    """A number of tasks of which every executor gets one."""
+    """A number of tasks large enough for every executor to get one."""
     try:
         cores = int(session.sparkContext.defaultParallelism)
     except (PySparkException, AttributeError):
-        # Spark Connect does not say.
+        # Spark Connect does not disclose it.
         cores = 0
     return max(_LEAST_TASKS, _TASKS_A_CORE * cores)
