@@ -1,1 +1,1 @@
-"""Foreign formats to and from our rows: Iggy logs, NATS backups, ack logs, S2 streams, JSON lines."""
+"""Conversion of foreign formats to and from rows: Iggy logs, NATS backups, ack logs, S2 streams, JSON lines."""

@@ -1,4 +1,4 @@
-"""Rows of Python values on their way into a table: few of them are held as such, where a value takes several times."""
+"""Rows of Python values collected into a table; few are in memory at a time, because Python values take more space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_BYTES = 8 << 20
 
 
 class HeldRows:
-    """Rows that become tables of Arrow, some at a time.
+    """A collector that turns rows into Arrow tables, some at a time.
 
     Args:
         schema: the schema of the table; a row has a value for each of its fields.
@@ -24,7 +24,7 @@ class HeldRows:
         self._tables = [schema.empty_table()]
 
     def add(self, row: tuple[Any, ...]) -> None:
-        """Take the next row."""
+        """Add the next row."""
         self._rows.append(row)
         self._bytes += sum([len(value) for value in row if type(value) is bytes])
         if self._bytes >= _MOST_BYTES or len(self._rows) >= _MOST_ROWS:

@@ -1,4 +1,4 @@
-"""JSON lines, and records of Python: messages to publish, read strictly."""
+"""JSON lines and Python records: messages to publish, with strict parsing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retention.formats.printed_lines import is_printed, stream_line
 from retention.formats.records import ArrowStream, Instant, plain, records_of
 
 Line: TypeAlias = bytes | str | Mapping[str, Any]
-"""JSON text, or the object itself: a record, which may have `payload` for `data`, and bytes where text may stand."""
+"""JSON text, or the object itself: a record, which may have `payload` for `data`, and bytes in place of text."""
 Given: TypeAlias = Iterable[Line] | Mapping[str, Any] | ArrowStream | Path
 """Lines or records; one record; a frame of pandas, Polars or DuckDB, or an Arrow table; a file of lines."""
 
@@ -36,26 +36,26 @@ PUBLISHED = pa.schema(
         pa.field("line", pa.int64(), nullable=False),
     ]
 )
-"""One row per message to publish: the columns of `retention.core.message_rows.complete_rows`, and the line's number."""
+"""One row per message to publish: the columns of `retention.core.message_rows.complete_rows`, and the line number."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A line that is not published, while others of its batch are."""
+    """A line that is not published while other lines of its batch are."""
 
     line: int
-    """Its number, counted from 1; of a frame or a list that of the row."""
+    """The line's number from 1; for a frame or a list, the row's number."""
     reason: str
     code: int | None = None
-    """The server's error code, where it answers with one."""
+    """The server's error code, if it returns one."""
 
 
 LeaveOut: TypeAlias = Callable[[list[LeftOut]], None]
-"""A callback that is told, before a batch is committed, all lines that are not part of it; it may be told again."""
+"""A callback for all lines omitted from a batch, called before the batch is committed; it may be called again."""
 
 
 class Unread:
-    """The lines that could not be read as messages, and are left out."""
+    """The omitted lines that could not be read as messages."""
 
     def __init__(self) -> None:
         self.lines: list[LeftOut] = []
@@ -74,21 +74,20 @@ def parse_messages(
 ) -> pa.Table:
     """Parse JSON lines, or records, into messages to publish, shape `PUBLISHED`, in their order.
 
-    A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
-    payload; `headers`, pairs or an object of texts and lists of texts, or `headers_b64`, the block as it is stored;
-    `ts_ns`, by default `now_ns`. Empty lines are passed over. A line that `messages --format jsonl` has printed is one,
-    too: its place (`partition`, `segment`, `seq`) and what follows from the rest is passed over. A record may also have
-    `payload`, a text or bytes; `time`, an instant; headers as a block of bytes; and None, NaN or NaT for what it does
-    not have.
+    A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty payload; `headers`
+    (pairs, or an object of strings and lists of strings) or `headers_b64` (the stored block); and `ts_ns`, by default
+    `now_ns`. Empty lines are skipped. A line printed by `messages --format jsonl` is also valid; its place
+    (`partition`, `segment`, `seq`) and its derived keys are ignored. A record may also have `payload` (text or bytes),
+    `time` (an instant), headers as a block of bytes, and None, NaN or NaT for missing values.
 
     Args:
         lines: text, or bytes in UTF-8; or records.
         now_ns: the time of messages without one, nanoseconds since the epoch.
-        unread: takes lines that are no such objects; without it the first one is an error.
-        times: the instants that a line may give.
+        unread: collects invalid lines; without it, the first one is an error.
+        times: the permitted instants.
 
     Raises:
-        UsageError: a line is no such object; the message names the line's number.
+        UsageError: a line is not such an object; the error names its number.
     """
     read = partial(_message, now_ns, times)
     return table_of_lines(lines, read, PUBLISHED, partial(plain, names=_NAMES, times=times), unread)
@@ -101,17 +100,17 @@ def table_of_lines(
     as_object: Callable[[Mapping[Any, Any]], dict[str, Any]],
     unread: Unread | None = None,
 ) -> pa.Table:
-    """Read the objects of JSON lines, or records, into a table, one a row; empty lines are passed over.
+    """Read the objects of JSON lines, or records, into a table, one per row; empty lines are skipped.
 
     Args:
         lines: text, or bytes in UTF-8; or records.
-        read: makes a row of an object, all its columns but the last; raises a ValueError for a wrong object.
-        schema: the schema of the table; the last column is the line's number.
-        as_object: makes of a record the object that a line has; raises a ValueError for a wrong one.
-        unread: takes lines that are no such objects; without it the first one is an error.
+        read: converts an object to a row without its last column; raises a ValueError for an invalid object.
+        schema: the schema of the table; the last column is the line number.
+        as_object: converts a record to the object of a line; raises a ValueError for an invalid record.
+        unread: collects invalid lines; without it, the first one is an error.
 
     Raises:
-        UsageError: a line is no such object; the message names the line's number.
+        UsageError: a line is not such an object; the error names its number.
     """
     held = HeldRows(schema)
     decode = json.JSONDecoder(object_pairs_hook=_object).decode
@@ -136,10 +135,10 @@ def table_of_lines(
 
 
 def text_of_line(line: Any) -> str:
-    """The text of a line; empty, if nothing but whitespace is in it. A byte order mark before it is no part of it.
+    """The text of a line without a byte order mark; empty if it has only whitespace.
 
     Raises:
-        ValueError: it is no text, or not in UTF-8.
+        ValueError: it is not text, or not in UTF-8.
     """
     if not isinstance(line, str | bytes | bytearray):
         kind = type(line).__name__
@@ -155,10 +154,10 @@ def _checked(message: Any) -> dict[str, Any]:
 
 
 def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
-    """Refuse keys that an object cannot have.
+    """Refuse unknown keys of an object.
 
     Raises:
-        ValueError: there are such keys; the message names them.
+        ValueError: names the unknown keys.
     """
     if not message.keys() <= known:
         unknown = ", ".join(sorted(message.keys() - known))
@@ -195,7 +194,7 @@ def _headers(message: dict[str, Any]) -> bytes | None:
 
 
 def _refuse_other_id(msg_id: Any, block: bytes | None) -> None:
-    """Refuse an id that somebody has written into a printed line: the headers have it."""
+    """Refuse an id in a printed line that differs from the id in its headers."""
     stored = headers.lookup(block, headers.MSG_ID) if block else None
     if stored is None or stored.decode(errors="backslashreplace") != msg_id:
         raise ValueError(
@@ -204,10 +203,10 @@ def _refuse_other_id(msg_id: Any, block: bytes | None) -> None:
 
 
 def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedTimes) -> int:
-    """The time that an object gives, or the clock's, which is always taken; nanoseconds since the epoch.
+    """The time in an object, or the clock's, which is always accepted; nanoseconds since the epoch.
 
     Raises:
-        ValueError: it is no whole number, or one that is refused.
+        ValueError: it is not an integer, or it is refused.
     """
     if name not in message:
         return now_ns
@@ -220,19 +219,19 @@ def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedT
 
 
 def payload_of(message: dict[str, Any]) -> bytes:
-    """The payload that an object gives as `data` (text) or `data_b64` (any bytes); empty without either.
+    """The payload of an object, from `data` (text) or `data_b64` (any bytes); empty without either.
 
     Raises:
-        ValueError: the object gives both, or one that cannot be read.
+        ValueError: the object has both, or an invalid one.
     """
     return octets_of(message, "data") or b""
 
 
 def octets_of(message: dict[str, Any], name: str) -> bytes | None:
-    """The bytes that an object gives as a text (a record also as bytes), or under `<name>_b64` in base64; None without.
+    """The bytes in an object, as text (in a record also as bytes) or in base64 under `<name>_b64`; None without.
 
     Raises:
-        ValueError: the object gives both, or one that cannot be read.
+        ValueError: the object has both, or an invalid one.
     """
     encoded = f"{name}_b64"
     if encoded not in message:
@@ -250,10 +249,10 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
 
 
 def from_base64(encoded: Any, name: str) -> bytes:
-    """Decode a text in base64.
+    """Decode a base64 string.
 
     Raises:
-        ValueError: the value is no text in base64.
+        ValueError: the value is not a base64 string.
     """
     if not isinstance(encoded, str):
         raise ValueError(f"{name} must be a text")  # noqa: TRY004
@@ -305,10 +304,10 @@ def _json_problem(error: json.JSONDecodeError) -> str:
 
 
 def open_lines(lines: Given) -> AbstractContextManager[Iterable[Line]]:
-    """Open messages to publish or to append: lines or records as they are given, rows of a frame, a file's lines.
+    """Open messages to publish or to append: given lines or records, rows of a frame, or a file's lines.
 
     Raises:
-        UsageError: the file cannot be opened; or what is given holds no messages.
+        UsageError: the file cannot be opened, or the value has no messages.
     """
     if isinstance(lines, Path):
         return _open_file(lines)

@@ -1,4 +1,4 @@
-"""Messages as `messages --format jsonl` prints them, and such lines as lines to publish again."""
+"""The lines that `messages --format jsonl` prints, and their conversion to lines to publish again."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _PRINTED = [
     *("size", "msg_id", "origin_ts_ns"),
 ]
 _PAYLOAD = "payload_b64"
-"""The key that every printed line has, and no other: what is written by hand has `data` or `data_b64`."""
+"""The key of every printed line, and of no other; handwritten lines have `data` or `data_b64`."""
 _OF_PLACE = frozenset(("partition", "segment", "seq", "size"))
-"""Keys that say where a message lies: it gets another place when it is published."""
+"""Keys with a message's place; it gets another place when it is published."""
 _DERIVED = frozenset(("operation", "marker", "user_headers"))
-"""Keys that say again what the headers say."""
+"""Keys that repeat information from the headers."""
 
 
 def message_lines(messages: pa.Table) -> Iterator[str]:
     """Yield one JSON object per message of shape `MESSAGES`, without line ends, in the order given.
 
-    A delete marker alone has `marker`, its reason.
+    Only a delete marker has `marker`, its reason.
     """
     for batch in messages.select(_PRINTED).to_batches():
         operations = kv.operations(batch["headers"]).to_pylist()
@@ -40,19 +40,19 @@ def message_lines(messages: pa.Table) -> Iterator[str]:
 
 
 def is_printed(message: Mapping[str, Any]) -> bool:
-    """Whether the object of a line is one that was printed."""
+    """Whether the object of a line comes from a printed line."""
     return _PAYLOAD in message
 
 
 def stream_line(printed: Mapping[str, Any]) -> dict[str, Any]:
-    """The object to publish to a stream of a printed one: `msg_id` and `origin_ts_ns` stay, its place does not."""
+    """The object to publish to a stream from a printed one: keeps `msg_id` and `origin_ts_ns`, but not its place."""
     return _without(printed, _OF_PLACE | _DERIVED) | {"data_b64": printed[_PAYLOAD]}
 
 
 def topic_line(printed: Mapping[str, Any]) -> dict[str, Any]:
-    """The object to publish to a topic of a printed one: to the same partition, with the same id and producer's time.
+    """The object to publish to a topic from a printed one: keeps the partition, the id and the producer's time.
 
-    The server's time and the topic's name are not taken over: a topic gives its own.
+    The server's time and the topic's name are not kept, because a topic has its own.
     """
     line = _without(printed, _DERIVED | {"segment", "seq", "size", "subject", "ts_ns", "msg_id"})
     if printed.get("msg_id") is not None:

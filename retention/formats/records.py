@@ -1,4 +1,4 @@
-"""Messages that Python holds as frames, Arrow tables or dicts, as the objects that JSON lines have."""
+"""Conversion of messages in frames, Arrow tables or dicts to the objects of JSON lines."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from retention.core.units import MICROSECOND, MILLISECOND, SECOND, parse_any_ins
 from retention.errors import RetentionError, UsageError
 
 _INDEX_LEVEL = "__index_level_"
-"""Under this, and a number, pandas hands out an index without a name."""
+"""The prefix of pandas' column names for an unnamed index; a number follows."""
 _ROWS = 10_000
-"""Rows that are Python values at a time, at most."""
+"""The maximum rows to convert to Python values at a time."""
 _BYTES = 8 << 20
-"""Bytes of the rows that are Python values at a time, about."""
+"""The approximate bytes of the rows to convert to Python values at a time."""
 _UNITS = {"s": SECOND, "ms": MILLISECOND, "us": MICROSECOND, "ns": 1}
 _EASY = frozenset((str, bytes, int))
-"""Types of which every value is there, and is what a line has: most values, and quickly told."""
+"""Types without missing values that a line can have unchanged; most values have them, and the check is fast."""
 
 
 class Instant(int):
-    """Nanoseconds since the epoch that were given as a time, not as a number."""
+    """Nanoseconds since the epoch, given as a time instead of a number."""
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """A frame or table that hands out its rows by Arrow's C stream protocol.
+    """A frame or table that exports its rows with Arrow's C stream protocol.
 
-    Those of pandas (2.2), Polars, DuckDB and pyarrow do, and none of these is loaded for it.
+    Frames of pandas (2.2), Polars, DuckDB and pyarrow do; this loads none of these libraries.
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
-    """The rows of a frame, each column under its name; times as nanoseconds since the epoch.
+    """The rows of a frame, each column under its name, with times as nanoseconds since the epoch.
 
-    An index of pandas without a name is no column.
+    An unnamed pandas index is not a column.
 
     Raises:
-        UsageError: the rows cannot be columns of Arrow, two columns have one name, or times have no time zone.
+        UsageError: the rows cannot be Arrow columns, two columns have the same name, or times have no time zone.
     """
     with _frame_errors(frame):
         for part in _parts(frame):
@@ -59,7 +59,7 @@ def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
 
 
 def _parts(frame: Any) -> Iterator[Any]:
-    """A frame in parts that hand out their rows: pandas makes columns of Arrow of all that it is asked for at once."""
+    """A frame in parts to export one by one, because pandas converts everything requested at once to Arrow columns."""
     if not hasattr(frame, "iloc"):
         yield frame
         return
@@ -68,7 +68,7 @@ def _parts(frame: Any) -> Iterator[Any]:
 
 
 def _in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Record batches in slices of which the rows can be Python values at a time."""
+    """Record batches in slices that are small enough to convert to Python values."""
     for batch in batches:
         row_bytes = batch.nbytes // max(batch.num_rows, 1)
         count = max(min(_ROWS, _BYTES // max(row_bytes, 1)), 1)
@@ -79,18 +79,18 @@ def _in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def plain(
     record: Mapping[Any, Any], names: Mapping[str, str], times: AcceptedTimes
 ) -> dict[str, Any]:
-    """A record with the keys and values that the object of a line has.
+    """A record with the keys and values of a line's object.
 
-    What is missing (None, NaN, NaT) is left out; whole numbers of numpy become Python's; a `time` becomes nanoseconds
-    since the epoch; headers are pairs, an object, or a block of bytes.
+    Missing values (None, NaN, NaT) are omitted; numpy integers become Python's; a `time` becomes nanoseconds since the
+    epoch; headers are pairs, an object, or a block of bytes.
 
     Args:
-        record: one message; bytes may stay bytes.
-        names: the key of a record → the key that it has in a line. `ts_ns`, which is exact, goes before `time`.
-        times: the instants that `time` may give.
+        record: one message; bytes may remain bytes.
+        names: the key in a record → the key in a line. The exact `ts_ns` takes precedence over `time`.
+        times: the permitted instants of `time`.
 
     Raises:
-        ValueError: a value cannot be one of a message.
+        ValueError: a value is invalid in a message.
     """
     if not all(isinstance(name, str) for name in record):
         raise ValueError("the keys of a message are texts")
@@ -124,7 +124,7 @@ def _frame_errors(frame: ArrowStream) -> Iterator[None]:
         yield
     except RetentionError:
         raise
-    except Exception as error:  # whatever the library that made the frame raises
+    except Exception as error:  # the frame's library may raise any class
         reason = str(error).strip().split("\n", 1)[0]
         raise UsageError(
             f"the rows of this {type(frame).__name__} cannot be read as columns of Arrow ({reason}); nothing was "
@@ -146,7 +146,7 @@ def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """The values of a column, with times that keep their nanoseconds, also those that 64 bits do not hold."""
+    """The values of a column, with times in exact nanoseconds, even beyond 64 bits."""
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
@@ -156,13 +156,13 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is what Python, numpy or pandas have for none at all."""
+    """Whether a value is a missing value of Python, numpy or pandas."""
     kind = type(value)
     if kind in _EASY:
         return False
     if value is None or kind.__name__ == "NAType":
         return True
-    # NaN and NaT do not equal themselves.
+    # NaN and NaT are not equal to themselves.
     return isinstance(value, Real | datetime) and bool(value != value)  # noqa: PLR0124
 
 
@@ -177,7 +177,7 @@ def _value(value: Any) -> Any:
 
 
 def _headers(given: Any) -> Any:
-    """Headers as a line has them: of a column of structs without the fields that a row lacks, of pairs as pairs."""
+    """Headers in the form of a line: structs without their null fields, and pairs as pairs."""
     if isinstance(given, Mapping):
         return {name: value for name, value in given.items() if value is not None}
     if hasattr(given, "tolist"):

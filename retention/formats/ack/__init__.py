@@ -1,1 +1,1 @@
-"""Logs of acks: their lines, and the files that hold them."""
+"""Ack logs: their lines and their files."""

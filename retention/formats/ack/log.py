@@ -1,4 +1,4 @@
-"""Logs of acks as lines: acks published under replies, and deliveries that came with them."""
+"""Ack logs as lines: acks published to reply subjects, and deliveries with these replies."""
 
 from __future__ import annotations
 
@@ -16,43 +16,42 @@ from retention.errors import UsageError
 from retention.storage import files
 
 LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.string())])
-"""One row per line: an ack has the `subject` that it was published to and its `data` (none: empty), a delivery the
-`reply` that the message came with."""
+"""One row per line: an ack has its `subject` and `data` (null if empty); a delivery has the `reply` of its message."""
 
 _TEXT = pa.schema([LOG.field("subject"), pa.field("data", pa.string()), LOG.field("reply")])
 TAIL_LINES = 1000
-"""Number of lines whose digest shows whether a log begins as it did."""
+"""The number of lines in the digest that shows whether a log is unchanged so far."""
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """A part of a log that is read in one go: whole lines of a JSON file, or a row group of a Parquet file."""
+    """A part of a log that is read at once: whole lines of a JSON file, or a row group of a Parquet file."""
 
     location: str
     rows: int
     bytes: int
     begin: int = 0
-    """First byte of the part in a JSON file."""
+    """The first byte of the part in a JSON file."""
     row_group: int | None = None
-    """Number of the row group; None: JSON lines."""
+    """The number of the row group; None for JSON lines."""
 
 
 @dataclass(frozen=True)
 class AckLog:
-    """A log of acks and its parts, in order."""
+    """An ack log and its parts, in order."""
 
     name: str
     parts: tuple[LogPart, ...]
     times: AcceptedTimes = ALL_TIMES
-    """The times of messages that it may name."""
+    """The permitted times of its messages."""
 
     @property
     def rows(self) -> int:
-        """Number of lines."""
+        """The number of lines."""
         return sum(part.rows for part in self.parts)
 
     def between(self, first: int, end: int) -> list[LogSlice]:
-        """The lines from `first` to before `end`, as slices of the parts that hold them."""
+        """The lines `first` to `end` (exclusive), as slices of their parts."""
         slices, begin = [], 0
         for part in self.parts:
             low, high = max(first, begin), min(end, begin + part.rows)
@@ -68,16 +67,16 @@ class LogSlice:
 
     part: LogPart
     offset: int
-    """Index of the first line in the part."""
+    """The index of the first line in the part."""
     rows: int
     row: int
-    """Index of the first line in the log."""
+    """The index of the first line in the log."""
     times: AcceptedTimes = ALL_TIMES
 
 
 @dataclass(frozen=True)
 class ParsedAcks:
-    """Acks of some lines of a log, and the replies that cannot be read."""
+    """The acks in some lines of a log, and the unreadable replies."""
 
     acks: pa.Table
     """Shape `ACKS`; `row` counts from the log's beginning."""
@@ -87,11 +86,11 @@ class ParsedAcks:
 def read_slice(wanted: LogSlice) -> pa.Table:
     """Read lines of a log in their order, shape `LOG`.
 
-    A line of JSON is an object with `subject` and perhaps `data`, a text, for an ack, or with `reply` for a delivery.
-    A Parquet file has columns of these names, `data` binary or text; those that it lacks are empty.
+    A line of JSON is an object with `subject` and optionally `data` (a string) for an ack, or with `reply` for a
+    delivery. A Parquet file has columns of these names, with `data` binary or string; missing columns are null.
 
     Raises:
-        UsageError: the file cannot be read as a log of acks; the message says why.
+        UsageError: the file cannot be read as an ack log; the message states the reason.
     """
     part = wanted.part
     try:
@@ -106,8 +105,7 @@ def parse_slice(wanted: LogSlice) -> ParsedAcks:
     """Parse lines of a log into acks.
 
     Raises:
-        UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery, or names a time that is
-            refused.
+        UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery, or has a refused time.
     """
     replies, bodies = replies_and_bodies(read_slice(wanted), wanted.part.location, wanted.row)
     acks, malformed = parse(replies, bodies)
@@ -120,7 +118,7 @@ def parse_slice(wanted: LogSlice) -> ParsedAcks:
 def replies_and_bodies(
     log: pa.Table, where: str = "the log", row: int = 0
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """The reply of each line of a log of shape `LOG`, and its body: null where it is a delivery.
+    """The reply of each line of a log of shape `LOG`, and its body; null for a delivery.
 
     Args:
         log: some lines.
@@ -156,7 +154,7 @@ def _refuse_times(acks: pa.Table, wanted: LogSlice) -> None:
 
 
 def tail_digest(log: AckLog, end: int) -> str:
-    """Digest of the last lines before `end`, which shows whether the log still begins as it did.
+    """The digest of the last lines before `end`; it shows whether the log up to there is unchanged.
 
     Raises:
         UsageError: the lines cannot be read.
@@ -167,7 +165,7 @@ def tail_digest(log: AckLog, end: int) -> str:
 
 
 def unreadable(location: str, error: Exception | str) -> UsageError:
-    """The error of a file that is no log of acks."""
+    """The error for a file that is not an ack log."""
     return UsageError(
         f"{location} cannot be read as a log of acks ({error}); a line needs subject and data for an"
         " ack, or reply for a delivery, and nothing else"

@@ -1,4 +1,4 @@
-"""Parts of a log of acks in a file, a directory of files, or a Delta table, with their numbers of lines."""
+"""Parts of an ack log in a file, a directory of files, or a Delta table, with their numbers of lines."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _KINDS = (_PARQUET, ".json", ".jsonl")
 
 
 def open_log(location: str, name: str | None = None, times: AcceptedTimes = ALL_TIMES) -> AckLog:
-    """Find a log's parts; no line is parsed.
+    """Find a log's parts without parsing a line.
 
-    The lines of a directory come in the order of its files' names, those of a Delta table in that in which its files
-    were written. A last line of a JSON file that is not whole yet is left for later.
+    The lines of a directory are in the order of its file names; the lines of a Delta table are in the order in which
+    its files were written. An incomplete last line of a JSON file is left for later.
 
     Args:
-        location: a file (Parquet if its name ends so, else JSON lines), a directory of them, or a Delta table; local or
+        location: a file (Parquet by its suffix, or else JSON lines), a directory of files, or a Delta table; local or
             `s3://`.
-        name: the log's name wherever it lies; its location, if not given.
-        times: the times of messages that it may name.
+        name: the log's name, independent of its location; by default the location.
+        times: the permitted times of its messages.
 
     Raises:
-        UsageError: there is no log, or a file of it cannot be read.
+        UsageError: there is no log, or one of its files cannot be read.
     """
     place = place_of(location)
     place = place if files.is_remote(place) else str(Path(place).absolute())
@@ -102,7 +102,7 @@ def _row_groups(file: str) -> Iterator[LogPart]:
 
 
 def _blocks(file: str) -> Iterator[LogPart]:
-    """Yield the parts of a JSON file: whole lines, some megabytes each."""
+    """Yield the parts of a JSON file: whole lines, several megabytes each."""
     begin, rest = 0, b""
     with files.open_input(file) as source:
         while content := source.read(PART_BYTES):

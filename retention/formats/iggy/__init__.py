@@ -1,1 +1,1 @@
-"""Apache Iggy's data directories: the logs of a topic, its stored offsets and user headers, read as they lie."""
+"""Apache Iggy's data directories: reads the logs of a topic, its stored offsets and user headers directly."""

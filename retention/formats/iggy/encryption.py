@@ -1,4 +1,4 @@
-"""Refusal of encrypted messages, which no log marks as such: their user headers tell."""
+"""Refusal of encrypted messages; no log marks them, but their user headers reveal them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from retention.errors import RefusedError
 from retention.formats.iggy import user_headers
 
 _LEAST_MESSAGES = 8
-"""Least number of messages with user headers that proves anything."""
+"""The minimum number of messages with user headers for a decision."""
 _MOST_MESSAGES = 64
 _ADDED_BYTES = 12 + 16
-"""Bytes that AES-256-GCM adds: a nonce before the content and a tag behind it."""
+"""The bytes that AES-256-GCM adds: a nonce before the content and a tag after it."""
 _LEAST_HEADERS_BYTES = _ADDED_BYTES + 12
-"""Least bytes of one pair: a byte of key and of value, and five before each."""
+"""The minimum bytes of one encrypted pair: one byte each of key and value, and five before each."""
 
 
 def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
-    """Refuse messages (shape `ROWS`) that the server encrypted.
+    """Refuse messages (shape `ROWS`) encrypted by the server.
 
     Raises:
         RefusedError: the messages are encrypted; the message names the place.
@@ -34,8 +34,8 @@ def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
 def _is_encrypted(rows: pa.RecordBatch) -> bool:
     """Whether the messages of a log (shape `ROWS`) are encrypted, judged by their user headers.
 
-    A server encrypts payloads and user headers and computes the checksums afterwards, so that all checks hold. User
-    headers have a form, random bytes have none: messages are taken for encrypted if at least 8 have user headers, none
+    A server encrypts payloads and user headers and then computes the checksums, so all checksums are correct. User
+    headers have a structure, random bytes have none. Messages count as encrypted if at least 8 have user headers, none
     of these can be parsed, everything is long enough for a nonce and a tag, and half of all bits are set.
     """
     sample = rows.take(pc.indices_nonzero(pc.is_valid(rows["headers"]))[:_MOST_MESSAGES])
@@ -48,6 +48,6 @@ def _is_encrypted(rows: pa.RecordBatch) -> bool:
 
 
 def _is_noise(content: bytes) -> bool:
-    """Whether each of the eight bits is set in half of the bytes, by less than five standard deviations."""
+    """Whether each of the eight bits is set in half of the bytes, within five standard deviations."""
     bits = np.unpackbits(np.frombuffer(content, np.uint8)).reshape(-1, 8)
     return bool((np.abs(bits.mean(axis=0) - 0.5) < 2.5 / np.sqrt(len(bits))).all())

@@ -1,4 +1,4 @@
-"""Era of a log: the format of the servers that wrote it, as far as reading needs it."""
+"""The era of a log: the format of the servers that wrote it, for reading."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ CHECKSUM = "its checksum is wrong"
 
 @dataclass(frozen=True)
 class WholeRecords:
-    """The whole records at the beginning of a window, up to the first that is wrong or incomplete."""
+    """The complete records at the beginning of a window, up to the first invalid or incomplete one."""
 
     messages: Messages
     end: int
-    """End of the records in the window."""
+    """The end of the records in the window."""
     problem: str | None = None
-    """Problem of the record that follows; None: none is known."""
+    """The problem of the following record; None if none is known."""
     wants: int = 0
-    """Bytes to read of the record that follows, where the window ends within it; else 0."""
+    """The bytes to read for the following record if the window ends within it; otherwise 0."""
 
 
 class Era(Protocol):
-    """Log format of the servers of one era: one record behind the other, a message or a batch of messages each."""
+    """The log format of the servers of one era: consecutive records, each a message or a batch of messages."""
 
     @property
     def name(self) -> EraName:
-        """Name, as `--era` takes it."""
+        """The name, as in `--era`."""
 
     @property
     def header_bytes(self) -> int:
-        """Bytes of a record's header, which has its length and its offset."""
+        """The bytes of a record's header, which has its length and its offset."""
 
     @property
     def is_gapless(self) -> bool:
-        """Whether the offsets of a log have no gaps, so that the place of a record determines its offset."""
+        """Whether the offsets of a log have no gaps, so that a record's position determines its offset."""
 
     def take(self, window: bytes, left: int) -> WholeRecords:
-        """Take the records at the beginning of a window, and compare their checksums.
+        """Read the records at the beginning of a window, and compare their checksums.
 
         Args:
             window: bytes of the log from the beginning of a record on.
-            left: number of bytes from there to the end of the log, which may lie behind the window.
+            left: the number of bytes from there to the end of the log, which may be after the window.
         """
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """Read length and offset in a record's header, true or not; None where there can be no record."""
+        """The unverified length and offset in a record's header; None if there can be no record."""
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Find the places, rising, of all records with an offset from `low` to before `high`, and few others."""
+        """The ascending positions of all records with an offset from `low` to `high` (exclusive), and of few others."""
 
     def is_sound(self, record: bytes) -> bool:
-        """Whether the checksum of a record holds; in 0.9 that of the batch."""
+        """Whether the checksum of a record (in 0.9, of the batch) is correct."""

@@ -1,4 +1,4 @@
-"""Logs of Iggy 0.7 and 0.8: message behind message, each with a checksum over all of it."""
+"""Logs of Iggy 0.7 and 0.8: consecutive messages, each with a checksum of its whole content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Era08:
     is_gapless = False
 
     def take(self, window: bytes, left: int) -> WholeRecords:
-        """Take the messages at the beginning of a window up to the first whose checksum is wrong."""
+        """Read the messages at the beginning of a window up to the first one with a wrong checksum."""
         cuts = np.array(LAYOUT.cuts(window, 0, len(window)))
         starts, ends = cuts[:-1], cuts[1:]
         headers = messages.headers_at(window, LAYOUT, starts)
@@ -51,13 +51,13 @@ class Era08:
         return WholeRecords(_messages(headers, cuts), end, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """Read length and offset of a message; None for zeros."""
+        """The length and offset of a message; None for zeros."""
         if len(header) < self.header_bytes or not any(header):
             return None
         return LAYOUT.length(header, 0), int.from_bytes(header[_OFFSET_AT:][:8], "little")
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Places of headers with a checksum, an offset within the bounds, possible lengths, nothing reserved."""
+        """Positions of headers with a checksum, an offset within bounds, possible lengths, and zero reserved bytes."""
         offsets = numbers(window, _OFFSET_AT, self.header_bytes)
         likely = (offsets >= np.uint64(low)) & (offsets < np.uint64(high))
         likely &= numbers(window, _RESERVED_AT, self.header_bytes) == 0
@@ -69,7 +69,7 @@ class Era08:
         return fitting
 
     def is_sound(self, record: bytes) -> bool:
-        """Whether the message's checksum holds."""
+        """Whether the message's checksum is correct."""
         return xxh3_64_intdigest(record[8:]) == int.from_bytes(record[:8], "little")
 
 

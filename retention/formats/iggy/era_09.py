@@ -1,4 +1,4 @@
-"""Logs of Iggy 0.9: batch behind batch, each with a header and a checksum over the checksums of its messages."""
+"""Logs of Iggy 0.9: consecutive batches, each with a header and a checksum of its messages' checksums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BATCH = Layout(
     lengths_at=32,
 )
 MOST_BATCH_BYTES = 1 << 30
-"""Most bytes of a batch: a log is rolled at 1 GiB at the latest."""
+"""The maximum bytes of a batch: a log is rolled at 1 GiB at the latest."""
 _OFFSET = struct.Struct("<Q")
 _FRAMING = struct.Struct("<QQI")
 _OFFSET_AT, _LENGTH_AT, _CHECKSUM_AT, _COUNT_AT, _RESERVED_AT = 8, 32, 40, 48, 52
@@ -51,10 +51,10 @@ _CONTRADICTION = "the lengths of its messages do not add up to the batch"
 
 
 class _Framing(NamedTuple):
-    """Extent of a batch, as its header has it."""
+    """The extent of a batch, according to its header."""
 
     length: int
-    """Bytes of the batch, with its header."""
+    """The bytes of the batch, with its header."""
     checksum: int
     message_count: int
 
@@ -67,7 +67,7 @@ class Era09:
     is_gapless = True
 
     def take(self, window: bytes, left: int) -> WholeRecords:
-        """Take the batches at the beginning of a window up to the first that is malformed or has a wrong checksum."""
+        """Read the batches at the beginning of a window up to the first malformed one or wrong checksum."""
         batches: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -96,7 +96,7 @@ class Era09:
         return WholeRecords(whole, at, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """Read length and offset of a batch; None where it would be shorter than its header."""
+        """The length and offset of a batch; None if it is shorter than its header."""
         if len(header) < BATCH_HEADER_BYTES:
             return None
         length = _framing(header, 0).length
@@ -104,7 +104,7 @@ class Era09:
         return (length, offset) if length >= BATCH_HEADER_BYTES else None
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Places of headers with a base offset within the bounds, some messages, and zeros to the end."""
+        """Positions of headers with a base offset within bounds, at least one message, and zeros to the end."""
         offsets = numbers(window, _OFFSET_AT, BATCH_HEADER_BYTES)
         counts = numbers(window, _COUNT_AT, BATCH_HEADER_BYTES)
         likely = (offsets >= np.uint64(low)) & (offsets < np.uint64(high))
@@ -113,7 +113,7 @@ class Era09:
         return np.array([at for at in places.tolist() if _is_header(window, at)], dtype=np.int64)
 
     def is_sound(self, record: bytes) -> bool:
-        """Whether the messages add up to the batch, and its checksum holds."""
+        """Whether the messages add up to the batch, and its checksum is correct."""
         cuts = LAYOUT.cuts(record, BATCH_HEADER_BYTES, len(record))
         return _wrong(record, 0, _framing(record, 0), cuts) is None
 
@@ -128,7 +128,7 @@ def _is_header(window: bytes, at: int) -> bool:
 
 
 def _impossible(framing: _Framing, left: int) -> str | None:
-    """The reason why no batch can have this extent, or not with `left` bytes to the end; None: it can."""
+    """The reason why no batch can have this extent with `left` bytes to the end; None if one can."""
     length, _, count = framing
     if length < BATCH_HEADER_BYTES + count * LAYOUT.header_bytes:
         return f"a batch of {count} messages claims {length} bytes"
@@ -140,7 +140,7 @@ def _impossible(framing: _Framing, left: int) -> str | None:
 
 
 def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | None:
-    """The problem of a batch that begins at `at` and whose messages lie between `cuts`; None: it is sound."""
+    """The problem of a batch that begins at `at`, with its messages between `cuts`; None if it is sound."""
     if cuts[-1] != at + framing.length or len(cuts) != framing.message_count + 1:
         return _CONTRADICTION
     fields = window[at : at + _CHECKSUM_AT] + window[at + _COUNT_AT : at + _RESERVED_AT]
@@ -149,7 +149,7 @@ def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | 
 
 
 def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Messages:
-    """The messages from `starts` to `ends` of the batches that begin at `batches`."""
+    """The messages from `starts` to `ends` in the batches that begin at `batches`."""
     of_batches = messages.headers_at(window, _BATCH, batches)
     counts = of_batches["message_count"].astype(np.int64)
     firsts = np.cumsum(counts) - counts
@@ -170,6 +170,6 @@ def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.n
 
 
 def _saturated(numbers: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """Add u64 without wrapping: the largest u64 where a sum would be above it."""
+    """Add u64 without wrapping; an overflow gives the largest u64."""
     sums = numbers + deltas
     return np.where(sums < numbers, np.uint64(2**64 - 1), sums)

@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Damage:
-    """Messages of a log that are not what the server wrote; they are left out."""
+    """Damaged messages of a log; they are omitted."""
 
     location: str
-    """Path of the log."""
+    """The path of the log."""
     offset: int
-    """Offset of the damaged message, or of the first message of a damaged batch."""
+    """The offset of the damaged message, or of the first message of a damaged batch."""
     problem: str
     last: int | None = None
-    """Last offset that may be lost with it, where the log does not have their number."""
+    """The last offset that may be lost with it, if the log does not show the number of messages."""
 
     @property
     def sentence(self) -> str:
@@ -28,26 +28,26 @@ class Damage:
 
 @dataclass(frozen=True)
 class Tear:
-    """The active log ends within a record, which the server had not finished."""
+    """An active log that ends within a record that the server had not finished."""
 
     location: str
     offset: int
-    """First offset that is not there."""
+    """The first missing offset."""
     at: int
-    """Byte up to which the log is whole."""
+    """The byte up to which the log is complete."""
 
     @property
     def sentence(self) -> str:
-        """The file, and the byte and the offset up to which it is read."""
+        """The file, with the byte and the offset up to which it is read."""
         return f"{self.location}: torn at byte {self.at}: read up to there, before offset {self.offset}"
 
 
 @dataclass(frozen=True)
 class Hole:
-    """Offsets that are missing, though later ones are there."""
+    """Missing offsets before existing later ones."""
 
     location: str
-    """Path of the partition's directory; or of the log, where the logs of its era have no gaps."""
+    """The path of the partition's directory, or of the log if the logs of its era have no gaps."""
     first: int
     last: int
 
@@ -59,13 +59,13 @@ class Hole:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A directory under `partitions/` that is no partition, such as the `2.fenced.0` that a server leaves."""
+    """A directory under `partitions/` that is not a partition, such as the `2.fenced.0` that a server leaves."""
 
     directory: str
 
     @property
     def sentence(self) -> str:
-        """The directory, and why it is skipped."""
+        """The directory, and the reason for skipping it."""
         return f"{self.directory}: skipped, for its name is not all digits"
 
 

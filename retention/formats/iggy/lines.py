@@ -1,4 +1,4 @@
-"""JSON lines to publish to a topic, read strictly."""
+"""JSON lines to publish to a topic, with strict parsing."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SENT = pa.schema(
 )
 """One row per message to publish.
 
-`partition` or `key` determine the partition, at most one of them; both null: the partition whose turn it is. The id has
-128 bits, 0 if the server is to give one. `headers` are user headers as they are stored, null for none. `line` is the
-number of its line.
+At most one of `partition` and `key` is set and determines the partition; if both are null, the round-robin turn does.
+The id has 128 bits, 0 for an id from the server. `headers` are user headers in their stored form, null for none. `line`
+is the line number.
 """
 
 _KEYS = frozenset(
@@ -65,14 +65,14 @@ def parse_sent(
     """Parse JSON lines into messages to publish, shape `SENT`, in their order (docs/semantics/topics.md).
 
     Args:
-        lines: text, or bytes in UTF-8; or records, with `payload` for `data`, and with bytes where text may stand.
-        topic: the topic's name, the only subject that a line may have.
+        lines: text, or bytes in UTF-8; or records, with `payload` for `data`, and bytes permitted in place of text.
+        topic: the topic's name, the only permitted subject of a line.
         now_ns: the producer's time of messages without one, nanoseconds since the epoch.
-        unread: takes lines that are no messages; without it the first one is an error.
-        times: the producer's times that a line may give.
+        unread: collects invalid lines; without it, the first one is an error.
+        times: the permitted producer's times.
 
     Raises:
-        UsageError: a line is no message; it is named by its number.
+        UsageError: a line is not a message; the error names its number.
     """
     read = partial(_sent, topic=topic, now_ns=now_ns, times=times)
     return table_of_lines(lines, read, SENT, partial(plain, names=_NAMES, times=times), unread)
@@ -81,10 +81,10 @@ def parse_sent(
 def user_headers_of(given: Any) -> bytes:
     """Build the block of user headers that JSON describes: an object, or pairs.
 
-    Keys and values are texts, truths, numbers, or `{"kind": "uint32", "value": base64}`, as Iggy's own JSON has them.
+    Keys and values are strings, booleans, numbers, or `{"kind": "uint32", "value": base64}`, as in Iggy's own JSON.
 
     Raises:
-        ValueError: the JSON describes no user headers.
+        ValueError: the JSON does not describe user headers.
     """
     pairs = list(given.items()) if isinstance(given, dict) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
@@ -98,7 +98,7 @@ def halves(number: int) -> tuple[int, int]:
 
 
 def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
-    """Replace the ids that are 0 by generated ones, shape (messages, 2)."""
+    """Replace ids of 0 with generated ones, shape (messages, 2)."""
     return np.where((given == 0).all(axis=1)[:, None], generated, given)
 
 

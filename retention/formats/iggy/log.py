@@ -23,16 +23,16 @@ _AS_WELL = "it is damaged as well"
 
 @dataclass(frozen=True)
 class Log:
-    """A `<20 digits>.log`, which holds one segment."""
+    """A `<20 digits>.log` file with one segment."""
 
     location: str
     partition: int
     segment: int
-    """Number in the log's name: no offset in the log is lower."""
+    """The number in the log's name; no offset in the log is lower."""
     size: int
-    """Size in bytes."""
+    """The size in bytes."""
     end: int | None
-    """Number in the name of the next log; None: this is the active one."""
+    """The number in the name of the next log; None for the active log."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class Part:
     """A part of a log's messages, and the findings among them."""
 
     rows: pa.RecordBatch
-    """Shape `ROWS`, in order of offset; perhaps none."""
+    """Shape `ROWS`, in order of offset; may be empty."""
     findings: tuple[Finding, ...]
     next_offset: int
-    """First offset after those that were read, damaged ones included."""
+    """The first offset after the read ones, damaged ones included."""
 
 
 def read_log(log: Log, era: Era) -> Iterator[Part]:
     """Read a log in parts of at most 65,536 rows or 16 MiB, or one window or record more; at least one part.
 
-    Every checksum is compared. Damaged messages and batches are left out and named, and reading goes on with the next
-    record that is sound. The active log may end torn or in zeros.
+    Every checksum is compared. Damaged messages and batches are omitted and reported, and reading continues with the
+    next sound record. The active log may end torn or in zeros.
 
     Raises:
         BusyError: the file disappeared, or became shorter while it was read.
@@ -80,11 +80,11 @@ class _Trouble:
     at: int
     problem: str
     before: int
-    """Highest offset before the trouble."""
+    """The highest offset before the trouble."""
 
 
 def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: int) -> Part:
-    """The part of whole records; messages that cannot be rows are damage."""
+    """The part of complete records; messages that cannot be rows are damage."""
     end = END_OF_OFFSETS if log.end is None else log.end
     problems = rows.problems(messages, before, end)
     fit = np.ones(len(messages), dtype=bool)
@@ -101,14 +101,14 @@ def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: i
 
 
 def _holes(log: Log, before: int, offsets: np.ndarray) -> list[Hole]:
-    """Find the holes in ascending offsets that follow `before`: after 4 the offsets 5 and 8 have the hole 6 to 7."""
+    """The holes in ascending offsets that follow `before`: after 4, the offsets 5 and 8 have the hole 6 to 7."""
     lows, highs = np.concatenate([[before], offsets[:-1]]), offsets
     gaps = np.flatnonzero(highs - lows > 1)
     return [Hole(log.location, int(lows[nth]) + 1, int(highs[nth]) - 1) for nth in gaps]
 
 
 def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tuple[int, Part]:
-    """Find the byte where the log goes on after a wrong record, and the findings for the records left out."""
+    """The byte where the log continues after an invalid record, and the findings for the omitted records."""
     at, before = trouble.at, trouble.before
     if log.end is None and repair.is_zeros(source, at):
         return log.size, Part(_NO_ROWS, (), before + 1)
@@ -130,7 +130,7 @@ def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tupl
 
 
 def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
-    """Join parts to larger ones."""
+    """Join parts into larger ones."""
     buffered: list[Part] = []
     count = size = 0
     for part in parts:

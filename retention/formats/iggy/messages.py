@@ -1,4 +1,4 @@
-"""Messages in a window of an Iggy log: their places, headers, bodies and checksums."""
+"""Messages in a window of an Iggy log: their positions, headers, bodies and checksums."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from xxhash import xxh3_64_intdigest
 _LENGTHS = struct.Struct("<II")
 _CHECKSUM_BYTES = 8
 MOST_MESSAGE_BYTES = 64 << 20
-"""Most bytes of a message: the server takes 64,000,000 bytes of payload and 100,000 of user headers."""
+"""The maximum bytes of a message: the server accepts 64,000,000 bytes of payload and 100,000 of user headers."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The header that a message begins with; payload and user headers follow it, in this order."""
+    """The header of a message; payload and user headers follow it, in this order."""
 
     header: np.dtype[Any]
     lengths_at: int
-    """Byte in the header of the length of the user headers (u32), which the payload's length (u32) follows."""
+    """The header's byte with the length of the user headers (u32); the payload's length (u32) follows it."""
 
     @property
     def header_bytes(self) -> int:
-        """Bytes of the header."""
+        """The bytes of the header."""
         return self.header.itemsize
 
     def length(self, window: bytes, at: int) -> int:
-        """Bytes of the message that begins at `at`, as its header has it."""
+        """The bytes of the message that begins at `at`, according to its header."""
         user_headers, payload = _LENGTHS.unpack_from(window, at + self.lengths_at)
         return self.header_bytes + int(user_headers) + int(payload)
 
     def cuts(self, window: bytes, begin: int, end: int) -> list[int]:
-        """Find the begins of the messages between `begin` and `end`, one behind the other, and the last one's end.
+        """The starts of the consecutive messages between `begin` and `end`, and the end of the last one.
 
-        Only a message's own header has the length to the next one, so they are walked one by one. Two whole messages of
-        80 and 100 bytes and a part of a third, from 0 on, have the cuts 0, 80, 180.
+        Only a message's own header has its length, so the messages are visited one by one. Two whole messages of 80 and
+        100 bytes and a part of a third, from 0 on, have the cuts 0, 80, 180.
         """
         cuts = [begin]
         lengths_at, header_bytes, unpack = self.lengths_at, self.header_bytes, _LENGTHS.unpack_from
@@ -54,29 +54,29 @@ class Layout:
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one window, column by column; offsets and times are u64, as the log holds them."""
+    """Messages of one window, column by column; offsets and times are u64, as in the log."""
 
     offsets: np.ndarray
     places: np.ndarray
-    """Offsets of the messages by their place in the log, which name those with a wrong checksum."""
+    """Offsets of the messages by their position in the log; they name messages with a wrong checksum."""
     timestamps: np.ndarray
-    """Times of the broker, in microseconds."""
+    """Times of the broker, microseconds since the epoch."""
     origin_timestamps: np.ndarray
-    """Times of the producer, in microseconds."""
+    """Times of the producer, microseconds since the epoch."""
     ids: np.ndarray
     """Shape (messages, 2): the low and the high half."""
     bodies: np.ndarray
-    """Shape (messages, 3), int64: begin of payload and of user headers in the window, and their end."""
+    """Shape (messages, 3), int64: start of the payload and of the user headers in the window, and their end."""
     sizes: np.ndarray
     """Bytes of each message in the log, int64."""
     sound: np.ndarray
-    """Mask of the messages whose checksum holds."""
+    """A mask of the messages with a correct checksum."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def only(self, chosen: np.ndarray) -> Messages:
-        """Select the messages that a mask chooses."""
+        """The messages in a mask."""
         columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return Messages(**columns)
 
@@ -91,7 +91,7 @@ def headers_at(window: bytes, layout: Layout, starts: np.ndarray) -> np.ndarray:
 
 
 def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """XXH3-64 of each message without the checksum that it begins with."""
+    """XXH3-64 of each message without its leading checksum."""
     if not len(starts):
         return np.empty(0, np.uint64)
     contents = _cut(window, np.stack([starts + _CHECKSUM_BYTES, ends], axis=1)).to_pylist()[::2]
@@ -99,7 +99,7 @@ def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Find the three places of each message's body, shape (messages, 3).
+    """The three positions of each message's body, shape (messages, 3).
 
     ::
 
@@ -112,7 +112,7 @@ def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarra
 
 
 def texts(window: bytes, places: np.ndarray) -> tuple[pa.Array, pa.Array]:
-    """Payloads, and user headers with null for none, of messages with their bodies at `places` (see `bodies`)."""
+    """Payloads and user headers (null for none) of messages with bodies at `places` (see `bodies`)."""
     if not len(places):
         return pa.array([], pa.binary()), pa.array([], pa.binary())
     # Payload, user headers, and the bytes before the next payload.
@@ -123,7 +123,7 @@ def texts(window: bytes, places: np.ndarray) -> tuple[pa.Array, pa.Array]:
 
 
 def _cut(window: bytes, places: np.ndarray) -> pa.Array:
-    """The pieces between rising places in a window, without a copy: as the offsets of one binary column they cut it."""
+    """The pieces between ascending positions in a window, without a copy: positions are offsets of a binary column."""
     buffers = [None, pa.py_buffer(places.astype(np.int32).ravel()), pa.py_buffer(window)]
     return pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
 
@@ -140,7 +140,7 @@ def halves_of(ids: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     """The low and the high 64 bits of numbers in decimal, none of them null.
 
     Raises:
-        ValueError: an id is no whole number of 128 bits.
+        ValueError: an id is not an integer of 128 bits.
     """
     if not pc.all(pc.match_substring_regex(ids, r"\A[0-9]{1,39}\z"), min_count=0).as_py():
         raise ValueError("an id is a whole number in decimal")

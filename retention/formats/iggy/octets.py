@@ -1,4 +1,4 @@
-"""Numbers at any byte of a window, whether aligned or not."""
+"""Numbers at any byte of a window, aligned or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WORD = 8
 
 
 def numbers(window: bytes, shift: int, span: int) -> np.ndarray:
-    """Read the little-endian u64 at `shift` bytes behind each place that has `span` bytes before the window's end."""
+    """The little-endian u64 at `shift` bytes after each position with `span` bytes before the window's end."""
     places = max(0, len(window) - span + 1)
     words = np.empty(places, dtype=np.uint64)
     for first in range(min(_WORD, places)):

@@ -1,4 +1,4 @@
-"""Continuation of a damaged log: the next sound record, and the offsets of the records before it."""
+"""Continuation after damage in a log: the next sound record, and the offsets of the records before it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from retention.formats.iggy.source import Source
 
 @dataclass(frozen=True)
 class Record:
-    """A sound record: the byte where it begins, and its first offset."""
+    """A sound record: its first byte and its first offset."""
 
     at: int
     offset: int
 
 
 def is_zeros(source: Source, at: int) -> bool:
-    """Whether nothing but zeros lies from `at` to the end, as in a log whose space was allocated ahead."""
+    """Whether there are only zeros from `at` to the end, as in a log with preallocated space."""
     return not any(window.strip(b"\0") for _, window in source.windows(at, 0))
 
 
 def first_sound(source: Source, era: Era, at: int, low: int, high: int) -> Record | None:
-    """The first record from `at` on whose checksum holds and whose offset is from `low` to before `high`."""
+    """The first record from `at` on with a correct checksum and an offset from `low` to `high` (exclusive)."""
     for begin, window in source.windows(at, era.header_bytes - 1):
         for place in era.candidates(window, low, high).tolist():
             extent = era.length_and_offset(window[place : place + era.header_bytes])
@@ -38,7 +38,7 @@ def first_sound(source: Source, era: Era, at: int, low: int, high: int) -> Recor
 
 
 def offsets_between(source: Source, era: Era, at: int, stop: int) -> list[int] | None:
-    """Offsets that damaged records claim; None if their lengths do not lead from `at` to `stop`."""
+    """The offsets that damaged records claim; None if their lengths do not lead from `at` to `stop`."""
     claimed = []
     while at < stop:
         extent = era.length_and_offset(source.read(at, era.header_bytes))
@@ -52,15 +52,15 @@ def offsets_between(source: Source, era: Era, at: int, stop: int) -> list[int] |
 def names(
     claimed: list[int], before: int, high: int | None, *, first_is_next: bool
 ) -> Iterator[int]:
-    """Yield offsets to name damaged records by: the claimed one where that is possible, else the one after the last.
+    """Yield offsets that name damaged records: the claimed one if it is possible, or else the one after the last.
 
-    After 4 and before 9 the claims 5, 99, 7 become 5, 6, 7.
+    After 4 and before 9, the claims 5, 99, 7 become 5, 6, 7.
 
     Args:
         claimed: the offset that each record claims.
         before: the highest offset before them.
-        high: the offset of the record that follows; None where none does.
-        first_is_next: the first one has the offset after `before`, whatever it claims.
+        high: the offset of the following record; None if none follows.
+        first_is_next: the first record has the offset after `before`, regardless of its claim.
     """
     for nth, offset in enumerate(claimed):
         can_be = high is not None and before < offset < high and not (nth == 0 and first_is_next)

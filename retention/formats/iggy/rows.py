@@ -1,4 +1,4 @@
-"""Messages of an Iggy log as rows of a table, and the reasons why a table cannot hold some."""
+"""Messages of an Iggy log as rows of a table, and the reasons why some do not fit a table."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ ROWS = pa.schema(
 
 `segment` is the number in the log's name, `seq` the offset. `ts_ns` is the broker's time and `origin_ts_ns` the
 producer's, in nanoseconds. `headers` are the user headers as stored, null for none; `msg_id` is the id in decimal.
-`size` is the bytes of the log, with those of a batch's header counted at its first message.
+`size` is the bytes in the log; the bytes of a batch's header count with its first message.
 """
 
 END_OF_OFFSETS = MAX_SEQ + 1
-"""End of the offsets of rows, exclusive, so that the largest has a next one."""
+"""The end of the offsets of rows, exclusive, so that the largest offset has a successor."""
 _TOO_LARGE = "its offset is larger than a table can hold"
 _NS = 1_000
 _LATEST_US = (2**63 - 1) // _NS
 
 
 def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
-    """Find the messages that cannot be rows: index in `candidates` → reason.
+    """The messages that cannot be rows: index in `candidates` → reason.
 
     Args:
         candidates: messages in their order.
@@ -65,7 +65,7 @@ def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
 
 
 def rows(window: bytes, fit: Messages, partition: int, segment: int) -> pa.RecordBatch:
-    """Turn messages of a window into rows of shape `ROWS`; none of them may have a problem (see `problems`)."""
+    """The rows of shape `ROWS` from messages of a window; no message may have a problem (see `problems`)."""
     payloads, user_headers = messages.texts(window, fit.bodies)
     count = len(fit)
     columns = [

@@ -1,4 +1,4 @@
-"""Bytes of a log file by their place, read without keeping more than one piece."""
+"""Bytes of a log file by position, read with only one piece in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from retention.storage import files
 from retention.storage.errors import as_storage_errors
 
 WINDOW_BYTES = 1 << 20
-"""Size of the pieces in which logs are read, or that of one record where it is longer."""
+"""The size of the pieces in which logs are read; a longer record is read at its own size."""
 _GONE = "it is gone since the directory was listed"
 
 
 @dataclass(frozen=True)
 class Source:
-    """An open log and its size when it was listed; a server may go on writing behind that."""
+    """An open log and its size when it was listed; a server may append more."""
 
     location: str
     size: int
@@ -29,7 +29,7 @@ class Source:
         """Read the bytes from `at` on, fewer at the end.
 
         Raises:
-            BusyError: the file has become shorter since it was listed.
+            BusyError: the file was truncated after it was listed.
             StorageError: the storage failed.
         """
         wanted = max(0, min(length, self.size - at))
@@ -40,7 +40,7 @@ class Source:
         return content
 
     def windows(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """Yield pieces from `at` to the end with their places; each begins `overlap` bytes before the last ends."""
+        """Yield pieces from `at` to the end and their positions; each begins `overlap` bytes before the last ends."""
         while at < self.size:
             window = self.read(at, WINDOW_BYTES)
             yield at, window
@@ -64,7 +64,7 @@ def opened(location: str, size: int) -> Iterator[Source]:
 
 
 def size_of(location: str) -> int:
-    """Size of a log in bytes.
+    """The size of a log in bytes.
 
     Raises:
         BusyError: the log disappeared since it was listed.

@@ -1,4 +1,4 @@
-"""A topic's directory as an Iggy server leaves it: partitions, their logs with holes, and their stored offsets."""
+"""A topic's directory of an Iggy server: partitions, their logs with holes, and their stored offsets."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Partition:
     number: int
     directory: str
     logs: tuple[Log, ...]
-    """Logs in their order; the last one is active, also when it has no bytes."""
+    """Logs in their order; the last one is active, even if it is empty."""
     stored_offsets: tuple[StoredOffset, ...]
 
     @property
     def first_offset(self) -> int:
-        """First offset of the first log; 0 of a partition without logs."""
+        """The first offset of the first log; 0 for a partition without logs."""
         return self.logs[0].segment if self.logs else 0
 
     def missing(self, next_offset: int, log: Log) -> tuple[Finding, ...]:
@@ -62,9 +62,9 @@ class Partition:
         return (Hole(self.directory, next_offset, log.segment - 1),)
 
     def parts(self, era: Era) -> Iterator[Part]:
-        """Read the logs, one after the other; a hole is found in the part that follows it.
+        """Read the logs, one after the other; a hole is reported in the part that follows it.
 
-        The `next_offset` of the last part is the partition's.
+        The `next_offset` of the last part is the partition's next offset.
         """
         next_offset = self.first_offset
         for log in self.logs:
@@ -76,7 +76,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic's directory, listed."""
+    """The listing of a topic's directory."""
 
     directory: str
     partitions: tuple[Partition, ...]
@@ -85,14 +85,14 @@ class Topic:
 
     @property
     def logs(self) -> list[Log]:
-        """Logs of all partitions, in order."""
+        """The logs of all partitions, in order."""
         return [log for partition in self.partitions for log in partition.logs]
 
     def parts(self, era: Era) -> Iterator[Part]:
         """Read every message of the topic in order of partition and offset, in bounded memory, with the findings.
 
         Raises:
-            BusyError: a log disappeared, or became shorter while it was read.
+            BusyError: a log disappeared, or was truncated during the read.
             RefusedError: the messages are encrypted.
             StorageError: the storage failed.
         """
@@ -106,8 +106,8 @@ def read_topic(directory: str) -> Topic:
     """List the directory of one topic (`streams/<id>/topics/<id>`) of a server's data directory.
 
     Raises:
-        UsageError: `directory` is no such directory.
-        DamagedError: a stored offset is not what the server wrote.
+        UsageError: `directory` is not a topic's directory.
+        DamagedError: a stored offset is damaged.
         BusyError: a log disappeared since the directory was listed.
         StorageError: the storage failed.
     """
@@ -133,9 +133,9 @@ def read_topic(directory: str) -> Topic:
 
 
 def era_of(topic: Topic) -> EraName | None:
-    """The era of the servers that wrote the logs; None if no record in them is sound in either.
+    """The era of the servers that wrote the logs; None if no record is sound in either era.
 
-    A checksum of 64 bits decides: of the first record of each log, and if all of those are damaged, of any record.
+    A 64-bit checksum decides: of the first record of each log or, if all of those are damaged, of any record.
     """
     logs = [log for log in topic.logs if log.size]
     for log in logs:
@@ -151,10 +151,10 @@ def era_of(topic: Topic) -> EraName | None:
 
 
 def refuse_other_era(topic: Topic, era: EraName) -> None:
-    """Refuse a topic that servers of another era wrote.
+    """Refuse a topic written by servers of another era.
 
     Raises:
-        UsageError: the logs are of another era.
+        UsageError: the logs have another era.
     """
     actual = era_of(topic)
     if actual not in (era, None):
@@ -226,18 +226,18 @@ class StoredOffset:
 
     kind: Kind
     id: int
-    """Number of the consumer or group; of a named consumer the XXH32 of its name."""
+    """The number of the consumer or group; for a named consumer, the XXH32 of its name."""
     offset: int
 
 
 def _stored_offsets(partition: str) -> tuple[StoredOffset, ...]:
     """Read the stored offsets below a partition's directory, consumers first, in order of id.
 
-    A file holds a little-endian u64, alone or with its XXH3-64 behind it (0.9). A file whose name is not a
-    number of 32 bits is no stored offset.
+    A file has a little-endian u64, alone or followed by its XXH3-64 (0.9). A file with a name that is not a 32-bit
+    number is not a stored offset.
 
     Raises:
-        DamagedError: a file has another length or a wrong checksum, or no message can have its offset.
+        DamagedError: a file has a wrong length or checksum, or an impossible offset.
     """
     offsets = []
     for directory, kind in _DIRECTORIES:

@@ -1,4 +1,4 @@
-"""User headers of Iggy messages: pairs of typed keys and values, built and read."""
+"""User headers of Iggy messages: builds and parses pairs of typed keys and values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BYTES = 255
 
 @dataclass(frozen=True)
 class Typed:
-    """A key or a value as it is stored."""
+    """A key or a value in its stored form."""
 
     kind: str
     """Iggy's name: `raw`, `string`, `bool`, `int8` to `int128`, `uint8` to `uint128`, `float32`, `float64`."""
@@ -28,13 +28,13 @@ class Typed:
 
     @property
     def text(self) -> str:
-        """The value as people read it; bytes in hexadecimal."""
+        """The value as human-readable text; bytes in hexadecimal."""
         value = self.value
         return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def parse(block: bytes) -> list[tuple[Typed, Typed]]:
-    """Parse a block into pairs in their order; servers of both eras store them in the same way.
+    """Parse a block into pairs in their order; servers of both eras use the same form.
 
     Raises:
         ValueError: the block ends within a pair, or a kind, a length or a value is impossible.
@@ -54,7 +54,7 @@ def build(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
     """Build the block of pairs, in their order; empty without pairs.
 
     Raises:
-        ValueError: a key or a value is impossible, or a key comes twice.
+        ValueError: a key or a value is impossible, or a key occurs twice.
     """
     given = list(pairs)
     keys = [key for key, _ in given]
@@ -66,10 +66,10 @@ def build(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
 
 
 def typed_of(value: Value) -> Typed:
-    """Give a value its kind: raw, string, bool, int64 (int128 where 64 bits do not suffice), or float64.
+    """The value with its kind: raw, string, bool, int64 (int128 if 64 bits do not suffice), or float64.
 
     Raises:
-        ValueError: the value is a whole number of more than 128 bits.
+        ValueError: the value is an integer of more than 128 bits.
     """
     match value:
         case bytes():
@@ -147,7 +147,7 @@ _KINDS: dict[int, tuple[str, int | None]] = {
     14: ("float32", 4),
     15: ("float64", 8),
 }
-"""Code of a kind → its name, and the bytes of its values (None: any number)."""
+"""Code of a kind → its name, and the bytes of its values (None for any number)."""
 _CODES = {name: code for code, (name, _) in _KINDS.items()}
 _READ: dict[str, Callable[[bytes], Value]] = {
     "raw": bytes,

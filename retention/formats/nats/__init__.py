@@ -1,1 +1,1 @@
-"""Backups of nats-server: the archive, its messages and its consumers."""
+"""Backups from nats-server: the archive, its messages and its consumers."""

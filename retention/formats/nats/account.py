@@ -1,7 +1,8 @@
-"""A server's account of a backup: what its `state.json` says, and how the messages of the archive differ from that.
+"""The account of a backup in its `state.json`, and its differences from the messages of the archive.
 
-The server writes the account first and the messages after it, while the stream goes on: what limits, TTLs, acks and
-deletes take in between is in the account and not in the archive. RESTORE (2.15.1) compares neither count nor bytes.
+The server writes the account first and the messages after it, while the stream continues. Messages that limits, TTLs,
+acks and deletes remove in between are in the account but not in the archive. RESTORE (2.15.1) compares neither count
+nor bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 STATE = "state.json"
 """The name of the account in an archive."""
 AGAIN = "nothing was imported; make or copy the backup again"
-"""The remedy for an archive that cannot be read, or that no server restores."""
+"""The remedy for an archive that cannot be read or that no server restores."""
 
 NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
-"""The numbers that an account has to have."""
+"""The required numbers of an account."""
 _STORAGES: tuple[Storage, ...] = ("file", "memory")
 _BOUNDS = {
     "messages": (MAX_SEQ, "2^62"),
@@ -37,16 +38,16 @@ _BOUNDS = {
 
 @dataclass
 class Totals:
-    """Totals of the messages of a backup."""
+    """The totals of the messages of a backup."""
 
     messages: int = 0
     first_seq: int = 0
     last_seq: int = 0
     bytes: dict[Storage, int] = field(default_factory=lambda: dict.fromkeys(_STORAGES, 0))
-    """Bytes by the accounting of either storage."""
+    """Bytes by the accounting of each storage."""
 
     def add(self, rows: pa.Table) -> None:
-        """Count one more table with the columns of `RAW_ROWS`, which holds at least one row."""
+        """Count one more nonempty table with the columns of `RAW_ROWS`."""
         self.first_seq = self.first_seq or rows["seq"][0].as_py()
         self.last_seq = rows["seq"][-1].as_py()
         self.messages += rows.num_rows
@@ -57,29 +58,29 @@ class Totals:
 
 @dataclass(frozen=True)
 class Difference:
-    """A number of which the account says something else than the messages."""
+    """A number that differs between the account and the messages."""
 
     name: str
     """One of `NUMBERS`."""
     stated: int
-    """By the account."""
+    """The number in the account."""
     held: int
-    """By the messages of the archive."""
+    """The number from the messages of the archive."""
 
     def __str__(self) -> str:
         return f"{self.name} is {self.stated} in {STATE} and {self.held} in the archive"
 
 
 def check_account(path: Path, state: Mapping[str, Any], consumers: int) -> None:
-    """Check an account by itself, as RESTORE does before it takes any message.
+    """Check an account without its messages, as RESTORE does before it reads any message.
 
     Args:
         path: the archive.
-        state: its account, which has all `NUMBERS` as integers.
+        state: its account, with all `NUMBERS` as integers.
         consumers: the number of consumers in the archive.
 
     Raises:
-        DamagedError: a table cannot hold a number, or RESTORE refuses the account.
+        DamagedError: a number does not fit a table, or RESTORE refuses the account.
     """
     for name, (most, bound) in _BOUNDS.items():
         if not 0 <= state[name] <= most:
@@ -105,12 +106,12 @@ def check_account(path: Path, state: Mapping[str, Any], consumers: int) -> None:
 def differences(
     state: Mapping[str, Any], totals: Totals, storage: Storage
 ) -> tuple[Difference, ...]:
-    """The numbers in which an account and the messages of its archive differ.
+    """The differences between an account and the messages of its archive.
 
     Args:
         state: the account.
-        totals: of the messages.
-        storage: the storage whose accounting the bytes of the account are by.
+        totals: the totals of the messages.
+        storage: the storage with the accounting of the account's bytes.
     """
     compared = (
         ("messages", state["messages"], totals.messages),
@@ -126,10 +127,10 @@ def differences(
 def refuse_other_storage(
     path: Path, differing: Sequence[Difference], totals: Totals, storage: Storage
 ) -> None:
-    """Refuse an archive of which nothing is missing, and whose bytes are those of another storage.
+    """Refuse a complete archive if its bytes match another storage.
 
     Raises:
-        DamagedError: with the storage that the stream is to have in its configuration.
+        DamagedError: names the storage to configure for the stream.
     """
     if [difference.name for difference in differing] != ["bytes"]:
         return
@@ -140,7 +141,7 @@ def refuse_other_storage(
 
 
 def refuse_differences(path: Path, differing: Sequence[Difference]) -> None:
-    """Refuse an archive whose account and messages differ.
+    """Refuse an archive with differences between account and messages.
 
     Raises:
         DamagedError: there is a difference.

@@ -1,4 +1,4 @@
-"""NATS stream backups, v2 archives: a stream's state, its consumers and every message, read and written."""
+"""NATS stream backups, v2 archives: reads and writes a stream's state, its consumers and every message."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RAW_ROWS = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row per message of a backup: the columns that `retention.core.message_rows.complete_rows` takes."""
+"""One row per message of a backup: the input columns of `retention.core.message_rows.complete_rows`."""
 
 DIRECTORY_CONFIG = "backup.json"
 DIRECTORY_ARCHIVE = "stream.tar.s2"
-"""Names of the files that `nats stream backup` writes into its directory, and `nats stream restore` reads."""
+"""The names of the files that `nats stream backup` writes into its directory, and `nats stream restore` reads."""
 
 _CONSUMERS = "consumers/"
 
@@ -42,27 +42,27 @@ _UINT64 = 2**64
 
 @dataclass(frozen=True)
 class Backup:
-    """A v2 archive whose state and consumers are read, and whose messages can be."""
+    """A v2 archive: its state and consumers are read, and its messages can be read."""
 
     path: Path
-    """Path of the archive."""
+    """The path of the archive."""
     name: str
     state: Mapping[str, Any]
     """The server's `state.json`: messages, bytes, first_seq, last_seq, times, consumer_count."""
     consumers: Mapping[str, Mapping[str, Any]]
     """Consumer name → `config` and `state`."""
     config: Mapping[str, Any] | None
-    """The stream's configuration, if a `backup.json` lies beside the archive."""
+    """The stream's configuration, if a `backup.json` is beside the archive."""
 
     def batches(self, rows: int = 65_536) -> Iterator[pa.Table]:
-        """Read the messages in order of sequence, shape `RAW_ROWS`; what RESTORE refuses of them is refused.
+        """Read the messages in order of sequence, shape `RAW_ROWS`; refuse those that RESTORE refuses.
 
         Args:
-            rows: least number of rows of a table, the last one aside; 64 MiB end a table earlier.
+            rows: the minimum number of rows of a table except the last; 64 MiB end a table earlier.
 
         Raises:
-            DamagedError: the archive is cut off or malformed, sequences do not rise, or begin before the account.
-            RefusedError: a message that a table cannot hold.
+            DamagedError: the archive is truncated or malformed, or sequences do not rise, or begin before the account.
+            RefusedError: a message does not fit a table.
         """
         pending: list[pa.Table] = []
         for table in self._messages():
@@ -101,7 +101,7 @@ class Backup:
             )
 
     def _refuse_beyond(self, seqs: pa.ChunkedArray) -> None:
-        """Refuse sequences above a table's: the server's are u64, the higher half of which is negative as int64."""
+        """Refuse sequences above a table's maximum; the server's are u64, and the upper half is negative as int64."""
         beyond = seqs.filter(pc.or_(pc.less(seqs, 0), pc.greater(seqs, MAX_SEQ)))
         if len(beyond):
             raise DamagedError(
@@ -126,11 +126,11 @@ class Backup:
 
 
 def read_backup(path: Path | str) -> Backup:
-    """Open a v2 archive, or the directory that `nats stream backup` made around one.
+    """Open a v2 archive, or a directory of `nats stream backup` with one.
 
     Raises:
-        UsageError: there is no such file, or the directory holds no archive or several.
-        DamagedError: the file is no v2 archive, is cut off or malformed, or no server restores its account.
+        UsageError: there is no such file, or the directory has no archive or several.
+        DamagedError: the file is not a v2 archive, is truncated or malformed, or no server restores its account.
     """
     given = Path(path)
     if not given.exists():
@@ -153,12 +153,11 @@ def write_backup(
     consumers: Mapping[str, Mapping[str, Any]],
     batches: Iterable[pa.Table],
 ) -> None:
-    """Write a v2 archive, which nats-server 2.15 or later restores: whole, or not at all if `batches` raises.
+    """Write a v2 archive for nats-server 2.15 or later: completely, or not at all if `batches` raises.
 
     Args:
         location: the file; an existing one is overwritten.
-        state: the server's stream state: messages, bytes, first_seq, last_seq; the count of consumers
-            is put in.
+        state: the server's stream state: messages, bytes, first_seq, last_seq; the number of consumers is added.
         consumers: consumer name → `config` and `state`.
         batches: tables with the columns of `RAW_ROWS`, in order of sequence.
     """
@@ -169,7 +168,7 @@ def write_backup(
 
 
 def _not_utf8(messages: pa.Table) -> tuple[int, bytes]:
-    """The sequence and the subject of the first message whose subject is not UTF-8."""
+    """The sequence and the subject of the first message with a subject that is not UTF-8."""
     for seq, name in zip(messages["seq"].to_pylist(), messages["name"].to_pylist(), strict=True):
         if name.decode(errors="replace").encode() != name:
             return seq, name
@@ -191,7 +190,7 @@ def _documents(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _count_documents(entries: pa.Table) -> int:
-    """Number of entries without a sequence before the first message."""
+    """The number of entries without a sequence before the first message."""
     return int(np.argmax(np.append(entries["seq"].to_numpy() != 0, True)))
 
 

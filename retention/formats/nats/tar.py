@@ -27,7 +27,7 @@ ENTRIES = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row per entry: a message under its subject, or with sequence 0 a document under its name."""
+"""One row per entry: a message with its subject as `name`, or a document with its name and sequence 0."""
 
 _MAGIC = b"NATSARC1"
 _END = bytes(5)
@@ -40,10 +40,10 @@ _FIELDS_MAX_BYTES = 50
 
 
 def read(path: Path) -> Iterator[pa.Table]:
-    """Read the entries in their order without the last, empty one; tables of shape `ENTRIES`.
+    """Read the entries in order, without the empty end entry; yields tables of shape `ENTRIES`.
 
     Raises:
-        DamagedError: the file is no such archive, is cut off, or an entry is malformed.
+        DamagedError: the file is not such an archive, is truncated, or has a malformed entry.
     """
     with as_storage_errors(str(path)), path.open("rb") as file:
         pieces = _joined(s2.read_frames(file))
@@ -68,7 +68,7 @@ def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterat
     """Encode an archive: the documents as JSON, then the messages.
 
     Args:
-        documents: name → content, in the order in which a server expects them.
+        documents: name → content, in the order that a server expects.
         messages: tables with `seq`, `subject`, `ts_ns`, `headers` and `payload`.
     """
     yield _MAGIC
@@ -83,7 +83,7 @@ def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterat
 
 
 def damaged(path: Path, at: int, problem: str) -> DamagedError:
-    """The error for an archive that is wrong at byte `at` of its decoded content."""
+    """The error for an archive that is invalid at byte `at` of its decoded content."""
     return DamagedError(
         f"{path}: byte {at} of the archive: {problem}; nothing was imported; "
         "make or copy the backup again"
@@ -114,7 +114,7 @@ def _without_magic(path: Path, piece: bytes) -> bytes:
 
 
 def _scan(path: Path, at: int, data: bytes) -> tuple[list[int], list[int]]:
-    """Find the begin of each whole entry, and four places in it: three begins and the end.
+    """The start of each complete entry, and four positions in it: three starts and the end.
 
     ::
 
@@ -154,7 +154,7 @@ def _table(data: bytes, starts: list[int], cuts: list[int]) -> pa.Table:
     _, places = varints.decode(octets, np.array(starts))
     times, places = varints.decode(octets, places)
     seqs, _ = varints.decode(octets, places)
-    # As the offsets of one binary column the places cut the data without a copy: name, headers,
+    # As offsets of one binary column, the positions split the data without a copy: name, headers,
     # payload, and the numbers of the next entry.
     buffers = [None, pa.py_buffer(np.array(cuts, dtype=np.int32)), pa.py_buffer(data)]
     parts = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
@@ -164,7 +164,7 @@ def _table(data: bytes, starts: list[int], cuts: list[int]) -> pa.Table:
 
 
 def _pieces(entries: pa.Table) -> Iterator[pa.Table]:
-    """Yield slices of about `_PARSED_BYTES`, so that copies of large tables are small."""
+    """Yield slices of about `_PARSED_BYTES`, so that copies are small even for large tables."""
     lengths = sum(
         pc.fill_null(pc.binary_length(entries[name]), 0).to_numpy().astype(np.int64)
         for name in ("name", "headers", "payload")

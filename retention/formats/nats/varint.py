@@ -1,4 +1,4 @@
-"""Variable-length integers as Go writes them, whole columns at once."""
+"""Variable-length integers in Go's encoding, for whole columns at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MORE = 0x80
 
 
 def decode(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Decode the unsigned integers that begin at `places` of `data` (uint8); return them and the places behind them."""
+    """Decode the unsigned integers that begin at `places` of `data` (uint8); returns them and their end positions."""
     values = np.zeros(len(places), dtype=np.uint64)
     ends = places.copy()
     open_ = np.arange(len(places))
@@ -36,14 +36,14 @@ def encode(columns: Sequence[np.ndarray]) -> pa.Array:
 
 
 def zigzag(numbers: np.ndarray) -> np.ndarray:
-    """Turn signed integers into unsigned ones, small for small magnitudes: 0, -1, 1, -2 into 0, 1, 2, 3."""
+    """Convert signed integers to unsigned ones, small for small magnitudes: 0, -1, 1, -2 to 0, 1, 2, 3."""
     signed = numbers.astype(np.int64)
     encoded: np.ndarray = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     return encoded
 
 
 def unzigzag(numbers: np.ndarray) -> np.ndarray:
-    """Turn the unsigned integers of `zigzag` back into signed ones."""
+    """Convert the unsigned integers of `zigzag` back to signed ones."""
     signed: np.ndarray = (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(
         np.int64
     )

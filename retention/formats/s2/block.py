@@ -1,4 +1,4 @@
-"""One S2 block decoded: a Snappy block in which a copy may also repeat the offset of the copy before."""
+"""Decoding of one S2 block: a Snappy block in which a copy may also repeat the previous copy's offset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 MAX_BYTES = 4 << 20
-"""Most bytes that a block may decode to (the S2 framing format)."""
+"""The maximum decoded bytes of a block (S2 framing format)."""
 
 _LENGTH_BYTES = 5
 _MORE = 0x80
@@ -19,7 +19,7 @@ def decode(block: bytes) -> bytes:
     """Decode an S2 or Snappy block.
 
     Raises:
-        ValueError: the block is malformed or its content longer than `MAX_BYTES`.
+        ValueError: the block is malformed, or its content is longer than `MAX_BYTES`.
     """
     size, start = _size(block)
     with suppress(OSError):  # Arrow refuses a block that repeats an offset
@@ -81,7 +81,7 @@ def _decode(block: bytes, at: int, size: int) -> bytearray:  # noqa: C901  (one 
 
 
 def _repeated(block: bytes, at: int, room: int) -> tuple[int, int]:
-    """The length of a repeat at `at`, and the place of the next operation."""
+    """The length of a repeat at `at`, and the position of the next operation."""
     field = block[at] >> 2 & 7
     width, base = _REPEAT_LENGTHS.get(field, (0, field + 4))
     length = base + int.from_bytes(block[at + 2 : at + 2 + width], "little")

@@ -1,4 +1,4 @@
-"""S2 and Snappy framed streams: chunks checked and decoded one at a time, and written."""
+"""S2 and Snappy framed streams: checks and decodes chunks one at a time, and writes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_frames(file: BinaryIO) -> Iterator[bytes]:
     """Yield the decoded blocks of a stream in their order; one block, at most 4 MiB, is in memory at a time.
 
     Raises:
-        DamagedError: the file is no such stream or is cut off, a checksum differs, or a chunk cannot be decoded.
+        DamagedError: the file is not such a stream or is truncated, a checksum differs, or a chunk cannot be decoded.
     """
     at = 0
     while header := file.read(_HEADER_BYTES):
@@ -46,7 +46,7 @@ def read_frames(file: BinaryIO) -> Iterator[bytes]:
 
 
 def write_frames(file: BinaryIO, pieces: Iterable[bytes]) -> None:
-    """Write the concatenated pieces as a Snappy framed stream, which S2 readers read as well."""
+    """Write the concatenated pieces as a Snappy framed stream; S2 readers can read it, too."""
     codec = pa.Codec("snappy")
     file.write(_IDENTIFIER)
     for block in _blocks(pieces):
