@@ -29,7 +29,7 @@ TRIAL = ".retention-trial-"
 RIVALS = 3
 """The number of concurrent commits of one version."""
 ROUNDS = 6
-"""The number of rounds of concurrent commits on an object store that no more exact trial can reach."""
+"""The number of rounds of concurrent commits on an object store if no exact trial is possible."""
 _KEY = "put"
 _PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])

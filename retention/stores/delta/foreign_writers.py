@@ -13,7 +13,7 @@ from retention.stores.layout import Layout
 TOKEN = "retentionCommit"  # noqa: S105  (the field that marks each of our commits)
 
 TABLE = "retentionTable"
-"""The name under which each of our commits says the id of its table."""
+"""The field with the id of the table in each of our commits."""
 
 WAYS = (
     "set exclusive: true if it never runs while this engine does, or let it write through deltalake from now on, and "
