@@ -91,7 +91,8 @@ def aged_mask(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
 def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
     """The segment for a batch at a time: the active one, or a new one if the active one must be sealed.
 
-    A 0.9 server seals a segment that was full at its start before an append; a 0.8 server checks after appends.
+    Before an append, a 0.9 server seals a segment that was already full when the server started; a 0.8 server checks
+    after appends.
     """
     active = tail.active or ActiveSegment(0)
     first_us = np.array([(active.first_ts_ns or 0) // MICROSECOND])

@@ -32,7 +32,7 @@ BY_ROWS: Mapping[str, str] = {_ROWS: str(_MOST_ROWS), _BYTES: str(2**31 - 1)}
 """Settings of a session with batches limited by rows."""
 _PAYLOAD = "payload"
 _LONG = b"retention: longer than rows of such a batch may be"
-"""The substitute for the payload of a longer row. A message with this payload is mistaken for one at a cost in time."""
+"""The substitute for a longer row's payload; a message with this payload is taken for one, which only costs time."""
 _PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 

@@ -39,7 +39,7 @@ def sorted_blocks(
     """Sort rows by `dialect.order`; the order does not depend on the frame's partitions.
 
     Spark computes the rows once, unsorted. If the blocks are in order, nothing else is needed. If some overlap, tasks
-    merge them. If most overlap, Spark computes the frame again and sorts it.
+    merge them. If too many overlap, Spark computes the frame again and sorts it.
 
     Args:
         engine: runs tasks in the frame's session.

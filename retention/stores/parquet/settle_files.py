@@ -47,8 +47,8 @@ class Places:
     def finish_moves(self) -> State:
         """Finish the moves that commits decided; returns the newest state.
 
-        The operating system's lock makes movers take turns and releases a killed one at once. The newest state decides
-        each file's location, so a slow mover never undoes a later commit.
+        The operating system's lock makes movers take turns; a killed mover releases it at once. The newest state
+        decides each file's location, so a slow mover never undoes a later commit.
         """
         state = self._log.read()
         if self._finished(state) >= state.version:
