@@ -1,4 +1,4 @@
-"""Times that producers give: which instants are taken, and why others are refused, with the unit that they hint at."""
+"""Producer timestamps: the accepted range, and the reason for a refusal with the unit that the value suggests."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from retention.core.units import INT64_MAX, MICROSECOND, MILLISECOND, SECOND, fo
 
 INT64_MIN = -INT64_MAX - 1
 EARLIEST_NS = 631_152_000 * SECOND
-"""1990-01-01. Present times in seconds, milli- or microseconds lie before it when they are read as nanoseconds. A time
-in a unit that is too large by 1,000 or more lies after 2262, so that no bound is needed in that direction."""
+"""1990-01-01. A current time in seconds, milliseconds or microseconds falls before it when read as
+nanoseconds. A unit too large by 1,000 or more puts the time after 2262, so no upper bound is
+needed."""
 _UNITS = {"microseconds": MICROSECOND, "milliseconds": MILLISECOND, "seconds": SECOND}
 
 
 @dataclass(frozen=True)
 class AcceptedTimes:
-    """The range of instants that a way in takes, at most that of 64 bits of nanoseconds: 1677-09-21 to 2262-04-11."""
+    """The range of instants that an ingest path accepts, at most 64 bits of nanoseconds: 1677-09-21 to 2262-04-11."""
 
     earliest_ns: int
     may_be_missing: bool = True
-    """Whether a row may have no time, and gets the clock's."""
+    """Whether a row may omit its time; it then gets the current time of the clock."""
 
     def refusal(self, column: str, ns: int, *, as_number: bool) -> str | None:
-        """The reason to refuse an instant; None if it is taken.
+        """The reason to refuse an instant; None if it is accepted.
 
         Args:
-            column: the column that has it.
-            ns: the instant, nanoseconds since the epoch; it need not fit into 64 bits.
-            as_number: whether the column holds that number; else it holds times.
+            column: the column of the instant.
+            ns: the instant, nanoseconds since the epoch; may exceed 64 bits.
+            as_number: whether the column has integers; otherwise it has timestamps.
         """
         instant = format_instant(ns)
         if not INT64_MIN <= ns <= INT64_MAX:
@@ -47,11 +48,11 @@ class AcceptedTimes:
         )
 
     def first_refused(self, instants: Array, unit: int = 1) -> int:
-        """The place of the first instant that is refused; -1 if there is none.
+        """The index of the first refused instant; -1 if there is none.
 
         Args:
-            instants: int64, `unit` nanoseconds each since the epoch.
-            unit: the unit.
+            instants: int64, in units of `unit` nanoseconds since the epoch.
+            unit: nanoseconds per unit.
         """
         least, most = -(-self.earliest_ns // unit), INT64_MAX // unit
         refused = (instants < least) | (instants > most)
@@ -63,12 +64,12 @@ ALL_TIMES = AcceptedTimes(INT64_MIN)
 
 
 def accepted_times(*, any_time: bool, may_be_missing: bool = True) -> AcceptedTimes:
-    """The instants to take: with `any_time` all that 64 bits hold, else those from 1990 on."""
+    """The accepted instants: any in 64 bits with `any_time`, otherwise those from 1990 on."""
     return AcceptedTimes(INT64_MIN if any_time else EARLIEST_NS, may_be_missing)
 
 
 def _multiplied(ns: int, *, as_number: bool) -> str:
-    """The larger unit in which an instant would not be before 1990, if there is one."""
+    """The larger unit that puts the instant at 1990 or later, if there is one."""
     for unit, factor in _UNITS.items():
         if EARLIEST_NS <= ns * factor <= INT64_MAX:
             instant = format_instant(ns * factor)
@@ -79,7 +80,7 @@ def _multiplied(ns: int, *, as_number: bool) -> str:
 
 
 def _divided(ns: int) -> str:
-    """The smaller unit in which an instant would fit into 64 bits, if there is one."""
+    """The smaller unit in which the instant fits into 64 bits, if there is one."""
     for factor in _UNITS.values():
         if EARLIEST_NS <= ns // factor <= INT64_MAX:
             instant = format_instant(ns // factor)

@@ -52,7 +52,7 @@ class _Writer(Document):
 
 
 class ArchiveManifest(Document):
-    """The content of an archive's manifest, beside the fields that tell what it is."""
+    """The content of an archive's manifest, without the fields that identify the document."""
 
     origin: _Origin
     is_topic: bool

@@ -1,4 +1,4 @@
-"""Arguments of public methods, checked by their annotations: a wrong one is a sentence before anything is done."""
+"""Arguments of public methods, checked against their annotations: a wrong one is refused before any work starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONAL = " | None"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of argument: what it is called, and how a value becomes one; a ValueError or TypeError: it cannot."""
+    """A kind of argument: its name, and the conversion of a value to it, which raises ValueError or TypeError."""
 
     noun: str
     read: Callable[[Any], Any]
@@ -41,7 +41,8 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     """A function that refuses arguments of a wrong kind, by the annotations of its parameters.
 
     Raises:
-        UsageError: an argument is of a wrong kind, missing, or of no parameter; from the function returned.
+        UsageError: an argument has the wrong kind, is missing, or matches no parameter; raised by
+    the returned function.
     """
 
     @cache
@@ -65,7 +66,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def _written(signature: inspect.Signature) -> str:
-    """The parameters of a function but `self`, as its caller gives them."""
+    """The parameters of a function without `self`, as its caller writes them."""
     taken = [parameter for name, parameter in signature.parameters.items() if name != "self"]
     return str(inspect.Signature(taken)).replace("'", "")
 
@@ -132,7 +133,7 @@ def _path(value: Any) -> str | Path:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Several texts; a single one is meant as itself, not as its letters."""
+    """Several texts; a single text is one element, not its letters."""
     if isinstance(value, str):
         return [_text(value)]
     if isinstance(value, bytes):
@@ -147,7 +148,7 @@ def _numbers(value: Any) -> list[int]:
 
 
 def _answered(value: Any) -> Any:
-    """Delivered messages as they are, or sequences of some; an array of whole numbers stays one."""
+    """Delivered messages unchanged, or sequences; an array of integers remains an array."""
     if _is_a(value, "Messages") or _is_a(value, "Message"):
         return value
     is_array = getattr(value, "ndim", None) == 1 and getattr(value, "dtype", None) == "int64"
@@ -155,7 +156,7 @@ def _answered(value: Any) -> Any:
 
 
 def _is_a(value: Any, name: str) -> bool:
-    """Whether a value is of a class, which need not be loaded, by the class's name."""
+    """Whether a value is of the named class, without importing that class."""
     return name in {base.__name__ for base in type(value).__mro__}
 
 
@@ -178,7 +179,7 @@ def _function(value: Any) -> Any:
 
 
 def _keyed(value: Any) -> Any:
-    """Keys and their values, as a mapping or as pairs."""
+    """Keys and their values, given as a mapping or as pairs."""
     if isinstance(value, Mapping):
         return _settings(value)
     pairs = [tuple(pair) for pair in value]
@@ -198,7 +199,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _instant(value: Any) -> Any:
-    """An instant as it was given: how long ago `now-1d` is, the clock tells where it is read."""
+    """An instant, unchanged: `now-1d` is resolved later, where the clock is read."""
     if value is not None:
         parse_as_of(value, now_ns=0)
     return value
@@ -233,18 +234,18 @@ _KINDS = {
     "Instant": Kind("an instant", _instant),
     "Value": Kind("a value", _as_it_is),
     "Mapping[str, Value] | Iterable[tuple[str, Value]]": Kind("keys and values", _keyed),
-    # What filter, publish and append make of a value is their own to say.
+    # filter, publish and append check their values themselves.
     "AnswerTarget": Kind("messages, or their sequences", _answered),
     "Mask | pa.Array | pa.ChunkedArray": Kind("a mask", _as_it_is),
     "Given": Kind("messages", _as_it_is),
     "DataFrame | Given": Kind("messages", _as_it_is),
 }
-"""An annotation, without `| None` → what it stands for."""
+"""An annotation, without `| None` → its kind."""
 
 
 @cache
 def _kind(annotation: str) -> Kind:
-    """The kind of an annotation; a class goes by its name."""
+    """The kind of an annotation; a class is matched by its name."""
     known = _KINDS.get(annotation)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Names of key-value buckets and of their keys, and of the streams and subjects that these are kept as (ADR-8)."""
+"""Names of key-value buckets and their keys, and of the streams and subjects that store them (ADR-8)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _FILTER = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
 
 
 def bucket_of(stream: str) -> str | None:
-    """The name of the bucket that a stream keeps; None for a stream that is no bucket (ADR-8)."""
+    """The bucket that a stream stores; None if the stream is no bucket (ADR-8)."""
     return stream.removeprefix(_PREFIX) if stream.startswith(_PREFIX) else None
 
 
 def stream_of(bucket: str) -> str:
-    """The name of the stream that keeps a bucket (ADR-8).
+    """The stream that stores a bucket (ADR-8).
 
     Raises:
-        UsageError: no bucket can be called so.
+        UsageError: the name is not valid for a bucket.
     """
     if not is_bucket_name(bucket):
         raise UsageError(
@@ -33,17 +33,17 @@ def stream_of(bucket: str) -> str:
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether a bucket can be called so (ADR-8)."""
+    """Whether a name is valid for a bucket (ADR-8)."""
     return _NAME.fullmatch(name) is not None
 
 
 def subject_prefix(bucket: str) -> str:
-    """The beginning of the subjects of a bucket's keys (ADR-8)."""
+    """The prefix of the subjects of a bucket's keys (ADR-8)."""
     return f"$KV.{bucket}."
 
 
 def check_key(key: str) -> None:
-    """Refuse what is no key (ADR-8).
+    """Refuse an invalid key (ADR-8).
 
     Raises:
         UsageError: it is none.
@@ -56,7 +56,7 @@ def check_key(key: str) -> None:
 
 
 def check_key_filter(pattern: str) -> None:
-    """Refuse what matches no key: a filter is a key with `*` for one token, or `>` at its end for one or more.
+    """Refuse an invalid key filter: a key with `*` for one token, or `>` at its end for one or more.
 
     Raises:
         UsageError: it is none.

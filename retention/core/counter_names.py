@@ -1,4 +1,4 @@
-"""The names of counters, the same in the logs of both table formats, and counters by name."""
+"""Names of counters, the same in the logs of both table formats, and counters by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPEN_BASE = "open_base"
 BATCH = "batch"
 REMOVED = "removed"
 IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH, REMOVED)
-"""Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
+"""Kinds with one counter for each partition or writer; these counters restart with each epoch."""
 OF_TABLE = (
     CONSUMERS,
     RELEASED,
@@ -33,9 +33,9 @@ OF_TABLE = (
     GENERATION,
     ARCHIVE_HEAD,
 )
-"""Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
+"""Counters that a table has once, in every epoch; a new kind needs only its name here.
 
-`RUN` is another of them: no update sets it, it follows from who commits.
+`RUN` belongs here too, but no update sets it: it follows from the run that commits.
 """
 
 
@@ -45,12 +45,12 @@ def name_of(kind: str, key: int | str) -> str:
 
 
 def is_in_epoch(name: str) -> bool:
-    """Whether a name is that of a counter which begins anew with an epoch."""
+    """Whether a counter restarts with each epoch, by its name."""
     return name.partition("/")[0] in IN_EPOCH
 
 
 def named(counters: Mapping[str, Mapping[int, int] | Mapping[str, int]]) -> dict[str, int]:
-    """Counters of some kinds by name.
+    """Counters of several kinds, by name.
 
     Args:
         counters: kind → partition or writer → value.
@@ -63,7 +63,7 @@ def named(counters: Mapping[str, Mapping[int, int] | Mapping[str, int]]) -> dict
 
 
 def counters_of(values: Mapping[str, int]) -> Counters:
-    """Counters from their values by name; names of other things do not count."""
+    """Counters from their values by name; other names are ignored."""
     keyed: dict[str, dict[str, int]] = {kind: {} for kind in IN_EPOCH}
     for name, value in values.items():
         kind, _, key = name.partition("/")
@@ -78,11 +78,11 @@ def counters_of(values: Mapping[str, int]) -> Counters:
 
 
 def risen(sets: Mapping[str, int], known: Counters) -> dict[str, int]:
-    """The counters that a commit sets, by name, where the highest removed sequences only ever rise.
+    """The counters that a commit sets, by name; the highest removed sequences never fall.
 
     Args:
         sets: name → value, as the commit was prepared.
-        known: those of the table, in the epoch that the commit leaves it in.
+        known: the table's counters, in the epoch after the commit.
     """
     before = named({REMOVED: known.removed})
     return {name: max(value, before.get(name, value)) for name, value in sets.items()}

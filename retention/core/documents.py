@@ -1,4 +1,4 @@
-"""Documents that a stream rests on: type, range and shape of each field, judged before anything is done."""
+"""Documents of a stream: type, range and shape of each field, validated before any work starts."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ Natural = Annotated[int, Field(ge=0, le=_HIGHEST)]
 NextSequence = Annotated[int, Field(ge=0, le=_HIGHEST + 1)]
 PartitionNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Version = Annotated[int, Field(ge=-1, le=_HIGHEST)]
-"""The version of a table; -1: it is not there yet."""
+"""The version of a table; -1: the table does not exist yet."""
 Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 """A partition, as a key of JSON."""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Identifier = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]{0,127}$")]
-"""The identifier of a table, a plan or a run: a part of the names of files."""
+"""The identifier of a table, a plan or a run; file names contain it."""
 Name = Annotated[str, Field(min_length=1, max_length=4096)]
 Rule = Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
 Path = Annotated[str, Field(max_length=4096), AfterValidator(_inside)]
-"""The path of a data file, below `messages/`."""
+"""The path of a data file, relative to `messages/`."""
 Ranges = Annotated[list[list[Natural]], AfterValidator(_ranges)]
 """Ranges of sequences, both ends inclusive."""
 Counts = dict[Rule, Natural]
@@ -63,13 +63,13 @@ Counts = dict[Rule, Natural]
 
 
 class Document(BaseModel):
-    """A document of JSON: a number is no text, and no field is unknown."""
+    """A JSON document: numbers are not accepted as text, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class Placed(Document):
-    """A data file, which lies where its path says."""
+    """A data file with consistent fields, in the directory of its partition and segment."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -99,11 +99,11 @@ FileRow: type[Placed] = create_model(
 
 
 _Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
-"""The author of a commit: a recorded run, or an append."""
+"""The writer of a commit: a recorded run, or an append."""
 
 
 class _Logged(Document):
-    """An entry of the log of a Parquet stream without counters of the table; its version is that of its name."""
+    """A log entry of a Parquet stream without counters of the table; its version is in its name."""
 
     version: Natural
     time_ms: Natural
@@ -122,7 +122,7 @@ LogEntry: type[_Logged] = create_model(
     __base__=_Logged,
     **dict.fromkeys(OF_TABLE, (Natural | None, None)),  # type: ignore[call-overload]
 )
-"""An entry of the log of a Parquet stream, as JSON."""
+"""A log entry of a Parquet stream, as JSON."""
 
 
 class _InEpoch(Document):
@@ -133,11 +133,11 @@ class _InEpoch(Document):
 
 
 class ListState(_InEpoch):
-    """The state of a Parquet stream in a full list of its files, beside these."""
+    """The state of a Parquet stream in a full list of its files, without the files."""
 
     table_id: Identifier
     seal: str = ""
-    """The seal of the entry of its version; lists of earlier versions of this program have none, and do not count."""
+    """The seal of the log entry of its version; lists of earlier program versions have none, and are ignored."""
     edits: dict[Name, Natural] = {}
     resting: dict[Digits, _InEpoch] = {}
 
@@ -155,7 +155,7 @@ class _Segments(Document):
 
 
 class Request(Document):
-    """A request of people as `rules.requests` makes it."""
+    """A request of an operator, as `rules.requests` writes it."""
 
     rule: Rule
     subject: str | None = None
@@ -194,7 +194,7 @@ class _Tail(Document):
 
 
 class PlanCause(Document):
-    """The cause of a plan, beside the files that it was made from."""
+    """The cause of a plan, without the files that it was made from."""
 
     next_seq: dict[Digits, NextSequence]
     open_base: dict[Digits, Natural]
@@ -210,7 +210,7 @@ class PlanCause(Document):
 
 
 class PlanHeader(Document):
-    """One plan of a plan file, without what lies beside it."""
+    """One plan of a plan file, without the tables stored beside it."""
 
     stream: Name
     plan_id: Digest
@@ -238,7 +238,7 @@ class PlanHeader(Document):
 
 
 class KeptConsumer(Document):
-    """A consumer's record, whose state is packed, or as earlier versions wrote it."""
+    """A consumer's record: its state is packed, or in the form of earlier versions."""
 
     consumer: Name
     config: dict[str, Any]
@@ -273,7 +273,7 @@ _Watermark = Annotated[int, Field(ge=-1, le=_HIGHEST)]
 
 
 class KeptOffsets(Document):
-    """The stored offsets of a topic, and those of the epoch before."""
+    """The stored offsets of a topic, in the current and the previous epoch."""
 
     of: list[Annotated[list[Any], Field(min_length=5, max_length=5), AfterValidator(_stored)]]
     version: Natural = 0
@@ -286,7 +286,7 @@ class KeptOffsets(Document):
 
 
 class KeptTopic(Document):
-    """The settings that a topic keeps: in the units of the wire, of 64 bits."""
+    """The stored settings of a topic, in the wire's 64-bit units."""
 
     message_expiry: Annotated[int, Field(ge=0, lt=2**64)]
     max_topic_size: Annotated[int, Field(ge=0, lt=2**64)]
@@ -295,7 +295,7 @@ class KeptTopic(Document):
 
 
 class StreamFormat(Document):
-    """The format of a stream's directory; fields that a newer version adds are not ours to judge."""
+    """The format of a stream's directory; unknown fields of newer versions are accepted."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -315,7 +315,7 @@ def judge(shape: type[BaseModel], content: object) -> None:
 
 
 def validated(shape: type[Shape], content: object) -> Shape:
-    """The document that some content is.
+    """Parse content as a document of a shape.
 
     Raises:
         ValueError: naming the first field that does not fit, and its value.

@@ -1,4 +1,4 @@
-"""A dropped stream: when it went, and by which run, as long as no write has begun another table in its place."""
+"""A dropped stream: the time and the run of the drop, until a write starts a new table in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Dropped:
     at_ns: int
     """Nanoseconds since the epoch."""
     run: str | None
-    """The run that dropped it and can be undone; None: its grace is over, and nobody has a record of its files."""
+    """The run that dropped it and can be undone; None: its grace is over, and no record of its files is left."""
 
     def as_json(self) -> dict[str, Any]:
         """The values by name."""

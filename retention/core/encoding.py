@@ -1,4 +1,4 @@
-"""Text of files that people write: UTF-8, with or without a byte order mark, and other encodings named."""
+"""Text of hand-written files: UTF-8, with or without a byte order mark; other encodings are named in the error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _OTHERS = {
 
 
 def utf8(content: bytes) -> str:
-    """Decode UTF-8; a byte order mark at its beginning is no part of the text (RFC 8259 §8.1, YAML 1.2 §5.2).
+    """Decode UTF-8 without a leading byte order mark (RFC 8259 §8.1, YAML 1.2 §5.2).
 
     Raises:
-        ValueError: it is something else; the message says what is wrong, and what to write.
+        ValueError: the bytes are not UTF-8; the message says what is wrong, and what to write.
     """
     try:
         return without_mark(content.decode())
@@ -30,5 +30,5 @@ def utf8(content: bytes) -> str:
 
 
 def without_mark(text: str) -> str:
-    """A text without the byte order mark at its beginning."""
+    """A text without a leading byte order mark."""
     return text.removeprefix(_MARK)

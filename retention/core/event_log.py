@@ -1,4 +1,4 @@
-"""JSON lines of all that is logged, each with the command, stream and run that it is about."""
+"""JSON lines of all log records, each with its command, stream and run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ROOT = "retention"
 def event_line(
     command: str, time_ns: int, level: str, event: str, message: str, **about: Any
 ) -> str:
-    """An event as a line of JSON; what is not known of it is left out.
+    """An event as a line of JSON; unknown fields are omitted.
 
     Args:
-        command: the command or job that is at work.
+        command: the running command or job.
         time_ns: when it happened, nanoseconds since the epoch.
         level: `info`, `warning` or `error`.
         event: its kind, such as `stream_done`.
@@ -37,7 +37,7 @@ def event_line(
 
 
 class _Lines(logging.Handler):
-    """A handler that makes a line of each record; a record may say more in its attribute `event`."""
+    """A handler that writes a line for each record; a record's attribute `event` may add fields."""
 
     def __init__(self, command: str, write: Callable[[str], None]) -> None:
         super().__init__()
@@ -58,11 +58,11 @@ class _Lines(logging.Handler):
 def logging_events(
     command: str, write: Callable[[str], None], least: int = logging.INFO
 ) -> Iterator[None]:
-    """Write all that the block logs as lines of JSON, also the end of each stream and the progress of long work.
+    """Write all log records of the block as JSON lines, including the end of each stream and the progress of long work.
 
     Args:
-        command: the command or job that is at work.
-        write: gets each line.
+        command: the running command or job.
+        write: receives each line.
         least: the level below which nothing is written.
     """
     logger, handler = logging.getLogger(ROOT), _Lines(command, write)

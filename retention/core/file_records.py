@@ -1,4 +1,4 @@
-"""Records of data files from elsewhere: paths that stay below `messages/`, and tables whose rows fit their shape."""
+"""Records of data files from outside: checks that paths stay below `messages/` and that rows fit their schema."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from schemas.files import FILE_STATS
 
 _MOST_SHOWN = 80
 _MOST_DECODED = 3
-"""The most times that anybody on the way to a disk may decode percent escapes."""
+"""The maximum number of times that the layers above the disk may decode percent escapes."""
 
-# The directories that the engine, Spark and deltalake make; then a name without anything that means something.
+# The directories that the engine, Spark and deltalake create, then a file name without special
+# characters.
 _REGULAR = r"^partition=\d+/segment=\d+/[^/\\%\x00-\x1f\x7f]*[^/\\%.\x00-\x1f\x7f]$"
 _PLACED = re.compile(r"^partition=(?P<partition>0|[1-9]\d*)/segment=(?P<segment>0|[1-9]\d*)/[^/]+$")
 _NOT_LOCAL = re.compile(r"/|~|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a data file stays below `messages/`, also where `%2e` is decoded to a dot.
+    """Whether a path of a data file stays below `messages/`, even after `%2e` is decoded to a dot.
 
     >>> is_inside("partition=0/segment=1/a.parquet"), is_inside("a/../b"), is_inside("%252e%252e/b")
     (True, False, False)
@@ -39,7 +40,7 @@ def is_inside(path: str) -> bool:
 
 
 def outside_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """A mask of the paths of data files that would lead out of `messages/`; a missing path does."""
+    """A mask of the data file paths that lead out of `messages/`; a missing path counts as one."""
     regular = pc.fill_null(pc.match_substring_regex(paths, _REGULAR), False)  # noqa: FBT003
     if pc.all(regular, min_count=0).as_py():
         return pc.invert(regular)
@@ -48,7 +49,7 @@ def outside_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def record_problem(row: Mapping[str, Any]) -> str | None:
-    """The field of a row of statistics that does not fit the others, and how, as a text; None: all fit."""
+    """The first inconsistency between the fields of a row of statistics, as text; None: they are consistent."""
     place = _PLACED.fullmatch(row["path"])
     if row["path"].startswith("partition=") and place is None:
         return "path is none of a data file"
@@ -62,11 +63,11 @@ def record_problem(row: Mapping[str, Any]) -> str | None:
 
 
 ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith("_ns"))}
-"""Columns that may be negative: times, and sums of sizes, which older versions let overflow on hostile sizes."""
+"""Columns that may be negative: times, and sums of sizes (older versions let them overflow on hostile sizes)."""
 
 
 def check_file_records(table: pa.Table, schema: pa.Schema) -> None:
-    """Check a table of data files against its schema, each row by itself.
+    """Check a table of data files against its schema, row by row.
 
     Raises:
         ValueError: a field does not fit; names the first one, and its value.
@@ -87,7 +88,7 @@ def check_file_records(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
-    """Check a table of ranges of files (`RUN_RANGES`) against its schema, each row by itself.
+    """Check a table of ranges of files (`RUN_RANGES`) against its schema, row by row.
 
     Raises:
         ValueError: a field does not fit; names the first one.
@@ -107,7 +108,7 @@ def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def _refuse_unordered(firsts: pa.ChunkedArray, lasts: pa.ChunkedArray) -> None:
-    """Refuse lists of ranges, a list a row, that are none, or not ascending and disjoint."""
+    """Refuse rows whose list of ranges is invalid, or not ascending and disjoint."""
     low, high = (pc.list_flatten(ends).to_numpy() for ends in (firsts, lasts))
     row = pc.list_parent_indices(firsts).to_numpy()
     follows = row[1:] == row[:-1]
@@ -147,10 +148,10 @@ def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def quoted(value: object) -> str:
-    """A value as errors quote it: short, and without characters that steer a terminal."""
+    """A value as errors quote it: short, and without control characters."""
     try:
         text = repr(value)
     except ValueError:
-        # An integer with more digits than Python writes out.
+        # An integer with more digits than Python converts to text.
         text = "a number of thousands of digits"
     return sentence(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

@@ -1,4 +1,4 @@
-"""An index of subject filters by their tokens, which finds those that overlap with another one."""
+"""An index of subject filters by their tokens, to find overlapping filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Entry:
     """A filter of the index."""
 
     number: int
-    """The number of filters that were there before it."""
+    """The number of filters added before it."""
     subject: str
     owner: str
 
@@ -20,18 +20,18 @@ class Entry:
 class _Node:
     children: dict[str, _Node] = field(default_factory=dict)
     ending: list[Entry] = field(default_factory=list)
-    """The filters whose last token led here."""
+    """The filters that end at this node."""
 
 
 class FilterIndex:
-    """A tree with a token on each branch: what overlaps is found without a look at all other filters."""
+    """A tree with a token on each branch: it finds overlaps without a scan of all filters."""
 
     def __init__(self) -> None:
         self._root = _Node()
         self._size = 0
 
     def add(self, subject: str, owner: str) -> None:
-        """Put a filter in."""
+        """Add a filter."""
         node = self._root
         for token in subject.split("."):
             node = node.children.setdefault(token, _Node())
@@ -39,7 +39,7 @@ class FilterIndex:
         self._size += 1
 
     def first_overlap(self, subject: str) -> Entry | None:
-        """The first filter of those that overlap (`subjects.overlap`), in the order in which they came; None: none."""
+        """The first overlapping filter (`subjects.overlap`) in the order of insertion; None: none."""
         return min(_overlapping(self._root, subject.split(".")), default=None)
 
 
@@ -66,7 +66,7 @@ def _overlapping(root: _Node, tokens: list[str]) -> Iterator[Entry]:
 
 
 def _all(node: _Node) -> Iterator[Entry]:
-    """The filters of a node and of all below it."""
+    """The filters of a node and its descendants."""
     waiting = [node]
     while waiting:
         current = waiting.pop()

@@ -1,4 +1,4 @@
-"""NATS header blocks (ADR-4): building, reading, and the values in them that retention rules use."""
+"""NATS header blocks (ADR-4): building, parsing, and the values that retention rules use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNREADABLE_TTL = -2
 """The result of `ttls` for a value that the server refuses."""
 
 MAX_BLOCK_BYTES = 65_535
-"""A longer block is refused by the server (400, error code 10097)."""
+"""The longest block that the server accepts (400, error code 10097)."""
 
 Headers: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -49,10 +49,11 @@ _LINE = re.compile(rb"[^:\r\n]+:[^\r\n]*\Z")
 
 
 def build(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """The header block that holds `pairs` in their order; empty for no pairs.
+    """The header block with `pairs` in their order; empty for no pairs.
 
     Raises:
-        ValueError: a name is empty or holds a colon or a line break, or a value holds a line break.
+        ValueError: a name is empty or contains a colon or a line break, or a value contains a line
+    break.
     """
     lines = []
     for name, value in pairs:
@@ -83,7 +84,7 @@ def lookup(block: bytes | None, name: str) -> bytes | None:
 
 
 def is_valid(block: bytes) -> bool:
-    """Whether the block is whole: version line, `Name: value` lines, blank line, not too long."""
+    """Whether the block is complete: version line, `Name: value` lines, blank line, not too long."""
     if not (block.startswith(FIRST_LINE) and block.endswith(b"\r\n\r\n")):
         return False
     lines = block[len(FIRST_LINE) : -4].split(b"\r\n")
@@ -91,10 +92,10 @@ def is_valid(block: bytes) -> bool:
 
 
 def parse_ttl(value: bytes | str) -> int:
-    """Seconds that a `Nats-TTL` value stands for: `NEVER_TTL` for `never`, 0 for no TTL (ADR-43).
+    """The seconds of a `Nats-TTL` value: `NEVER_TTL` for `never`, 0 for no TTL (ADR-43).
 
-    A Go duration of at least one second is cut to whole seconds; other values are decimal seconds,
-    computed with the wrap-around of a 64-bit integer, as the server does.
+    A Go duration of at least one second is truncated to whole seconds; other values are decimal
+    seconds, computed with the wrap-around of a 64-bit integer, as the server does.
 
     Raises:
         ValueError: the server refuses the value (400, error code 10165).
@@ -120,7 +121,8 @@ def parse_ttl(value: bytes | str) -> int:
 def deadline_ns(ts_ns: int, ttl: int) -> int | None:
     """The instant at which a message stored at `ts_ns` with that TTL (seconds) expires; None without a TTL.
 
-    Wrapped to 64 bits as the server does: beyond the year 2262 the instant is negative, long past.
+    Wrapped to 64 bits as in the server: after the year 2262 the instant is negative, so it is in
+    the past.
     """
     if ttl == NEVER_TTL:
         return NEVER
@@ -150,18 +152,18 @@ def ttl_deadlines(headers: Headers, ts_ns: pa.Array | pa.ChunkedArray) -> pa.Arr
 
 
 def with_ttl(headers: pa.ChunkedArray, seconds: int) -> pa.ChunkedArray:
-    """Valid blocks with this `Nats-TTL` as their last line, and no other: as the server rewrites them."""
+    """Valid blocks with this `Nats-TTL` as their last line and no other TTL, as the server rewrites them."""
     others = pc.replace_substring_regex(headers, rf"(?s)\r\n(?:{TTL}:.*?\r\n)+", "\r\n")
     return with_line(others, TTL, str(seconds))
 
 
 def with_line(headers: pa.ChunkedArray, name: str, value: str) -> pa.ChunkedArray:
-    """Valid blocks with one more line, the last."""
+    """Valid blocks with a line appended."""
     return pc.replace_substring_regex(headers, r"\r\n\z", f"{name}: {value}\r\n\r\n")
 
 
 def with_value(block: bytes, name: str, value: bytes) -> bytes:
-    """A valid block whose first line of that name has this value; a last line more, if it has no such line."""
+    """A valid block with this value in the first line of that name; the line is appended if it is missing."""
     key = b"\r\n" + name.encode() + b":"
     at = block.find(key)
     if at < 0:
@@ -171,7 +173,7 @@ def with_value(block: bytes, name: str, value: bytes) -> bytes:
 
 
 def is_marker(headers: Headers) -> pa.Array:
-    """Whether each message ends silently: a subject-delete marker or a KV purge (ADR-43, ADR-8)."""
+    """Whether each message leaves no marker when it expires: a subject-delete marker or a KV purge (ADR-43, ADR-8)."""
     marks = np.zeros(len(headers), dtype=bool)
     rows, reasons = first_values(headers, MARKER_REASON)
     marks[rows] = pc.binary_length(reasons).to_numpy(zero_copy_only=False) > 0
@@ -202,7 +204,7 @@ def msg_ids(headers: Headers) -> pa.Array:
 
 
 def first_values(headers: Headers, name: str) -> tuple[np.ndarray, pa.Array]:
-    """Row numbers of the blocks that hold `name`, and its first value in each."""
+    """Row numbers of the blocks with the header `name`, and its first value in each."""
     combined = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
     if combined.null_count == len(combined):
         return np.zeros(0, np.int64), combined.slice(0, 0)
@@ -229,7 +231,7 @@ def _ttl_or_unreadable(value: bytes) -> int:
 
 
 def go_duration_ns(raw: bytes) -> int | None:
-    """Nanoseconds of a Go duration, bounded and rounded as by `time.ParseDuration`; null if none."""
+    """Nanoseconds of a Go duration, bounded and rounded as by `time.ParseDuration`; None if it is not a duration."""
     text = raw[1:] if raw[:1] in (b"-", b"+") else raw
     if text == b"0":
         return 0

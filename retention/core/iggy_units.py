@@ -10,7 +10,7 @@ from retention.errors import UsageError
 SERVER_DEFAULT = 0
 """The wire's number for the server's default."""
 UNLIMITED = 2**64 - 1
-"""The wire's number for never, or any size."""
+"""The wire's number for never, or for no limit of size."""
 
 _NEVER = frozenset({"never", "none", "None", "unlimited", "Unlimited", "never_expire"})
 _DEFAULT = frozenset({"default", "Default", "server_default", "Server_default"})
@@ -39,7 +39,7 @@ def parse_expiry(value: str | int) -> int:
             seconds, or the wire's integer of microseconds.
 
     Returns:
-        The wire's number: `SERVER_DEFAULT`, `UNLIMITED`, or microseconds, cut off.
+        The wire's number: `SERVER_DEFAULT`, `UNLIMITED`, or microseconds, truncated.
 
     Raises:
         UsageError: the value is none of these.

@@ -17,11 +17,11 @@ RELEASED = "released"
 EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
 RUN = "run"
-"""The name under which logs keep the start of the last recorded run that committed: it outlives the entry."""
+"""The name under which logs keep the start of the last recorded run that committed; it outlives the log entry."""
 CLAIMS = "claims"
 """The name under which logs keep the number of claims on dead files."""
 STAGING_CLAIMS = "staging_claims"
-"""The name under which logs keep the number of claims on files that were staged and never committed."""
+"""The name under which logs keep the number of claims on files staged and never committed."""
 DROPPED = "dropped"
 """The name under which logs keep the instant at which the stream was dropped."""
 GENERATION = "generation"
@@ -35,7 +35,7 @@ NO_RANGES = np.zeros((0, 2), dtype=np.int64)
 
 
 class SeqRanges(Protocol):
-    """Ranges of sequences that are read where they are needed."""
+    """Ranges of sequences, read on demand."""
 
     def read(self) -> np.ndarray:
         """The ranges, ascending and disjoint, both ends inclusive; shape (n, 2)."""
@@ -43,9 +43,9 @@ class SeqRanges(Protocol):
 
 @dataclass(frozen=True)
 class Counters:
-    """The numbers that commits carry beside files (docs/semantics/storage.md).
+    """The counters that commits carry in addition to files (docs/semantics/storage.md).
 
-    None of them ever falls within an epoch; a purge of a topic begins another one, in which there are none yet.
+    None of them ever falls within an epoch; a purge of a topic begins a new epoch without counters.
     """
 
     next_seq: Mapping[int, int] = field(default_factory=dict)
@@ -53,16 +53,16 @@ class Counters:
     open_base: Mapping[int, int] = field(default_factory=dict)
     """Partition → the base of the segment that appends go to."""
     batches: Mapping[str, int] = field(default_factory=dict)
-    """Writer → the last batch number it wrote."""
+    """Writer → the number of its last batch."""
     edits: Mapping[str, int] = field(default_factory=dict)
-    """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
-    record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed; `CLAIMS` and
-    `STAGING_CLAIMS` → the numbers of claims on dead files, and on files that were staged and never committed; `DROPPED`
-    → when the stream was dropped; `GENERATION` → the epoch in which the table began; `ARCHIVE_HEAD` → the newest
-    manifest of its archive."""
+    """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED`
+    → the number of the record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that
+    committed; `CLAIMS` and `STAGING_CLAIMS` → the numbers of claims on dead files, and on files
+    staged and never committed; `DROPPED` → when the stream was dropped; `GENERATION` → the epoch in
+    which the table began; `ARCHIVE_HEAD` → the newest manifest of its archive."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the highest sequence that commits took out of the table; none in tables of earlier versions."""
+    """Partition → the highest sequence that commits removed from the table; empty in tables of earlier versions."""
 
     @property
     def consumers(self) -> int:
@@ -71,17 +71,17 @@ class Counters:
 
     @property
     def released(self) -> int:
-        """The number of the record of row tombstones (rows deleted and still in live files); 0: there is none."""
+        """The number of the record of row tombstones (deleted rows in live files); 0: there is none."""
         return self.edits.get(RELEASED, 0)
 
     @property
     def claims(self) -> int:
-        """The number of claims on dead files that are about to be deleted (docs/decisions/reclaim.md)."""
+        """The number of claims on dead files about to be deleted (docs/decisions/reclaim.md)."""
         return self.edits.get(CLAIMS, 0)
 
     @property
     def staging_claims(self) -> int:
-        """The number of those claims that name files which were staged and never committed."""
+        """The number of claims on files staged and never committed."""
         return self.edits.get(STAGING_CLAIMS, 0)
 
     @property
@@ -91,12 +91,12 @@ class Counters:
 
     @property
     def dropped_ns(self) -> int:
-        """The instant at which the stream was dropped, nanoseconds since the epoch; 0: it is not."""
+        """The instant at which the stream was dropped, nanoseconds since the epoch; 0: not dropped."""
         return self.edits.get(DROPPED, 0)
 
     @property
     def generation(self) -> int:
-        """The epoch in which the table began that took the place of a dropped one; 0: it is the first."""
+        """The epoch in which the table began, after a drop of its predecessor; 0: it is the first table."""
         return self.edits.get(GENERATION, 0)
 
     @property
@@ -106,13 +106,13 @@ class Counters:
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the other counters count; 0: the topic was never purged."""
+        """The epoch of the other counters; 0: the topic was never purged."""
         return self.edits.get(EPOCH, 0)
 
 
 @dataclass(frozen=True)
 class ExpectedStats:
-    """The statistics that the log or the cache expects of a data file; None where none is recorded."""
+    """The statistics that the log or the cache records for a data file; None where none is recorded."""
 
     messages: int | None = None
     bytes: int | None = None
@@ -124,29 +124,29 @@ class ExpectedStats:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a segment, with the locations at which tasks find it."""
+    """One Parquet file of a segment, with its locations for tasks."""
 
     path: str
     """Relative to `messages/`: the file's name in the table."""
     partition: int
     segment: int
     location: str
-    """The place to open or write the file now: a local path or an object-store URI."""
+    """The current location of the file: a local path or an object-store URI."""
     digest_location: str
-    """The place of its subject digest (`SUBJECT_COUNTS`); losing the digest costs time, never correctness."""
+    """The location of its subject digest (`SUBJECT_COUNTS`); a lost digest costs time, never correctness."""
     claim: ExpectedStats = ExpectedStats()
-    """The statistics that the file must have, or it is not the file that was committed."""
+    """The statistics that the file must have; otherwise it is not the committed file."""
     stream: str = ""
-    """The stream whose table it is of, for errors; empty: it is of none, such as a copy in an archive."""
+    """The stream of the file, for errors; empty: none, as for a copy in an archive."""
     later: str | None = None
-    """The place of the file once a rival's commit has removed it, if that is elsewhere."""
+    """The location of the file after a rival's commit has removed it, if it differs."""
     hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive; shape (n, 2); or where
-    they are, because they are many."""
+    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive, shape
+    (n, 2); many ranges are a `SeqRanges`, read on demand."""
 
     @property
     def hides_rows(self) -> bool:
-        """Whether some of its rows are hidden from readers."""
+        """Whether the file has rows hidden from readers."""
         return not isinstance(self.hidden, np.ndarray) or len(self.hidden) > 0
 
     def named(self, path: str) -> DataFile:
@@ -158,19 +158,19 @@ class DataFile:
         return replace(self, path=path, location=location, digest_location=digest)
 
     def of_attempt(self) -> DataFile:
-        """The file as one attempt of a task writes it, under a name that no other attempt has.
+        """The file of one attempt of a task, under a name unique to the attempt.
 
-        Engines may try a task again, or twice at a time, and an attempt that is given up may write on: none of them
-        may touch a file that another one has written and a commit has named.
+        Engines may retry a task or run it speculatively, and an abandoned attempt may continue to
+        write. No attempt may touch a file that another attempt has written and a commit has named.
         """
         attempt = secrets.token_hex(_ATTEMPT_DIGITS // 2)
         return self.named(f"{slot_of(self.path)}{attempt}{_SUFFIX}")
 
 
 def slot_of(path: str) -> str:
-    """The prefix that the paths of all attempts to write one staged file share, and no other path has.
+    """The path prefix shared by all attempts to write one staging file, and by no other path.
 
-    The last 16 hex digits of a file's name are the attempt's:
+    The last 16 hex digits of a file's name identify the attempt:
 
     >>> slot_of("partition=0/segment=1/0123456789abcdef" + "5ca1ab1e5ca1ab1e.parquet")
     'partition=0/segment=1/0123456789abcdef'
@@ -192,16 +192,16 @@ class ReadCount:
 
 @dataclass(frozen=True)
 class Inventory:
-    """One stream at one version of its table, with full statistics of every live file."""
+    """A stream at one version of its table, with full statistics of every live file."""
 
     stream: str
     table_id: str
     version: int
     files: pa.Table
-    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; rows that are deleted by
-    tombstones and still in the files do not count."""
+    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; rows
+    deleted by tombstones do not count."""
     counters: Counters
     read: ReadCount = ReadCount()
-    """The reads it took to learn statistics that no log and no cache had."""
+    """The reads for statistics that neither the log nor a cache had."""
     hidden_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Path → the bytes, by the broker's accounting, of that file's rows that are deleted and still in it."""
+    """Path → the bytes, by the broker's accounting, of that file's deleted rows."""

@@ -1,4 +1,4 @@
-"""Key-value buckets: what a message does to its key."""
+"""Operations of messages on the keys of key-value buckets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _BY_REASON = {b"Remove": 1, b"MaxAge": 2, b"Purge": 2}
 def operations(blocks: headers.Headers) -> pa.Array:
     """The operation of each message on its key: `put`, `delete` or `purge`, as the broker's clients read it.
 
-    `KV-Operation` decides where it has a value, even an unknown one (then `put`); else `Nats-Marker-Reason` (ADR-48).
+    `KV-Operation` decides if it has a value (an unknown value means `put`); otherwise
+    `Nats-Marker-Reason` (ADR-48).
     """
     codes = np.zeros(len(blocks), dtype=np.int64)
     rows, reasons = headers.first_values(blocks, headers.MARKER_REASON)

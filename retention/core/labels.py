@@ -1,4 +1,4 @@
-"""The label of the work at hand, by which others tell it from the outside: stream, run and step."""
+"""The label of the current work, for logs and engine UIs: stream, run and step."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Label:
-    """The stream, run and step of a piece of work; what is not known is empty."""
+    """The stream, run and step of some work; unknown fields are empty."""
 
     stream: str = ""
     run: str = ""
-    """The run's name in the history or, of an append, in the log."""
+    """The run's name in the history; for an append, its name in the log."""
     step: str = ""
     """The activity, such as `copy rows that stay`."""
 
     @property
     def group(self) -> str:
-        """The id under which all work of the run can be cancelled; of work that is no run, its stream's."""
+        """The id to cancel all work of the run; the stream's id for work outside a run."""
         return self.run or f"retention {visible(self.stream)}".rstrip()
 
     @property
     def text(self) -> str:
-        """The words for people: `ORDERS: copy rows (run 20261121T…)`."""
+        """The label for people: `ORDERS: copy rows (run 20261121T…)`."""
         head = f"{visible(self.stream)}: " if self.stream else ""
         return f"{head}{self.step or 'work'}{f' (run {self.run})' if self.run else ''}"
 
@@ -42,13 +42,13 @@ _current: ContextVar[Label] = ContextVar("retention_label", default=_NOTHING)
 
 
 def current_label() -> Label:
-    """The label of what this thread is doing."""
+    """The label of this thread's work."""
     return _current.get()
 
 
 @contextmanager
 def labelled(*, stream: str = "", run: str = "", step: str = "") -> Iterator[None]:
-    """Label the work of the block, or of a decorated function, of this thread; what is left empty stays."""
+    """Label this thread's work in the block, or in a decorated function; empty fields keep their values."""
     named = {"stream": stream, "run": run, "step": step}
     given = {part: name for part, name in named.items() if name}
     before = _current.set(replace(_current.get(), **given))
@@ -59,11 +59,11 @@ def labelled(*, stream: str = "", run: str = "", step: str = "") -> Iterator[Non
 
 
 class Named(Protocol):
-    """A stream or topic, whatever holds it."""
+    """Any object with the name of a stream or topic."""
 
     @property
     def name(self) -> str:
-        """The name that commands take."""
+        """The name that commands accept."""
         ...
 
 
@@ -73,7 +73,7 @@ Stream = TypeVar("Stream", bound=Named)
 def on_stream(
     act: Callable[Concatenate[Stream, Given], Result],
 ) -> Callable[Concatenate[Stream, Given], Result]:
-    """Label the work of a function with the stream that is its first argument."""
+    """Label the work of a function with its first argument, a stream."""
 
     @wraps(act)
     def labelling(opened: Stream, /, *given: Given.args, **named: Given.kwargs) -> Result:

@@ -1,4 +1,4 @@
-"""Raw messages completed to rows of a message table: time, size, deadline, marker and message id."""
+"""Rows of a message table from raw messages: time, size, deadline, marker and message id."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def complete_rows(raw: pa.Table, storage: Storage) -> pa.Table:
     Args:
         raw: `subject`, `headers` (binary; null or empty for none), `payload` (null for empty),
             `ts_ns`, and if known `seq` and `origin_ts_ns`.
-        storage: the broker's storage, which decides how a message's bytes are counted.
+        storage: the broker's storage, which determines how a message's bytes are counted.
 
     Returns:
-        The same messages in the same order; without `seq` if `raw` has none.
+        The same messages in the same order; no `seq` if `raw` has none.
     """
     ts_ns = raw["ts_ns"].cast(pa.int64())
     subject = raw["subject"].cast(pa.string())
@@ -64,7 +64,7 @@ def accounted_sizes(
     payload_bytes: pa.ChunkedArray,
     storage: Storage,
 ) -> pa.ChunkedArray:
-    """The broker's byte accounting from lengths; no headers are zero header bytes."""
+    """The broker's byte accounting from lengths; zero header bytes mean no headers."""
     header_bytes = header_bytes.cast(pa.int64())
     counted = pc.add(pc.add(subject_bytes.cast(pa.int64()), header_bytes), payload_bytes)
     if storage == "memory":
@@ -84,5 +84,5 @@ def time_of(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def later_mask(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
-    """A mask of the instants after `after_ns`, which may lie outside the 64-bit range."""
+    """A mask of the instants after `after_ns`; the bound may exceed 64 bits."""
     return pa.chunked_array([ts_ns.to_numpy() > after_ns])

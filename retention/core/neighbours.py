@@ -1,4 +1,4 @@
-"""Runs of neighbours that are worked on together: as many as a bound on their weight allows."""
+"""Runs of neighbours to process together, bounded by their total weight."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 
 def runs_within(weights: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Cut neighbours into runs of at most so much weight; what is heavier is alone.
+    """Cut neighbours into runs of bounded weight; a heavier element is a run of its own.
 
     >>> list(runs_within([10, 5, 8, 20], most=16))
     [(0, 2), (2, 3), (3, 4)]
 
     Args:
-        weights: of each.
-        most: of a run.
+        weights: the weight of each element.
+        most: the maximum weight of a run.
 
     Yields:
-        The number of the first, and that behind the last.
+        The index of the first element, and the index after the last.
     """
     start = weight = 0
     for at, heavy in enumerate(weights):

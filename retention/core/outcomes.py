@@ -1,4 +1,4 @@
-"""Outcomes of an action on several streams: the failure of one stream stops no other."""
+"""Outcomes of an action on several streams: a failure of one stream does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 UNEXPECTED = 1
 LOGGER = "retention.streams"
-"""The logger of the begin and end of work on each stream; a record's `about` has the event."""
+"""The logger of the start and end of work on each stream; a record's `about` has the event."""
 _log = logging.getLogger(LOGGER)
 
 
@@ -41,7 +41,7 @@ class Outcome(Generic[Value]):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that was about this stream alone."""
+        """The exit code of a command on this stream alone."""
         return 0 if self.error is None else exit_code_of(self.error)
 
     @property
@@ -54,7 +54,7 @@ class Outcome(Generic[Value]):
 
 
 Watch = Callable[[Outcome[Any]], None]
-"""A callback that gets every outcome as soon as it is there."""
+"""A callback that receives every outcome as soon as it is available."""
 
 
 def act_sequentially(
@@ -75,9 +75,10 @@ def act_concurrently(
     at_a_time: int,
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
-    """Act on each stream once, several at a time: much of a plan is waiting for the storage.
+    """Act on each stream once, several at a time, because planning mostly waits for the storage.
 
-    Outcomes come, and are passed to `watch`, in the order of the names; else as `act_sequentially`.
+    Outcomes are returned and passed to `watch` in the order of the names; otherwise like
+    `act_sequentially`.
     """
     with _at_once(names, _begin_logged(act), clock, at_a_time) as outcomes:
         return _watched(outcomes, watch)
@@ -90,7 +91,7 @@ def ask_concurrently(
     at_a_time: int,
     doing: str,
 ) -> list[Outcome[Value]]:
-    """Ask each stream something, several at a time: no work on them, of which only the progress is logged."""
+    """Query each stream, several at a time; only the progress is logged, because this is no work on the stream."""
     names = list(dict.fromkeys(names))
     with _at_once(names, ask, clock, at_a_time) as outcomes:
         return list(with_progress(outcomes, len(names), doing))
@@ -104,7 +105,7 @@ def _at_once(
         try:
             yield pool.map(lambda name: _outcome(name, act, clock), dict.fromkeys(names))
         finally:
-            # An interrupted command does not begin what it has not begun.
+            # An interrupted command starts no further streams.
             pool.shutdown(cancel_futures=True)
 
 
@@ -113,7 +114,7 @@ def _outcome(name: str, act: Callable[[str], Value], clock: Callable[[], int]) -
     value, error = None, None
     try:
         value = act(name)
-    except Exception as raised:  # one stream's surprise must not stop the others
+    except Exception as raised:  # an unexpected error of one stream must not stop the others
         error = raised
     return Outcome(name, value, error, (clock() - started) / SECOND)
 
@@ -129,7 +130,7 @@ def _watched(outcomes: Iterable[Outcome[Value]], watch: Watch | None) -> list[Ou
 
 
 def _begin_logged(act: Callable[[str], Value]) -> Callable[[str], Value]:
-    """The work on a stream, whose begin is logged."""
+    """The work on a stream, with its start logged."""
 
     def acting(name: str) -> Value:
         about = {"event": "stream_begun", "stream": name}
@@ -140,7 +141,7 @@ def _begin_logged(act: Callable[[str], Value]) -> Callable[[str], Value]:
 
 
 def _log_end(outcome: Outcome[Any]) -> None:
-    """Log the end of work on a stream, with the plain values of what came of it."""
+    """Log the end of work on a stream, with the plain values of its result."""
     if not _log.isEnabledFor(logging.INFO):
         return
     about = {"stream": outcome.stream, "seconds": round(outcome.seconds, 6)}
@@ -158,7 +159,7 @@ def _log_end(outcome: Outcome[Any]) -> None:
 
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
-    """The exit code of a command: of a single stream that of its first failure, of several `code_of_several`."""
+    """The exit code of a command: of its failure for a single stream, `code_of_several` for several."""
     failed = [outcome.exit_code for outcome in outcomes if outcome.error is not None]
     if not failed:
         return 0
@@ -167,13 +168,13 @@ def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
 
 
 def code_of_several(codes: Sequence[int]) -> int:
-    """The exit code of several streams by those of the failed ones: 75 if another try may help all of them, else 5."""
+    """The exit code of several streams, from those of the failed ones: 75 if a retry may help all of them, else 5."""
     is_busy = set(codes) == {BusyError.exit_code}
     return BusyError.exit_code if is_busy else StreamsFailedError.exit_code
 
 
 ENDINGS = (Exception, KeyboardInterrupt, Terminated)
-"""Everything with which the work of a command ends before it is done."""
+"""Exceptions that end a command before its work is done."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -188,7 +189,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def sentence_of(error: BaseException) -> str:
-    """An error in one sentence: one of the system with the place, an unexpected one with its type."""
+    """An error in one sentence: an OS error with its path, an unexpected error with its type."""
     if isinstance(error, KeyboardInterrupt | Terminated):
         how = "terminated" if isinstance(error, Terminated) else "interrupted"
         return f"{how}; what was committed stays, nothing else was changed; the next run goes on from there"
@@ -202,7 +203,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _of_system(error: OSError) -> StorageError:
-    """An error of the operating system, with its place; one that has its place already stays."""
+    """An error of the operating system, with its path; one that has its path already is unchanged."""
     if isinstance(error, StorageError):
         return error
     return storage_error(error.filename or "a file", error)

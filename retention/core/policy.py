@@ -1,4 +1,4 @@
-"""A stream's configuration as the rules see it: its limits, and their meaning in words."""
+"""The policy of a stream: its limits, and their meaning in words."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Retention = Literal["limits", "interest", "workqueue"]
 Unmatched = Literal["keep", "remove"]
 """The fate of messages that no consumer's filter matches."""
 Expiry = Literal["head", "each"]
-"""Whether age takes messages from the lowest sequence on up to the first young one, or each that is old enough."""
+"""`head`: age removes messages from the lowest sequence up to the first young one; `each`: every old one."""
 HoldAction = Literal["hold", "warn"]
 
 
 @dataclass(frozen=True)
 class ConsumerProtection:
-    """The consumers for whom limits leave messages alone, and for how long (docs/semantics/consumers-hold.md)."""
+    """The consumers for which limits keep messages, and for how long (docs/semantics/consumers-hold.md)."""
 
     consumers: tuple[str, ...] | None = None
-    """None: every consumer that is there."""
+    """None: every existing consumer."""
     action: HoldAction = "hold"
-    """`warn`: limits take the messages all the same, and a pass says for whom they would have been held."""
+    """`warn`: limits remove the messages, and the pass names the consumers that still needed them."""
     max_age_ns: int | None = None
-    """A message of this age is held no longer; None: any age."""
+    """The age at which a message is no longer held; None: no limit."""
     max_bytes: int | None = None
-    """The newest so many bytes are held, older messages no longer; None: any number."""
+    """The bytes of newest messages to hold; older messages are not held. None: no limit."""
 
 
 _RARE = ("archive", "hold", "topic", "release_share", "delete_retention_ns")
-"""The fields that are left out of the JSON where they are None."""
+"""Fields omitted from the JSON when they are None."""
 
 
 @dataclass(frozen=True)
@@ -43,34 +43,34 @@ class Policy:
 
     max_age_ns: int | None = None
     expiry: Expiry = "head"
-    """The messages of that age that go, see `Expiry`; `head` where there is no such limit."""
+    """The messages of that age to remove, see `Expiry`; `head` without a limit of age."""
     max_msgs: int | None = None
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
     delete_retention_ns: int | None = None
-    """The age at which a deletion takes its subject along, where it is the last message on it."""
+    """The age at which a deletion marker is removed, if it is the last message on its subject."""
     discard: Discard = "old"
     whole_segments: bool = False
     retention: Retention = "limits"
     allow_msg_ttl: bool = False
     subject_delete_marker_ttl_ns: int | None = None
     storage: Literal["file", "memory"] = "file"
-    """The broker's way to count bytes; this and the next two matter to markers only, which the pass itself stores."""
+    """The broker's byte accounting; this and the next two fields matter only to markers that a pass stores."""
     max_msg_size: int | None = None
     sealed: bool = False
     unmatched: Unmatched = "keep"
     """The fate of messages that no consumer's filter matches; under `limits` it plays no part."""
     release_share: int | None = None
-    """The percentage of a segment's bytes that have to be released for it to be rewritten; None: any."""
+    """The percentage of a segment's bytes that must be released before it is rewritten; None: any."""
     hold: ConsumerProtection | None = None
-    """The consumers for whom limits leave messages alone; only under `limits`."""
+    """The consumers for which limits keep messages; only under `limits`."""
     topic: TopicPolicy | None = None
-    """The rules of a topic, which has no others; None: it is no topic."""
+    """The rules of a topic, instead of all others; None: not a topic."""
     archive: str | None = None
-    """The place that files are copied to before they go; None: nowhere."""
+    """The location that files are copied to before removal; None: no archive."""
 
     def as_json(self) -> dict[str, Any]:
-        """The policy as JSON values, by name; part of what a plan's identity is computed from."""
+        """The policy as JSON values, by name; part of the input of a plan's id."""
         values = dict(sorted(asdict(self).items()))
         if self.hold is not None:
             values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
@@ -82,17 +82,17 @@ class Policy:
 
     @property
     def asks_consumers(self) -> bool:
-        """Whether a pass looks at what consumers need."""
+        """Whether a pass reads the needs of consumers."""
         return self.retention != "limits" or self.hold is not None
 
     @property
     def rests_on_consumers(self) -> bool:
-        """Whether what goes depends on what consumers need."""
+        """Whether removals depend on the needs of consumers."""
         return self.retention != "limits" or (self.hold is not None and self.hold.action == "hold")
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The rules of the policy that let messages go by themselves, by name."""
+        """The names of the policy's rules that remove messages without consumers."""
         acting = {
             "max_msgs": self.max_msgs is not None and self.discard == "old",
             "max_bytes": self.max_bytes is not None and self.discard == "old",
@@ -117,12 +117,12 @@ class Policy:
 
     @property
     def trims_head(self) -> bool:
-        """Whether MaxMsgs or MaxBytes remove; under `discard: new` they refuse new ones instead."""
+        """Whether MaxMsgs or MaxBytes remove; under `discard: new` they refuse new messages instead."""
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
 
 
 def policy_from_json(values: Mapping[str, Any]) -> Policy:
-    """The policy of which `as_json` made these values."""
+    """The policy with these `as_json` values."""
     held, topic = values.get("hold"), values.get("topic")
     if held is not None:
         named = held["consumers"]
@@ -131,11 +131,11 @@ def policy_from_json(values: Mapping[str, Any]) -> Policy:
 
 
 UNLIMITED = Policy()
-"""The policy of a stream that no configuration names."""
+"""The policy of a stream without a configuration."""
 
 
 def describe(policy: Policy) -> list[str]:
-    """Say in words which messages go and which limits never remove any, a sentence each."""
+    """Describe the messages to remove and the limits that never remove any, one sentence each."""
     if policy.topic is not None:
         return [*_of_topic(policy.topic), *_archives(policy)]
     return [

@@ -18,20 +18,20 @@ _log = logging.getLogger(LOGGER)
 
 
 class Pace:
-    """The pace of long work, from which follows how much time is left."""
+    """The pace of long work, to estimate the time left."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Begin to measure.
 
         Args:
-            clock: reads seconds that never go back.
+            clock: monotonic, in seconds.
         """
         self._clock = clock
         self._first: dict[str, tuple[float, int]] = {}
         self._last: dict[str, int] = {}
 
     def left(self, doing: str, done: int, total: int) -> str:
-        """The clause for the time left, such as `, about 2m5s left`; empty where the pace is not known yet."""
+        """The clause for the time left, such as `, about 2m5s left`; empty until the pace is known."""
         now = self._clock()
         if done < self._last.get(doing, done) or doing not in self._first:
             self._first[doing] = (now, done)
@@ -44,11 +44,11 @@ class Pace:
 
 
 def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
-    """Pass items on, and log every `EVERY_S` seconds how many there were.
+    """Yield items unchanged, and log their number every `EVERY_S` seconds.
 
     Args:
         items: the results of long work, one by one.
-        total: how many there will be.
+        total: the number of items.
         doing: the activity, such as `reading statistics of files`.
     """
     logged_at = time.monotonic()
@@ -60,7 +60,7 @@ def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Ite
 
 
 def log_progress(doing: str, done: int, total: int, unit: str = "") -> None:
-    """Log how far long work is; whoever calls this keeps to `EVERY_S`."""
+    """Log the progress of long work; the caller limits this to once per `EVERY_S`."""
     about = {"event": "progress", "doing": doing, "done": done, "total": total}
     text = f"{doing}: {done:,} of {total:,}{unit and f' {unit}'}"
     _log.info("%s", text, extra={"about": about})

@@ -1,4 +1,4 @@
-"""The rule by which dead files of a stream may be deleted: a function of what records say of them and of the table."""
+"""The rule for deletion of dead files: a function of the records of runs and of the table."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The reason for which a file is dead."""
+    """The reason why a file is dead."""
 
     REMOVED = "removed"
-    """A run of ours removed it from the table."""
+    """A recorded run removed it from the table."""
     ABANDONED = "abandoned"
-    """A run of ours wrote it, and committed nothing."""
+    """A recorded run wrote it and committed nothing."""
 
 
 class Hindrance(StrEnum):
-    """The reason for which a dead file stays."""
+    """The reason to keep a dead file."""
 
     LIVE = "live"
-    """The table has it: it came back."""
+    """The table has it: it was restored."""
     UNFINISHED = "unfinished"
-    """A run of which nobody knows the outcome names it."""
+    """A run with an unknown outcome names it."""
     GAP = "gap"
-    """The log has lost entries that are younger than the grace, which may name it."""
+    """The log has lost entries younger than the grace, which may name it."""
     RECENT = "recent"
-    """A log entry that is younger than the grace names it: a version had it, or has taken it out."""
+    """A log entry younger than the grace names it: a version added or removed it."""
     GRACE = "grace"
     """Dead for a shorter time than the grace."""
 
 
 @dataclass(frozen=True)
 class DeadFile:
-    """A data file that the table had, or was to have, by the records of a run."""
+    """A data file that a run removed, or wrote and never committed, by the run's record."""
 
     path: str
     """Relative to `messages/`."""
     file_bytes: int
     reason: Reason
     since_ns: int
-    """The latest of all instants that anything gives for its death, nanoseconds since the epoch."""
+    """The latest recorded instant of its death, nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The state of a table and of its runs, as far as dead files rest on it."""
+    """The state of a table and its runs, as far as it decides about dead files."""
 
     cutoff_ns: int
-    """The end of the grace, by the storage's clock: what died later stays. Nanoseconds since the epoch."""
+    """The end of the grace, by the storage's clock: files that died later are kept. Nanoseconds since the epoch."""
     live: Collection[str]
-    """Paths that the newest version has."""
+    """Paths of the newest version."""
     recent: Collection[str]
-    """Paths that the log's entries since the cutoff name, whatever they say of them."""
+    """Paths named by log entries since the cutoff, as added or as removed."""
     unfinished: Collection[str]
-    """Paths in the records of runs without a certain outcome."""
+    """Paths in the records of runs with an unknown outcome."""
     is_whole: bool = True
     """Whether the log has every entry since the cutoff."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The dead files that may go, and those that stay, each with the first reason that holds it."""
+    """The dead files to delete, and those to keep, each with the first reason."""
 
     going: tuple[DeadFile, ...]
     staying: Mapping[Hindrance, tuple[DeadFile, ...]]
 
 
 def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
-    """The reason for which a dead file stays; None: it may go."""
+    """The first reason to keep a dead file; None: it may be deleted."""
     if file.path in evidence.live:
         return Hindrance.LIVE
     if file.path in evidence.unfinished:
@@ -81,7 +81,7 @@ def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
 
 
 def judge(files: Iterable[DeadFile], evidence: Evidence) -> Judgement:
-    """Tell the dead files that may go from those that stay; of a path that died twice the latest death counts."""
+    """Split dead files into those to delete and those to keep; a path that died twice counts with its latest death."""
     going: list[DeadFile] = []
     staying: dict[Hindrance, list[DeadFile]] = {}
     for file in latest_deaths(files):
@@ -91,9 +91,9 @@ def judge(files: Iterable[DeadFile], evidence: Evidence) -> Judgement:
 
 
 def latest_deaths(files: Iterable[DeadFile]) -> list[DeadFile]:
-    """Each path once, sorted, with its latest death; one that any record calls abandoned counts as that.
+    """Each path once, sorted, with its latest death; a path is abandoned if any record says so.
 
-    Removed, brought back by `undo`, and removed again: the second removal counts.
+    If a file was removed, restored by `undo` and removed again, the second removal counts.
     """
     latest: dict[str, DeadFile] = {}
     for file in files:
@@ -108,23 +108,24 @@ def latest_deaths(files: Iterable[DeadFile]) -> list[DeadFile]:
 
 @dataclass(frozen=True)
 class LogWindow:
-    """The entries of a log that are younger than the grace, as far as they are there."""
+    """The log entries younger than the grace that still exist."""
 
     versions: tuple[int, ...]
     """Ascending."""
     is_whole: bool
-    """Whether none is missing among them, nor before them."""
+    """Whether no entry is missing, within the window or before it."""
 
 
 def log_window(entries: Mapping[int, int], states: Mapping[int, int], cutoff_ns: int) -> LogWindow:
-    """The window of a log from the first entry on that the storage wrote at the cutoff or later.
+    """The window of a log, from the first entry that the storage wrote at or after the cutoff.
 
-    Entries are written in the order of their versions. Where the storage's clock was set back for a while, an entry
-    looks older than those before it; so the lowest young version counts, and not the first old one from the end.
+    Entries are written in the order of their versions. If the storage's clock was set back for a
+    while, an entry looks older than its predecessors. So the window begins at the lowest young
+    version, not after the last old one.
 
     Args:
-        entries: version → storage time of the log's entries that are there, nanoseconds since the epoch.
-        states: version → storage time of whole states (a checkpoint, a list), which stand for all entries up to them.
+        entries: version → storage time of the existing log entries, nanoseconds since the epoch.
+        states: version → storage time of full states (a checkpoint, a list), which replace all entries up to them.
         cutoff_ns: the end of the grace.
     """
     newest = max([*entries, *states], default=-1)
@@ -141,15 +142,16 @@ def log_window(entries: Mapping[int, int], states: Mapping[int, int], cutoff_ns:
 def spent_records(
     written: Mapping[int, int], in_force: int, named: Collection[int], cutoff_ns: int
 ) -> list[int]:
-    """The numbers of records of row tombstones that nothing needs any more, ascending.
+    """The numbers of unneeded records of row tombstones, ascending.
 
-    A number above the one in force may be that of a commit under way. One below it that nobody named never will be:
-    such a commit rests on the record that was in force before, and that one does not come back.
+    A number above the current one may belong to a commit in progress. A lower number that no
+    version names never will be named: its commit requires the record current before it, and that
+    record is never current again.
 
     Args:
-        written: number → when the storage wrote the record, nanoseconds since the epoch.
-        in_force: the number that the newest version names.
-        named: the numbers that versions since the cutoff name, and runs that can be undone.
+        written: number → storage time of the record, nanoseconds since the epoch.
+        in_force: the number in the newest version.
+        named: the numbers in versions since the cutoff, and in runs that can be undone.
         cutoff_ns: the end of the grace.
     """
     return sorted(

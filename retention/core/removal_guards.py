@@ -1,4 +1,4 @@
-"""The guards of a stream: how much a single pass may take of it, and what becomes of a pass that takes more."""
+"""The guards of a stream: how much a single pass may remove, and the effect on a pass beyond that."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 GuardAction = Literal["refuse", "warn"]
-"""`refuse`: a pass beyond the limit changes nothing; `warn`: it goes on, and says so."""
+"""`refuse`: a pass beyond the limit changes nothing; `warn`: it continues with a warning."""
 
 
 @dataclass(frozen=True)
 class GuardLimit:
-    """The limit of a guard, in its own unit, and what becomes of a pass beyond it."""
+    """The limit of a guard, in its own unit, and the action on a pass beyond it."""
 
     limit: int
     then: GuardAction = "refuse"
@@ -19,15 +19,15 @@ class GuardLimit:
 
 @dataclass(frozen=True)
 class RemovalGuards:
-    """The guards of a stream; None: there is no such guard."""
+    """The guards of a stream; None: not set."""
 
     max_removed_share: GuardLimit | None = None
-    """Percent of the messages."""
+    """Percent of the stream's messages."""
     max_removed_bytes: GuardLimit | None = None
     """Bytes, by the broker's accounting."""
     min_kept_messages: GuardLimit | None = None
-    """Messages that stay at least."""
+    """The minimum number of messages to keep."""
 
 
 NO_GUARDS = RemovalGuards()
-"""The guards of a stream that has none."""
+"""The guards of a stream without any."""

@@ -1,4 +1,4 @@
-"""The limits that remove messages again after an undo, and the ways to keep them: a function of two policies."""
+"""Limits that remove messages again after an undo, and ways to keep the messages: a function of two policies."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _GUARD = "guards: {max_removed_share: 0%}"
 
 @dataclass(frozen=True)
 class RemovedAgain:
-    """The rules of a run that remove its messages again, once it is undone."""
+    """The rules that remove the messages of a run again after its undo."""
 
     rules: tuple[str, ...]
-    """Rules that removed messages in the run, and that the policy has still, with a limit that is not higher."""
+    """Rules that removed messages in the run and are still in the policy with the same or a lower limit."""
     sentence: str
-    """The rules with their limits, and what keeps the messages."""
+    """The rules with their limits, and the ways to keep the messages."""
 
 
 def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedAgain | None:
-    """The rules by which a pass removes the messages of an undone run again; None: none for certain.
+    """The rules by which the next pass removes the messages of an undone run; None: no rule certainly does.
 
-    A removal that people asked for (delete, purge, drop) is not repeated by a pass. A limit that was raised since, or
-    taken out, may keep the messages.
+    A pass does not repeat a requested removal (delete, purge, drop). A limit raised or deleted
+    since may keep the messages.
 
     Args:
         by_rule: the rules by which the run removed messages.
@@ -52,7 +52,7 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
 
 
 def _ways(rules: Iterable[str]) -> Iterable[str]:
-    """Everything but guards that keeps messages which rules remove."""
+    """All ways, except guards, to keep messages that these rules remove."""
     raised = [rule for rule in rules if rule not in _RELEASES and rule != "msg_ttl"]
     if raised:
         yield f"raise {' and '.join(raised)} in the configuration"
@@ -63,7 +63,7 @@ def _ways(rules: Iterable[str]) -> Iterable[str]:
 @dataclass(frozen=True)
 class _Limit:
     of: Callable[[Policy], int | None]
-    """The limit in a policy, which keeps more the higher it is; None: there is none."""
+    """The limit in a policy (a higher limit keeps more messages); None: there is none."""
     spelled: Callable[[int], str]
 
 

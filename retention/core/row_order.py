@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 from retention.core.slices import slices_of
 
 Key = tuple[Any, ...]
-"""A row's values, each behind whether it is there. It ends with the first text that has `KEY_LENGTH` or more, which is
-cut there: a row is never before another whose key is less, and rows of equal keys may be in either order."""
+"""A row's values, each preceded by whether it is present. A key ends at the first text or bytes of
+length `KEY_LENGTH` or more, truncated there. So keys never contradict the order of rows, and rows
+with equal keys may be in either order."""
 KEY_LENGTH = 64
 KEY_BEFORE_ALL: Key = ()
 
 
 def in_order(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Rows in the order of columns; the very table if they are so already."""
+    """Rows in the order of columns; the same table object if they are sorted already."""
     if is_in_order(rows, columns):
         return rows
     keys = [(name, "ascending", "at_start") for name in columns]
@@ -29,13 +30,13 @@ def in_order(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def ordered_slices(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows in the order of columns, a slice at a time, so that no second table of all of them is made."""
+    """Rows in the order of columns, in slices, so that no second copy of the table is made."""
     if is_in_order(rows, columns):
         yield from slices_of(rows)
         return
     keys = [(name, "ascending", "at_start") for name in columns]
     places = pa.table({"place": pc.sort_indices(rows, sort_keys=keys)})
-    # Of rows in several chunks each slice would put all of these together first.
+    # With several chunks, each slice would concatenate all of them first.
     rows = rows.combine_chunks()
     pa.default_memory_pool().release_unused()
     for part in slices_of(places, rows.nbytes // max(rows.num_rows, 1)):
@@ -43,7 +44,7 @@ def ordered_slices(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]
 
 
 def is_in_order(rows: pa.Table, columns: Sequence[str]) -> bool:
-    """Whether no row has to come before the one in front of it."""
+    """Whether rows are sorted by the columns."""
     equal = np.arange(rows.num_rows - 1)
     for name in columns:
         if not len(equal):
@@ -70,14 +71,14 @@ def key_at(rows: pa.Table, columns: Sequence[str], at: int) -> Key:
 
 
 def rows_before(rows: pa.Table, columns: Sequence[str], key: Key) -> int:
-    """The number of rows, which are in order, whose key is less."""
+    """The number of rows with a lesser key, in sorted rows."""
     return bisect_left(range(rows.num_rows), key, key=partial(key_at, rows, columns))
 
 
 def _neighbours(
     values: pa.ChunkedArray, before: np.ndarray
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """The values of some rows, and of those next behind them; without a copy if all rows but the last are wanted."""
+    """The values of some rows and of their successors; without a copy for all rows except the last."""
     if len(before) == len(values) - 1:
         return values.slice(0, len(before)), values.slice(1)
     return values.take(pa.array(before)), values.take(pa.array(before + 1))

@@ -1,4 +1,4 @@
-"""The names of recorded runs: they sort by time, also after a clock was set back, or repaired."""
+"""Names of recorded runs: they sort by time, even after a clock was set back or repaired."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _NAME = re.compile(r"(?:c(\d{4})-)?(\d{8}T\d{6}\.\d{9}Z)-")
 
 @dataclass(frozen=True, order=True)
 class RunName:
-    """The content of a run's name: the era of its clock, and its start; names sort as these values do."""
+    """The content of a run's name: the era of its clock, and its start; names sort like these values."""
 
     era: int
-    """The number of earlier repairs of the clock: letters sort behind every instant of the era before."""
+    """The number of earlier repairs of the clock; its letters sort after every instant of the previous era."""
     started_ns: int
     """The start of the run, nanoseconds since the epoch."""
 
     def written(self) -> str:
-        """A new name with this content, which no other run has."""
+        """A new unique name with this content."""
         head = f"c{self.era:04d}-" if self.era else ""
         return f"{head}{_stamp(self.started_ns)}-{secrets.token_hex(3)}"
 
 
 def parse_run_name(run: str) -> RunName | None:
-    """The content of a name; None: it is not that of a recorded run.
+    """The content of a name; None: the name is not of a recorded run.
 
     >>> parse_run_name("20261121T103209.739426394Z-a1b2c3")
     RunName(era=0, started_ns=1795257129739426394)
@@ -38,13 +38,13 @@ def parse_run_name(run: str) -> RunName | None:
 
 
 def started_ns(run: str, otherwise: int) -> int:
-    """The start of a run by its name, nanoseconds since the epoch; `otherwise` if the name has none."""
+    """The start of a run from its name, nanoseconds since the epoch; `otherwise` if the name has none."""
     name = parse_run_name(run)
     return otherwise if name is None else name.started_ns
 
 
 def _stamp(instant_ns: int) -> str:
-    """An instant to the nanosecond, without characters that file names should avoid: `20261121T103209.739426394Z`."""
+    """An instant to the nanosecond, in characters safe for file names: `20261121T103209.739426394Z`."""
     seconds, fraction = divmod(instant_ns, SECOND)
     text = format_instant(seconds * SECOND).replace("-", "").replace(":", "").rstrip("Z")
     return f"{text}.{fraction:09d}Z"

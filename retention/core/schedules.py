@@ -1,4 +1,4 @@
-"""Schedules of messages (`Nats-Schedule`, ADR-51): the patterns that a server (2.15.1) takes."""
+"""Schedules of messages (`Nats-Schedule`, ADR-51): the patterns that a server (2.15.1) accepts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _WEEKDAYS),
 )
-"""Lowest and highest number of each field, and names that stand for numbers: from seconds to days of the week."""
+"""The lowest and highest number of each field and its names of numbers, from seconds to days of the week."""
 _NUMBER = re.compile(r"\+?[0-9]{1,18}")
 _STARS = ("*", "?")
 _LEAP_YEAR = 2028
@@ -47,11 +47,11 @@ _MAX_ZONE_HOURS, _MAX_ZONE_MINUTES = 24, 60
 
 
 def is_pattern(pattern: str, *, in_zone: bool) -> bool:
-    """Whether a server takes a pattern: `@at` an instant, `@every` a duration, `@hourly` and the like, or six fields.
+    """Whether a server accepts a pattern: `@at` an instant, `@every` a duration, `@hourly` and similar, or six fields.
 
     Args:
         pattern: the value of the header.
-        in_zone: whether a time zone is given, which instants and durations exclude.
+        in_zone: whether a time zone is given; instants and durations do not allow one.
     """
     if pattern.startswith("@at "):
         return not in_zone and _is_instant(pattern[4:])
@@ -62,7 +62,7 @@ def is_pattern(pattern: str, *, in_zone: bool) -> bool:
 
 
 def _is_instant(text: str) -> bool:
-    """Whether a text is RFC 3339, as Go reads it: an hour of one digit will do."""
+    """Whether a text is RFC 3339 as Go parses it: an hour of one digit is valid."""
     parts = _INSTANT.fullmatch(text)
     if parts is None:
         return False
@@ -75,7 +75,7 @@ def _is_instant(text: str) -> bool:
 
 
 def _is_cron(fields: list[str]) -> bool:
-    """Whether six fields are numbers, ranges and steps within their bounds, and some day has them all."""
+    """Whether six fields are numbers, ranges and steps within their bounds, and at least one date matches."""
     if len(fields) != len(_FIELDS):
         return False
     try:
@@ -124,7 +124,7 @@ def _number(text: str, names: dict[str, int]) -> int:
 
 
 def _is_open(field: str) -> bool:
-    """Whether a field of days leaves them to the other one."""
+    """Whether a field of days leaves the choice of days to the other field."""
     spans = (part.partition("/") for part in field.split(","))
     return any(
         span.partition("-")[0] in _STARS and (not slash or step.lstrip("+0") == "1")

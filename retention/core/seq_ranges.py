@@ -1,4 +1,4 @@
-"""Ranges of sequences that are deleted while a data file still holds them: filtering rows, and joining ranges."""
+"""Ranges of deleted sequences that a data file still contains: filters for rows, and unions of ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 @dataclass(frozen=True)
 class JoinedRanges:
-    """Ranges of two sources, none of which overlaps one of the other; implements `SeqRanges`."""
+    """Ranges of two sources without overlap; implements `SeqRanges`."""
 
     first: np.ndarray | SeqRanges
     second: np.ndarray | SeqRanges
@@ -30,19 +30,19 @@ class JoinedRanges:
 def joined_ranges(
     first: np.ndarray | SeqRanges, second: np.ndarray | SeqRanges
 ) -> np.ndarray | SeqRanges:
-    """The ranges of both, as `union_of_ranges`: at once where both are held, else where they are needed."""
+    """The union of both, as `union_of_ranges`: computed now if both are in memory, otherwise on demand."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return union_of_ranges(first, second)
     return JoinedRanges(first, second)
 
 
 def ranges_in(ranges: np.ndarray | SeqRanges) -> np.ndarray:
-    """Ranges of sequences, shape (n, 2), wherever they are."""
+    """Ranges of sequences, shape (n, 2), read if necessary."""
     return ranges if isinstance(ranges, np.ndarray) else ranges.read()
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """A mask of the `seqs` that lie in one of the ascending, disjoint, inclusive `ranges`; shape (n, 2).
+    """A mask of the `seqs` within one of the ascending, disjoint, inclusive `ranges`; shape (n, 2).
 
     >>> in_ranges(np.array([1, 4, 5, 9]), np.array([[2, 4], [9, 9]])).tolist()
     [False, True, False, True]
@@ -54,14 +54,14 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The ranges of both, ascending; adjacent ranges become one.
+    """The union of ranges, ascending; adjacent ranges are merged.
 
     >>> union_of_ranges(np.array([[1, 3], [8, 9]]), np.array([[4, 5]])).tolist()
     [[1, 5], [8, 9]]
 
     Args:
         first: ascending, disjoint, inclusive ranges; shape (n, 2).
-        second: the same, none of which overlaps one of the first.
+        second: the same, without overlap with the first.
     """
     if not (len(first) and len(second)):
         return first if len(first) else second
@@ -70,7 +70,7 @@ def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def difference_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The sequences of the first ranges that are in none of the second.
+    """The sequences of the first ranges without those of the second.
 
     >>> difference_of_ranges(np.array([[1, 9]]), np.array([[1, 2], [5, 5]])).tolist()
     [[3, 4], [6, 9]]
@@ -82,18 +82,18 @@ def difference_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     starts, behind = np.concatenate([first, second]).T
     edges = np.unique(np.concatenate([starts, behind + 1]))
     pieces = np.stack([edges[:-1], edges[1:] - 1], axis=1)
-    # No edge is inside a piece: where it begins tells where it lies.
+    # No edge is inside a piece, so its first sequence decides which ranges contain it.
     kept = pieces[in_ranges(pieces[:, 0], first) & ~in_ranges(pieces[:, 0], second)]
     return _joined(kept)
 
 
 def complement_of_ranges(ranges: np.ndarray) -> np.ndarray:
-    """The ranges of all other sequences that a message can have; shape (n, 2)."""
+    """The ranges of all other valid sequences; shape (n, 2)."""
     return difference_of_ranges(np.array([[0, MAX_SEQ]]), ranges)
 
 
 def _joined(ranges: np.ndarray) -> np.ndarray:
-    """Ascending, disjoint ranges, of which adjacent ones become one."""
+    """Ascending, disjoint ranges, with adjacent ones merged."""
     if not len(ranges):
         return ranges
     starts = np.append(True, ranges[1:, 0] > ranges[:-1, 1] + 1)
@@ -110,6 +110,6 @@ def visible_rows(file: DataFile, rows: Rows) -> Rows:
 
 
 def columns_with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
-    """The columns to read of a file so that `visible_rows` can drop its hidden rows: with `seq` where it has some."""
+    """The columns to read for `visible_rows`: with `seq` if the file has hidden rows."""
     wanted = list(columns)
     return wanted if "seq" in wanted or file.hidden is NO_RANGES else [*wanted, "seq"]

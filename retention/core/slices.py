@@ -1,4 +1,4 @@
-"""Tables in slices, for steps that copy what they get: a copy of a whole table would take its memory once more."""
+"""Tables in slices, for steps that copy their input: a copy of a whole table would double its memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BYTES = 8 << 20
 
 
 def slices_of(table: pa.Table, row_bytes: int | None = None) -> Iterator[pa.Table]:
-    """A table in slices of some thousand rows, or a few mebibytes where rows are long; none of one without rows.
+    """A table in slices of some thousand rows, or of a few mebibytes if rows are long; no slices of an empty table.
 
     Args:
         table: any.
-        row_bytes: the bytes of a row of what is copied; None: of the table.
+        row_bytes: the bytes of a row to copy; None: those of a row of the table.
     """
     if row_bytes is None:
         row_bytes = table.nbytes // max(table.num_rows, 1)

@@ -1,4 +1,4 @@
-"""Spans: the smallest stretches of a stream's sequence that whole files cover, with their summed statistics."""
+"""Spans: the smallest ranges of a stream's sequences that whole files cover, with their summed statistics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Spans:
-    """One entry a span, ascending by lowest sequence; no sequence lies in two spans, but see `spans_of`.
+    """One entry per span, ascending by lowest sequence; spans are disjoint, except as in `spans_of`.
 
-    A span is one file, or several files of a segment whose sequences interleave (a layout by deadline leaves such
-    files, and another writer's shuffle). Each array has one int64 per span, except `first_file`, which has one more:
-    span `i` is made of the inventory's files `first_file[i]` to `first_file[i + 1] - 1`.
+    A span is one file, or several files of a segment with interleaved sequences (from a layout by
+    deadline, or from another writer's shuffle). Each array has one int64 per span, except
+    `first_file`, which has one more: span `i` consists of the inventory's files `first_file[i]` to
+    `first_file[i + 1] - 1`.
     """
 
     first_file: Array
@@ -34,9 +35,9 @@ class Spans:
     never: Array
     deadlines: Array
     min_deadline_ns: Array
-    """The first deadline; `NEVER` where a span has no deadline but `never`."""
+    """The first deadline; `NEVER` if no message of the span has one."""
     max_deadline_ns: Array
-    """The last deadline; the lowest int64 where a span has no deadline but `never`."""
+    """The last deadline; the lowest int64 if no message of the span has one."""
     markers: Array
 
     def __len__(self) -> int:
@@ -44,7 +45,7 @@ class Spans:
 
     @property
     def span_of_file(self) -> Array:
-        """For each file of the inventory, the number of its span."""
+        """The number of the span of each file of the inventory."""
         return np.repeat(np.arange(len(self)), np.diff(self.first_file))
 
 
@@ -53,7 +54,8 @@ def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
 
     Args:
         files: an inventory's (`FILE_STATS`, sorted by partition, segment, lowest sequence).
-        apart: files that are spans of their own although their sequences interleave with those of others; a mask.
+        apart: a mask of files to keep as spans of their own, even if their sequences interleave
+    with those of others.
     """
     column = {name: files[name].to_numpy() for name in _COLUMNS}
     for name, absent in _ABSENT.items():
@@ -65,13 +67,13 @@ def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
 
 
 def joined(spans: Spans) -> Spans:
-    """Join spans that interleave, such as those that were kept apart, so that no two do."""
+    """Join interleaved spans, such as separate spans of `apart` files."""
     column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}
     return _folded(column, np.flatnonzero(_begins(column)), spans.first_file)
 
 
 def by_segment(spans: Spans) -> Spans:
-    """The statistics of whole segments, in the order of the stream: one entry a segment instead of one a span."""
+    """The statistics of whole segments, in the order of the stream: one entry per segment instead of one per span."""
     column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
     starts = np.flatnonzero(np.append(np.ones(min(len(spans), 1), dtype=bool), new))
@@ -117,7 +119,7 @@ _ABSENT = {"min_deadline_ns": NEVER, "max_deadline_ns": int(np.iinfo(np.int64).m
 
 
 def _begins(column: dict[str, Array]) -> Array:
-    """A mask of the files that begin a span: in a new partition, or above every sequence of the files before."""
+    """A mask of the files that begin a span: in a new partition, or above every sequence of the previous files."""
     if not len(column["partition"]):
         return np.zeros(0, dtype=bool)
     begins = np.ones(len(column["partition"]), dtype=bool)

@@ -1,4 +1,4 @@
-"""Commands as sentences name them: a reader copies one into a shell, and it does what the sentence says."""
+"""Commands in sentences: a reader can copy one into a shell and run it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def command(verb: str, *names: str, options: str = "") -> str:
 
     Args:
         verb: the command and its subcommand.
-        names: what it is about: streams, runs, places.
+        names: its arguments: streams, runs, locations.
         options: as they are typed.
 
     >>> command("repair returned", "ORDERS", options="--yes"), command("purge", "the clicks")
@@ -29,6 +29,6 @@ def command(verb: str, *names: str, options: str = "") -> str:
 
 
 def given_up(stream: str, path: str) -> str:
-    """The last resort for a file of a table: the command that gives it up; nothing where the stream is not known."""
+    """The last resort for a file of a table: the command that gives it up; empty if the stream is unknown."""
     repair = command("repair lost", stream, path, options="--yes")
     return f", or give up what it held: {repair}" if stream else ""

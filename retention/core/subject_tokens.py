@@ -1,4 +1,4 @@
-"""Keys of any text or bytes as tokens of subjects, and back, without loss; in Python and as SQL expressions."""
+"""Lossless encoding of keys (text or bytes) as subject tokens, in Python and as SQL expressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from retention.errors import UsageError
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
-"""The characters that a token and a key of a bucket may have, but `.`, which ends a token, and `=`, the escape."""
+"""The characters of a token and of a bucket's key, except `.` (the separator of tokens) and `=` (the escape)."""
 _EMPTY = "="
 _TOKEN = re.compile(r"=|(?:[A-Za-z0-9/_-]|=[0-9A-F]{2})+", re.ASCII)
 _ESCAPED = re.compile(r"=([0-9A-F]{2})", re.ASCII)
@@ -25,15 +25,16 @@ SQL_FUNCTIONS = {
     "subject_token": ("STRING", "STRING", _ESCAPING_SQL),
     "subject_key": ("STRING", "BINARY", _READING_SQL),
 }
-"""Function → the SQL types of its argument and result, and the expression, with `{}` for the argument. None rests on a
-setting of the session."""
+"""Function → the SQL types of its argument and result, and the expression, with `{}` for the
+argument. None depends on a setting of the session."""
 
 
 def subject_token(key: str | bytes) -> str:
-    """A key as one token of a subject, which is also a valid key of a bucket.
+    """A key as one token of a subject; the token is also a valid key of a bucket.
 
-    Each byte outside `A-Z a-z 0-9 - _ /` is written `=XX`, of a text those of its UTF-8; the empty key is `=`. A token
-    is at most three times as long as its key, and a subject has at most 65,535 bytes.
+    Each byte outside `A-Z a-z 0-9 - _ /` is written `=XX` (text is encoded as UTF-8 first); the
+    empty key is `=`. A token is at most three times as long as its key, and a subject has at most
+    65,535 bytes.
 
     >>> subject_token("user:1@example.com"), subject_token(b""), subject_token("ü")
     ('user=3A1=40example=2Ecom', '=', '=C3=BC')
@@ -46,7 +47,7 @@ def subject_token(key: str | bytes) -> str:
 
 
 def subject_key(token: str) -> bytes:
-    """The key of a token that `subject_token` made; `.decode()` it where keys are texts.
+    """The key of a token from `subject_token`, as bytes; call `.decode()` if keys are text.
 
     Raises:
         UsageError: no key has this token.
@@ -61,9 +62,9 @@ def subject_key(token: str) -> bytes:
 
 
 def with_functions_expanded(expression: str) -> str:
-    """An SQL expression without calls of `SQL_FUNCTIONS`: each is replaced by the expression that it stands for.
+    """An SQL expression with each call of `SQL_FUNCTIONS` replaced by its definition.
 
-    So a session needs no functions of ours.
+    So a session needs no registered functions.
 
     Raises:
         UsageError: a call has no closing parenthesis.
@@ -81,7 +82,7 @@ def with_functions_expanded(expression: str) -> str:
 
 
 def names_in(expression: str) -> set[str]:
-    """The words of an SQL expression that may name columns, in lower case; texts in quotes hold none."""
+    """The words of an SQL expression that may name columns, in lower case; quoted text is ignored."""
     return {
         word.lower()
         for match in _PIECE.finditer(expression)
@@ -91,7 +92,7 @@ def names_in(expression: str) -> set[str]:
 
 
 def _closing(expression: str, start: int) -> int:
-    """The place of the parenthesis that closes one before `start`."""
+    """The index of the parenthesis that closes the one before `start`."""
     depth = 1
     for match in _PIECE.finditer(expression, start):
         depth += {"(": 1, ")": -1}.get(match[0], 0) + (match["function"] is not None)
@@ -106,4 +107,4 @@ _PIECE = re.compile(
     r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<word>[^\W\d]\w*)|[()]",
     re.IGNORECASE | re.DOTALL,
 )
-"""A text in quotes, a call of a function of ours, a quoted name, a word, or a parenthesis."""
+"""A quoted text, a call of one of `SQL_FUNCTIONS`, a quoted name, a word, or a parenthesis."""

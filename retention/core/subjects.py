@@ -1,4 +1,4 @@
-"""Subjects, filters and names: validity, matching, and names as path components."""
+"""Subjects, filters and names: validity, matching, and encoding as path components."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SUBJECT_BYTES = 65_535
 """The longest subject: the record format keeps its length in two bytes."""
 MAX_NAME_LENGTH = 255
 TABLES = "_tables"
-"""The directory beside the streams' that holds Delta tables whose stream's name deltalake could not open."""
+"""The directory, next to the streams, of Delta tables of streams with names that deltalake cannot open."""
 
 _WHITESPACE = " \t\r\n\f"
 _NOT_IN_NAMES = _WHITESPACE + ".*>/\\"
@@ -26,12 +26,12 @@ _SAFE_IN_PATHS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 
 def is_valid_subject(subject: str) -> bool:
-    """Whether a message can go to `subject`: no empty token, no whitespace, no wildcard token."""
+    """Whether a message can be published to `subject`: no empty token, no whitespace, no wildcard token."""
     return is_valid_filter(subject) and is_literal(subject)
 
 
 def is_valid_filter(subject: str) -> bool:
-    """Whether `subject` can be a filter: a subject in which tokens may be `*`, and the last `>`."""
+    """Whether `subject` is a valid filter: a subject with `*` allowed as a token and `>` as the last token."""
     tokens = subject.split(".")
     return (
         len(subject.encode("utf-8", "surrogatepass")) <= MAX_SUBJECT_BYTES
@@ -47,7 +47,7 @@ def is_literal(subject: str) -> bool:
 
 
 def matches(subject_filter: str, subject: str) -> bool:
-    """Whether a literal subject matches a filter: `*` is one token, a last `>` one or more."""
+    """Whether a literal subject matches a filter: `*` is one token, a final `>` one or more."""
     return overlap(subject_filter, subject)
 
 
@@ -125,10 +125,10 @@ def path_name(name: str) -> str:
 
 
 def name_of_path(component: str) -> str:
-    """The name behind a path component.
+    """The name encoded in a path component.
 
     Raises:
-        UsageError: `path_name` makes no such component.
+        UsageError: `path_name` returns no such component.
     """
     try:
         name = unquote_to_bytes(component).decode("utf-8")

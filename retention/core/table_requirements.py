@@ -1,6 +1,7 @@
-"""Requirements of a commit: what has to hold of a table, or the commit is refused.
+"""Requirements of a commit: conditions on the table; if one is not met, the commit is refused.
 
-A requirement is any frozen type with `check`; stores check every one of a swap, and know none by name.
+A requirement is any frozen type with `check`; stores check all requirements of a swap, and know
+none by name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PLAN_AGAIN = "nothing was changed; plan again"
 
 @dataclass(frozen=True)
 class TableState:
-    """The version of a table that a commit is held against."""
+    """The version of a table that a commit is checked against."""
 
     stream: str
     """The stream's name, for messages."""
@@ -36,18 +37,18 @@ class TableState:
 
     @property
     def in_epoch(self) -> Counters:
-        """The counters of the epoch that the commit leaves the table in: none where that is another one."""
+        """The counters of the epoch after the commit: empty if the commit begins another epoch."""
         return Counters() if EPOCH in self.sets else self.counters
 
 
 class TableRequirement(Protocol):
-    """A condition of a commit, checked again on every version that the commit is tried on."""
+    """A condition of a commit, checked again on every version that the commit is attempted on."""
 
     def check(self, state: TableState) -> None:
-        """Hold the requirement against a table.
+        """Check the requirement against a table.
 
         Raises:
-            StalePlanError: it does not hold any more.
+            StalePlanError: the requirement is no longer met.
         """
         ...
 
@@ -59,7 +60,7 @@ class AssertEpoch:
     number: int
 
     def check(self, state: TableState) -> None:
-        """Refuse a table that was purged since.
+        """Refuse a table purged since.
 
         Raises:
             StalePlanError: it is in another epoch.
@@ -72,12 +73,12 @@ class AssertEpoch:
 
 @dataclass(frozen=True)
 class AssertConsumerEdits:
-    """Consumers were created, edited and deleted this many times, and not once more."""
+    """Consumers were created, edited and deleted exactly this many times."""
 
     count: int
 
     def check(self, state: TableState) -> None:
-        """Refuse a table of which a consumer was edited since.
+        """Refuse a table with a consumer edited since.
 
         Raises:
             StalePlanError: one was.
@@ -90,12 +91,12 @@ class AssertConsumerEdits:
 
 @dataclass(frozen=True)
 class AssertRowTombstones:
-    """The record of row tombstones in force has this number; 0: there is none."""
+    """The current record of row tombstones has this number; 0: there is none."""
 
     number: int
 
     def check(self, state: TableState) -> None:
-        """Refuse a table that another record was put in force for.
+        """Refuse a table with another current record.
 
         Raises:
             StalePlanError: one was.
@@ -108,12 +109,12 @@ class AssertRowTombstones:
 
 @dataclass(frozen=True)
 class AssertClaims:
-    """Dead files were claimed this many times, and not once more: none that the commit brings back is being deleted."""
+    """Dead files were claimed exactly this many times, so no file that the commit restores is being deleted."""
 
     count: int
 
     def check(self, state: TableState) -> None:
-        """Refuse a table of which dead files were claimed since.
+        """Refuse a table with dead files claimed since.
 
         Raises:
             StalePlanError: some were.
@@ -126,12 +127,12 @@ class AssertClaims:
 
 @dataclass(frozen=True)
 class AssertStagingClaims:
-    """Staged files were claimed this many times when those of the commit were begun, and not once more."""
+    """Staging files were claimed exactly this many times, counted before those of the commit were written."""
 
     count: int
 
     def check(self, state: TableState) -> None:
-        """Refuse to commit files that were staged before staged files were claimed: they may be deleted.
+        """Refuse to commit files staged before such a claim: they may be deleted.
 
         Raises:
             StalePlanError: some were claimed since.
@@ -150,7 +151,7 @@ class AssertArchiveHead:
     number: int
 
     def check(self, state: TableState) -> None:
-        """Refuse a table of which another run archived files since.
+        """Refuse a table with files archived by another run since.
 
         Raises:
             StalePlanError: one did.
@@ -163,13 +164,13 @@ class AssertArchiveHead:
 
 @dataclass(frozen=True)
 class AssertLastRun:
-    """No recorded run committed since: the last one that did began at this instant, nanoseconds since the epoch."""
+    """No recorded run committed since: the last one to commit began at this instant, nanoseconds since the epoch."""
 
     started_ns: int | None
-    """None: none ever did."""
+    """None: no run ever committed."""
 
     def check(self, state: TableState) -> None:
-        """Refuse a table on which another run committed since.
+        """Refuse a table with a commit of another run since.
 
         Raises:
             StalePlanError: one did.
@@ -182,35 +183,35 @@ class AssertLastRun:
 
 @dataclass(frozen=True)
 class RowsCompared:
-    """Rows of the added files were compared with those of some files, and no sequence stands in both.
+    """Rows of the added files were compared with those of some live files, and share no sequence with them.
 
-    Ranges of sequences may meet those of these files, as the ranges of one shuffle's files do; of every other file
-    that stays they may not.
+    Ranges of sequences may overlap those of the compared files, as within the files of one shuffle;
+    they may not overlap those of any other remaining file.
     """
 
     paths: pa.Array
     """Paths of the files whose rows were compared, strings."""
 
     def check(self, state: TableState) -> None:
-        """Check nothing beyond ranges, which are checked of every swap."""
+        """Check nothing: ranges are checked for every swap."""
 
 
 @dataclass(frozen=True)
 class AssertSegmentOrder:
-    """Every sequence of a segment to which files are added is below the base of the next one, also of the open one.
+    """Segments that gain files end below the base of the next segment, including the open one.
 
-    With 1 to 10 and 11 to 18 merged as segment 1, a file 19 to 20 that came to segment 11 meanwhile meets none of
-    these rows, and yet segment 1 would reach beyond the base 11.
+    Say 1 to 10 and 11 to 18 are merged as segment 1, and a file 19 to 20 was added to segment 11
+    meanwhile: it overlaps none of these rows, and yet segment 1 would reach beyond base 11.
     """
 
     added: pa.Table
     """The files that the commit adds: `partition`, `segment`, `min_seq` and `max_seq`."""
 
     def check(self, state: TableState) -> None:
-        """Refuse a table in which the segments would not be in order.
+        """Refuse a table in which the segments would overlap.
 
         Raises:
-            StalePlanError: naming a segment, and the one that begins within it.
+            StalePlanError: names a segment, and the segment that begins within it.
         """
         for partition in self.added["partition"].unique().to_pylist():
             new, new_highest = _bases_of(self.added, partition)
@@ -228,7 +229,7 @@ class AssertSegmentOrder:
 
 
 def _bases_of(files: pa.Table, partition: int) -> tuple[np.ndarray, np.ndarray]:
-    """Base and highest sequence (-1: not known) of each file of a partition."""
+    """Base and highest sequence (-1: unknown) of each file of a partition."""
     inside = files.filter(pc.equal(files["partition"], partition))
     return inside["segment"].to_numpy(), pc.fill_null(inside["max_seq"], -1).to_numpy()
 

@@ -1,4 +1,4 @@
-"""Updates of a commit: the counters that it sets beside its files, how each is checked, and what it is called in logs.
+"""Updates of a commit: the counters that it sets in addition to its files, their checks, and their names in logs.
 
 An update is any frozen type with `check`, `counters` and `assigns_sequences`; stores know none by name.
 """
@@ -33,7 +33,7 @@ class TableUpdate(Protocol):
 
     @property
     def assigns_sequences(self) -> bool:
-        """Whether a rival's commit in between makes the update wrong, so that it is tried once."""
+        """Whether a rival's commit in between invalidates the update, so that it is attempted only once."""
         ...
 
     @property
@@ -42,12 +42,12 @@ class TableUpdate(Protocol):
         ...
 
     def check(self, state: TableState) -> None:
-        """Hold the update against the table that it is about to change.
+        """Check the update against the table to change.
 
         Raises:
             ConflictError: a counter would fall.
-            StalePlanError: what stays in the table does not let it.
-            RefusedError: a counter would leave the numbers that messages can have.
+            StalePlanError: the remaining files contradict the update.
+            RefusedError: a counter would exceed the valid sequences.
         """
         ...
 
@@ -66,7 +66,7 @@ class SetNextSeq:
         return {name_of(NEXT_SEQ, self.partition): self.seq}
 
     def check(self, state: TableState) -> None:
-        """Refuse to give sequences out again, or such as no message can have.
+        """Refuse to assign sequences again, or sequences beyond the last one.
 
         Raises:
             ConflictError: the table's is higher.
@@ -79,7 +79,7 @@ class SetNextSeq:
 
 @dataclass(frozen=True)
 class SetOpenBase:
-    """The base of the segment of a partition that appends go to."""
+    """The base of a partition's open segment."""
 
     partition: int
     base: int
@@ -91,7 +91,7 @@ class SetOpenBase:
         return {name_of(OPEN_BASE, self.partition): self.base}
 
     def check(self, state: TableState) -> None:
-        """Refuse to open a segment again.
+        """Refuse to reopen a segment.
 
         Raises:
             ConflictError: the table's is higher.
@@ -104,7 +104,7 @@ class SetOpenBase:
 
 @dataclass(frozen=True)
 class SetBatch:
-    """The number of the last batch of a writer, which makes each of its batches count once."""
+    """The number of the last batch of a writer, for exactly-once appends."""
 
     writer: str
     number: int
@@ -116,7 +116,7 @@ class SetBatch:
         return {name_of(BATCH, self.writer): self.number}
 
     def check(self, state: TableState) -> None:
-        """Refuse a batch that is there already.
+        """Refuse a batch that was committed already.
 
         Raises:
             ConflictError: the table has it, or a later one.
@@ -131,7 +131,7 @@ class SetBatch:
 
 @dataclass(frozen=True)
 class SetRemoved:
-    """The highest sequence of a partition that the commit removes: the table's is that, unless it is higher already."""
+    """The highest sequence of a partition that the commit removes; the table keeps the higher of this and its own."""
 
     partition: int
     seq: int
@@ -155,7 +155,7 @@ class SetRemoved:
 class SetConsumerEdits:
     """The number of times that a consumer was created, edited or deleted.
 
-    A commit that rests on the number goes with `AssertConsumerEdits`.
+    A commit that depends on the number also has `AssertConsumerEdits`.
     """
 
     count: int
@@ -167,12 +167,12 @@ class SetConsumerEdits:
         return {CONSUMERS: self.count}
 
     def check(self, state: TableState) -> None:
-        """Check nothing: the requirement says what the number was."""
+        """Check nothing: the requirement has the previous number."""
 
 
 @dataclass(frozen=True)
 class SetRowTombstones:
-    """The number of the row tombstones' record in force; a commit that rests on it goes with `AssertRowTombstones`."""
+    """The number of the current record of row tombstones; a dependent commit also has `AssertRowTombstones`."""
 
     number: int
     assigns_sequences: ClassVar[bool] = False
@@ -183,16 +183,16 @@ class SetRowTombstones:
         return {RELEASED: self.number}
 
     def check(self, state: TableState) -> None:
-        """Check nothing: the requirement says which record was in force."""
+        """Check nothing: the requirement has the previous record."""
 
 
 @dataclass(frozen=True)
 class SetClaims:
-    """The numbers of claims on dead files, and of those on staged files; each goes with `AssertClaims`."""
+    """The numbers of claims on dead files and on staging files; each is accompanied by `AssertClaims`."""
 
     count: int
     staging: int
-    """The number of claims that name files which were staged and never committed."""
+    """The number of claims on files staged and never committed."""
     assigns_sequences: ClassVar[bool] = False
 
     @property
@@ -201,12 +201,12 @@ class SetClaims:
         return {CLAIMS: self.count, STAGING_CLAIMS: self.staging}
 
     def check(self, state: TableState) -> None:
-        """Check nothing: the requirement says what the numbers were."""
+        """Check nothing: the requirement has the previous numbers."""
 
 
 @dataclass(frozen=True)
 class SetArchiveHead:
-    """The number of the manifest that names the files which the commit removes; goes with `AssertArchiveHead`."""
+    """The number of the manifest of the removed files; accompanied by `AssertArchiveHead`."""
 
     number: int
     assigns_sequences: ClassVar[bool] = False
@@ -217,12 +217,12 @@ class SetArchiveHead:
         return {ARCHIVE_HEAD: self.number}
 
     def check(self, state: TableState) -> None:
-        """Check nothing: the requirement says which manifest was the newest."""
+        """Check nothing: the requirement has the previous manifest."""
 
 
 @dataclass(frozen=True)
 class SetEpoch:
-    """Another epoch than the one before: it begins, or one that ended goes on, and only its own counters count."""
+    """A change of epoch: a new one begins, or an ended one resumes; only its own counters count."""
 
     number: int
     assigns_sequences: ClassVar[bool] = True
@@ -233,7 +233,7 @@ class SetEpoch:
         return {EPOCH: self.number}
 
     def check(self, state: TableState) -> None:
-        """Refuse if a file stays with sequences that the epoch would give out again.
+        """Refuse if a remaining file has sequences that the epoch would assign again.
 
         Raises:
             StalePlanError: naming one.
@@ -251,7 +251,7 @@ class SetEpoch:
 
 @dataclass(frozen=True)
 class SetDropped:
-    """The instant at which the stream is dropped, or 0 when that is undone; goes with the epoch that it begins."""
+    """The instant at which the stream is dropped, or 0 when that is undone; accompanied by the epoch that it begins."""
 
     at_ns: int
     assigns_sequences: ClassVar[bool] = True
@@ -262,10 +262,10 @@ class SetDropped:
         return {DROPPED: self.at_ns}
 
     def check(self, state: TableState) -> None:
-        """Refuse to drop a stream of which files stay, or to bring back one that is not dropped.
+        """Refuse to drop a stream with remaining files, or to restore one that is not dropped.
 
         Raises:
-            StalePlanError: files came meanwhile, or the stream was begun anew, or brought back.
+            StalePlanError: files were added meanwhile, or the stream was started anew or restored.
         """
         if self.at_ns and state.stays.num_rows:
             raise StalePlanError(
@@ -278,7 +278,7 @@ class SetDropped:
 
 @dataclass(frozen=True)
 class BeginTable:
-    """Another table in the place of a dropped one: it has an id of its own, and counts in the epoch of the drop."""
+    """A new table in the place of a dropped one: it has its own id, and counts in the epoch of the drop."""
 
     epoch: int
     assigns_sequences: ClassVar[bool] = True
@@ -289,10 +289,10 @@ class BeginTable:
         return {DROPPED: 0, GENERATION: self.epoch}
 
     def check(self, state: TableState) -> None:
-        """Refuse to begin where no table was dropped.
+        """Refuse to start a table where none was dropped.
 
         Raises:
-            StalePlanError: another process has begun it, or brought the dropped one back.
+            StalePlanError: another process has started it, or restored the dropped one.
         """
         if not state.counters.dropped_ns or state.counters.epoch != self.epoch:
             raise StalePlanError(
@@ -302,14 +302,14 @@ class BeginTable:
 
 @dataclass(frozen=True)
 class RaiseCounters:
-    """Counters that a commit had set which was lost: each is raised to that, where the table's is lower."""
+    """Counters of a lost commit: the table's lower values are raised to them."""
 
     counters: Mapping[str, int]
-    """Name → value of each counter that is raised."""
+    """Name → value of each counter to raise."""
     assigns_sequences: ClassVar[bool] = True
 
     def check(self, state: TableState) -> None:
-        """Check nothing: the values were counted before, and the commit is tried on one version alone."""
+        """Check nothing: the values were counted before, and the commit is attempted on one version only."""
 
 
 def set_next_seqs(seqs: Mapping[int, int]) -> list[TableUpdate]:
@@ -328,7 +328,7 @@ def set_batches(batches: Mapping[str, int]) -> list[TableUpdate]:
 
 
 def set_removed(*highest: Mapping[int, int]) -> list[TableUpdate]:
-    """An update for each partition → highest removed sequence, given by several parts of one commit."""
+    """An update for each partition → highest removed sequence, from several parts of one commit."""
     seqs: dict[int, int] = {}
     for part in highest:
         seqs |= {partition: max(seq, seqs.get(partition, seq)) for partition, seq in part.items()}
@@ -336,17 +336,17 @@ def set_removed(*highest: Mapping[int, int]) -> list[TableUpdate]:
 
 
 def set_epoch(before: int, after: int) -> list[TableUpdate]:
-    """The update from one epoch to another; none where it stays."""
+    """The update from one epoch to another; empty if they are equal."""
     return [] if before == after else [SetEpoch(after)]
 
 
 def set_row_tombstones(before: int, after: int) -> list[TableUpdate]:
-    """The update from one record of row tombstones to another; none where it stays."""
+    """The update from one record of row tombstones to another; empty if they are equal."""
     return [] if before == after else [SetRowTombstones(after)]
 
 
 def _reaching(files: pa.Table, next_seq: int) -> pa.ChunkedArray:
-    """Paths of the files that may hold a sequence which is not below the next one."""
+    """Paths of the files that may have a sequence at or above the next one."""
     is_below = pc.fill_null(pc.less(files["max_seq"], next_seq), fill_value=False)
     return files["path"].filter(pc.invert(is_below))
 

@@ -1,4 +1,4 @@
-"""The policy of a topic, as the rules read it: Iggy's limits, in microseconds and bytes."""
+"""The policy of a topic: Iggy's limits, in microseconds and bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 Profile = Literal["modern", "v8"]
-"""The server whose rules hold: `modern` is 0.9, `v8` is 0.8."""
+"""The server version that sets the rules: `modern` is 0.9, `v8` is 0.8."""
 
 
 CLOCKS_APART_US = 60_000_000
-"""The difference between clocks of machines that work together up to which neither counts as wrong, microseconds."""
+"""The tolerated difference between the clocks of cooperating machines, microseconds."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class TopicPolicy:
     partitions: int
     segment_size: int
     max_message_size: int
-    """The largest request that the server's bus takes, and with it the largest batch."""
+    """The largest request that the server's bus accepts, and so the largest batch."""
     profile: Profile = "modern"
     message_expiry_us: int | None = None
     max_topic_size: int | None = None
     respect_consumer_offsets: bool = True
     roll_after_us: int | None = None
-    """The age of its first message at which an active segment is sealed, microseconds."""
+    """The age of the first message at which an active segment is sealed, microseconds."""

@@ -1,4 +1,4 @@
-"""Durations, sizes and instants: how people write them, and the exact integers they stand for."""
+"""Durations, sizes and instants: parsing to exact integers, and formatting for people."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WEEK = 7 * DAY
 INT64_MAX = 2**63 - 1
 
 DURATION_PATTERN = r"[-+]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)"
-"""The texts that `parse_duration` reads, for JSON Schema."""
+"""The texts that `parse_duration` accepts, for JSON Schema."""
 SIZE_PATTERN = (
     r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+) *"
     r"([kKmMgGtTpPeE]|[kKmMgGtTpPeE]?[bB]([iI][tT])?|[kKmMgGtTpPeE][iI][bB]([iI][tT])?)? *"
 )
-"""The texts that `parse_size` reads, for JSON Schema."""
+"""The texts that `parse_size` accepts, for JSON Schema."""
 
 _DURATION_UNITS = {
     "ns": 1,
@@ -79,7 +79,7 @@ _SIZE_UNITS = _size_units()
 
 
 def parse_duration(value: str | int, bare: Literal["ns", "us"] = "ns") -> int:
-    """Read a Go duration, with `d` (24h) and `w` (7d) as further units; cut off below 1 ns.
+    """Read a Go duration, with `d` (24h) and `w` (7d) as further units; truncated to 1 ns.
 
     Args:
         value: text such as `30d`, `1h30m` or `1.5s`, or a bare integer.
@@ -89,7 +89,7 @@ def parse_duration(value: str | int, bare: Literal["ns", "us"] = "ns") -> int:
         Nanoseconds, exact.
 
     Raises:
-        UsageError: the text is no duration, or does not fit into 64 bits.
+        UsageError: the text is not a duration, or does not fit into 64 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return _in_int64(value * _DURATION_UNITS[bare], value)
@@ -104,7 +104,7 @@ def parse_duration(value: str | int, bare: Literal["ns", "us"] = "ns") -> int:
 
 
 def _nearest_duration(value: object) -> str:
-    """The valid duration that somebody who wrote `value` most likely meant."""
+    """The valid duration closest to the likely meaning of `value`."""
     words = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value), re.ASCII)
     if words is None:
         return "30d"
@@ -160,13 +160,13 @@ def _plain(number: Decimal) -> str:
 def parse_size(value: str | int) -> int:
     """Read a size: an integer, or a number with a unit (`10GiB`, `1.5 TiB`, `10m` = 10,000,000).
 
-    The units are those of pydantic's `ByteSize`, in any case; exact, cut off to whole bytes.
+    The units are those of pydantic's `ByteSize`, in any case; exact, truncated to whole bytes.
 
     Returns:
         Bytes; negative if written so.
 
     Raises:
-        UsageError: the text is no size.
+        UsageError: the text is not a size.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -194,14 +194,15 @@ def format_size(size: int) -> str:
 def parse_instant(value: str | int | datetime) -> int:
     """Read an instant: RFC 3339 with an offset and up to nine decimals, integer nanoseconds, or a `datetime`.
 
-    A `datetime` (a pandas `Timestamp` is one, with its nanoseconds) has a time zone, as a text has an offset: without
-    one nobody knows which instant it is.
+    A `datetime` (a pandas `Timestamp` is one, with its nanoseconds) must have a time zone, as a
+    text must have an offset: without one the instant is ambiguous.
 
     Returns:
         Nanoseconds since the epoch, UTC, exact.
 
     Raises:
-        UsageError: the value is no instant, has no time zone, or lies outside the 64-bit range (1677 to 2262).
+        UsageError: the value is not an instant, has no time zone, or is outside the 64-bit range
+    (1677 to 2262).
     """
     ns = parse_any_instant(value)
     if not -INT64_MAX - 1 <= ns <= INT64_MAX:
@@ -210,10 +211,10 @@ def parse_instant(value: str | int | datetime) -> int:
 
 
 def parse_any_instant(value: str | int | datetime) -> int:
-    """Read an instant as `parse_instant`, also one that lies outside the 64-bit range.
+    """Read an instant as `parse_instant`, including one outside the 64-bit range.
 
     Raises:
-        UsageError: the value is no instant, or has no time zone.
+        UsageError: the value is not an instant, or has no time zone.
     """
     if isinstance(value, datetime):
         return _of_datetime(value)
@@ -231,7 +232,7 @@ def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
         Nanoseconds since the epoch, UTC, exact.
 
     Raises:
-        UsageError: the text is no instant, or outside the 64-bit range (1677 to 2262).
+        UsageError: the text is not an instant, or is outside the 64-bit range (1677 to 2262).
     """
     before = _BEFORE_NOW.fullmatch(value) if isinstance(value, str) else None
     if before is not None:
@@ -246,7 +247,7 @@ def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a value is a whole number, also of numpy, or is written as one."""
+    """Whether a value is an integer (Python or numpy), or text of one."""
     if isinstance(value, str):
         return re.fullmatch(r"-?\d+", value, re.ASCII) is not None
     return isinstance(value, Integral) and not isinstance(value, bool)
@@ -286,12 +287,12 @@ def _parse_rfc3339(value: object) -> int:
 
 
 def format_instant(ns: int) -> str:
-    """Write nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as it takes.
+    """Write nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as necessary.
 
-    A year beyond 9999 or before 0 has a sign, and more digits where it needs them (ISO 8601).
+    A year beyond 9999 or before 0 has a sign, and more digits if needed (ISO 8601).
     """
     seconds, rest = divmod(ns, SECOND)
-    # The calendar repeats after 400 years, and Python's knows no year beyond 9999.
+    # The calendar repeats after 400 years; Python's ends with the year 9999.
     cycles, seconds = divmod(seconds, _CALENDAR_CYCLE_S)
     moment = _EPOCH + timedelta(seconds=seconds)
     year = moment.year + 400 * cycles

@@ -9,7 +9,7 @@ def counted(number: int, noun: str, several: str | None = None) -> str:
     Args:
         number: how many.
         noun: the singular, and the verb that agrees with it: `message`, `file is`.
-        several: the same in the plural; None: the noun with an s.
+        several: the plural form; None: the noun with an s.
 
     >>> counted(1, "message"), counted(0, "message"), counted(1200, "file is", "files are")
     ('1 message', '0 messages', '1,200 files are')
@@ -18,7 +18,7 @@ def counted(number: int, noun: str, several: str | None = None) -> str:
 
 
 def wrong_length(length: int | None, expected: int) -> str:
-    """The phrase for a file that has not the length, in bytes, that it should have; None: it is not there.
+    """The phrase for a file with a wrong length, in bytes; None: the file is missing.
 
     >>> wrong_length(None, 7), wrong_length(1, 7)
     ('is missing', 'has 1 byte, not 7')
