@@ -1,1 +1,1 @@
-"""The plan as a value: built from verdicts, kept in a file, explained, estimated and foretold."""
+"""The plan as a value: building, saving, explanation, estimates and forecasts."""

@@ -1,4 +1,4 @@
-"""The actions of a plan: small types, each over all files that it is done to, because plans touch 100,000 files."""
+"""The actions of a plan: one value per kind with a table of all its files, because plans touch 100,000 files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from schemas.plan import (
 )
 
 DROP, REWRITE, TOMBSTONE = "drop", "rewrite", "tombstone"
-"""Kinds of action on a file, as the column `action` of `PLANNED_FILES` has them."""
+"""Kinds of action on a file, the values of the column `action` of `PLANNED_FILES`."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Files that go whole."""
+    """Files to remove completely."""
 
     files: pa.Table
     """Shape `PLANNED_FILES`."""
@@ -33,38 +33,38 @@ class Drop:
 
 @dataclass(frozen=True)
 class PartialRemoval:
-    """Files that lose some of their rows."""
+    """Files that lose a part of their rows."""
 
     files: pa.Table
     """Shape `PLANNED_FILES`."""
     numbers: Array
     """Each file's row number among all files of the plan."""
     removed: RemovedRanges
-    """Ranges of sequences that go of these files, and of others of the plan."""
+    """Ranges of sequences to remove from these files, and from others of the plan."""
 
     def ranges(self) -> list[Array | FileRanges]:
-        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
+        """The sequences to remove from each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
         return self.removed.of_files(self.numbers)
 
 
 class Rewrite(PartialRemoval):
-    """Files whose place is taken by copies without some of their rows."""
+    """Files to replace by copies without some of their rows."""
 
 
 class Tombstone(PartialRemoval):
-    """Files that stay, and of which nobody reads some rows any more."""
+    """Files to keep, with some of their rows hidden from readers."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Sequences that are used up: by delete markers, which are appended, or because a purge steps over them."""
+    """Sequences that the plan uses: for appended delete markers, or skipped by a purge."""
 
     markers: pa.Table
-    """Delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    """Delete markers that remain after the pass; shape `PLANNED_MARKERS`."""
     first: int
     """The stream's next sequence before the action."""
     after: int
-    """The stream's next sequence behind the action."""
+    """The stream's next sequence after the action."""
 
 
 Action = Drop | Rewrite | Tombstone | Mark
@@ -72,22 +72,22 @@ Action = Drop | Rewrite | Tombstone | Mark
 
 @dataclass(frozen=True)
 class Actions:
-    """Everything that a plan does, in columns."""
+    """All actions of a plan, as tables."""
 
     files: pa.Table = field(default_factory=PLANNED_FILES.empty_table)
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
     rules: pa.Table = field(default_factory=PLANNED_RULES.empty_table)
-    """Messages and bytes that each rule takes of each of `files`; shape `PLANNED_RULES`."""
+    """Messages and bytes that each rule removes from each of `files`; shape `PLANNED_RULES`."""
     removed: RemovedRanges = field(default_factory=RemovedRanges)
-    """Ranges of sequences that go of files that do not go whole; `file` being a row number of `files`."""
+    """Ranges of sequences to remove from partly removed files; `file` is a row number of `files`."""
     markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
-    """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    """Subject-delete markers that remain after the pass; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None = None
-    """Sequences that markers use, also markers evicted again, or that a purge steps over: the first, and the next
-    after the last; None: the next sequence stays."""
+    """Sequences used by markers (including markers evicted again) or skipped by a purge: the first,
+    and the next after the last; None: the next sequence is unchanged."""
 
     def __iter__(self) -> Iterator[Action]:
-        """Iterate over the kinds of action, each once over everything that it is done to; none that does nothing."""
+        """Iterate over the kinds of action, each with all its files; kinds without effect are skipped."""
         to_files = (self.drop, self.rewrite, self.tombstone)
         yield from (action for action in to_files if action.files.num_rows)
         if self.mark is not None:
@@ -95,27 +95,27 @@ class Actions:
 
     @property
     def drop(self) -> Drop:
-        """The files that go whole."""
+        """The files to remove completely."""
         return Drop(self.files.filter(pc.equal(self.files["action"], DROP)))
 
     @property
     def rewrite(self) -> Rewrite:
-        """The files that are copied without some rows."""
+        """The files to copy without some rows."""
         return Rewrite(*self._with_action(REWRITE), self.removed)
 
     @property
     def tombstone(self) -> Tombstone:
-        """The files that stay although some of their rows go."""
+        """The files to keep with some rows hidden."""
         return Tombstone(*self._with_action(TOMBSTONE), self.removed)
 
     @property
     def mark(self) -> Mark | None:
-        """The sequences that are used; None: the next sequence stays."""
+        """The sequences used; None: the next sequence is unchanged."""
         return None if self.sequences is None else Mark(self.markers, *self.sequences)
 
     @property
     def files_with_rules(self) -> pa.Table:
-        """The files, with a column `by_<rule>` for what each rule takes of them."""
+        """The files, with a column `by_<rule>` of messages that each rule removes."""
         counts, files = rule_counts(self.rules, self.files.num_rows), self.files
         for at, rule in enumerate(RULE_NAMES):
             files = files.append_column(f"by_{rule}", pa.array(counts[:, at]))
@@ -123,12 +123,12 @@ class Actions:
 
     @property
     def leaving(self) -> pa.Table:
-        """The files that do not stay; shape `PLANNED_FILES`."""
+        """The files to remove or replace; shape `PLANNED_FILES`."""
         return _leaving(self.files)
 
     @property
     def leaving_with_rules(self) -> pa.Table:
-        """The files that do not stay, with the columns of `files_with_rules`."""
+        """The files to remove or replace, with the columns of `files_with_rules`."""
         return _leaving(self.files_with_rules)
 
     def _with_action(self, action: str) -> tuple[pa.Table, Array]:

@@ -1,4 +1,4 @@
-"""Partitions of a topic with messages of later times than the clock: nothing of them goes by age until then."""
+"""Partitions of a topic with timestamps ahead of the clock: age removes none of their messages until then."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from retention.rules.iggy.segments import TopicSegments
 
 @dataclass(frozen=True)
 class AheadOfClock:
-    """A partition of which segments have later times than the clock."""
+    """A partition with segments ahead of the clock."""
 
     partition: int
     first_seq: int
     last_seq: int
-    """The lowest and the highest offset of these segments."""
+    """The first and the last offset of these segments are `first_seq` and `last_seq`."""
     latest_ns: int
-    """The latest of the times, nanoseconds since the epoch."""
+    """The latest timestamp, nanoseconds since the epoch."""
     oldest_segments: int
-    """The segments of the partition up to the last of these: so many `delete-segments` has to remove."""
+    """The number of segments of the partition up to the last of these, the count to pass to `delete-segments`."""
     is_open: bool
-    """Whether the last of them is the active one, to which messages are appended with even later times."""
+    """Whether the last of them is the active segment; appended messages then get even later timestamps."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -36,11 +36,11 @@ class AheadOfClock:
 def ahead_of_clock(
     segments: TopicSegments, policy: TopicPolicy, now_ns: int
 ) -> tuple[AheadOfClock, ...]:
-    """Find the partitions that a clock which was ahead has stamped.
+    """Find the partitions stamped by a clock that was ahead.
 
     Args:
-        segments: the topic's segments as they are.
-        policy: whose rules: servers of 0.8 compare the time of the last message.
+        segments: the current segments of the topic.
+        policy: the topic's rules; servers of 0.8 compare the timestamp of the last message.
         now_ns: the clock, or the instant of a pass, nanoseconds since the epoch.
     """
     return tuple(_ahead(segments, policy, now_ns // MICROSECOND + CLOCKS_APART_US))

@@ -1,4 +1,4 @@
-"""Build a plan from verdicts: what metadata decided and what probed rows answered, put together file by file."""
+"""Build a plan from verdicts: decisions from metadata and answers from probed rows, combined file by file."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from schemas.plan import PLANNED_FILES
 
 @dataclass(frozen=True)
 class ByMetadata:
-    """Losses of spans that metadata decided, spans of which rows had to be asked left out."""
+    """Losses of spans decided by metadata, without the spans that need their rows."""
 
     spans: Spans
     whole: Array
-    """Spans that go whole; a mask."""
+    """A mask of spans to remove completely."""
     by_rule: Array
-    """Messages that each rule takes of each span; shape (spans, rules)."""
+    """Messages that each rule removes from each span; shape (spans, rules)."""
 
 
 @dataclass(frozen=True)
 class FileLosses:
-    """Losses of each of some files: messages, bytes, messages by rule, and ranges of sequences."""
+    """Losses per file: messages, bytes, messages by rule, and ranges of sequences."""
 
     messages: Array
     bytes: Array
     by_rule: Array
     """Shape (files, rules)."""
     ranges: RemovedRanges
-    """`file` being a row number among those files."""
+    """`file` is a row number among those files."""
 
     def only(self, wanted: Array) -> FileLosses:
-        """The losses of the files in `wanted`, a mask, nothing of others."""
+        """The losses of the files in `wanted`, a mask; zero for others."""
         return FileLosses(
             messages=np.where(wanted, self.messages, 0),
             bytes=np.where(wanted, self.bytes, 0),
@@ -66,13 +66,13 @@ def make_plan(
     decided: Evaluation,
     answers: Sequence[Answer],
 ) -> Plan:
-    """Put together what consumers let go of, what metadata decided of the rest, and what rows answered.
+    """Combine the releases of consumers, the decisions from metadata on the rest, and the answers from rows.
 
     Args:
-        left: the stream, and what consumers leave of it.
+        left: the stream, and the messages not released by consumers.
         policy: the stream's rules.
         as_of_ns: the pass's instant.
-        decided: the pass over what is left.
+        decided: the pass over the remaining messages.
         answers: the rows' answers to its questions.
     """
     inventory = left.inventory
@@ -96,7 +96,7 @@ def make_removal(
     removal: Removal,
     answers: Sequence[Answer],
 ) -> Plan:
-    """Put together what metadata decided of a removal that was asked for and what rows answered."""
+    """Combine the decisions from metadata on a requested removal and the answers from rows."""
     known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
     losses = _file_losses(inventory.files, known, _in_order(answers), None)
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
@@ -106,14 +106,14 @@ def make_removal(
 def make_topic_plan(
     inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...] | None
 ) -> Plan:
-    """Put together the plan of a pass over a topic, whose files go whole, or stay.
+    """Build the plan of a pass over a topic; its files are removed completely or kept.
 
     Args:
         inventory: the topic.
         policy: its rules.
         as_of_ns: the pass's instant.
-        rules: by which rule each file goes, an index into `RULES`, or `STAYS`.
-        pins: the stored offsets that were respected; None: nobody asked for them.
+        rules: the rule that removes each file, an index into `RULES`, or `STAYS`.
+        pins: the stored offsets that were respected; None: they were not read.
     """
     goes = rules != STAYS
     messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
@@ -137,7 +137,7 @@ def _plan(
     answers: Sequence[Answer],
     stays: Array | None = None,
 ) -> Plan:
-    """Put together the plan of losses; `stays` masks files that are not rewritten for theirs; None: no file."""
+    """Build the plan of losses; `stays` masks files that are not rewritten for theirs (None: no file)."""
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
     stays = np.zeros(len(messages), dtype=bool) if stays is None else stays
@@ -165,7 +165,7 @@ def _plan(
 def _file_losses(
     files: pa.Table, known: ByMetadata, answers: Sequence[Answer], stopped_at: int | None
 ) -> FileLosses:
-    """Share out among files what spans lose."""
+    """Distribute the losses of spans among files."""
     goes_whole = known.whole[known.spans.span_of_file]
     by_rule = _spread(files, known, np.flatnonzero(goes_whole))
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
@@ -180,9 +180,9 @@ def _file_losses(
 
 
 def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
-    """Give the files `goes`, whose spans go whole, their shares of what each rule takes; shape (files, rules).
+    """Distribute the messages that each rule removes from whole spans among the files `goes`; shape (files, rules).
 
-    A span of files with 4 and 6 messages, of which one rule takes 7 and the next 3:
+    A span of files with 4 and 6 messages; one rule removes 7 of them, the next 3:
 
         files   |0 . . . 4 . . . . . 10|     the first file: 4 and 0
         rules   |0 . . . . . . 7 . . 10|     the second:     3 and 3
@@ -200,7 +200,7 @@ def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
 
 
 def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) -> FileLosses:
-    """The losses of all files of the inventory, given those of the files of which something is left."""
+    """The losses of all files of the inventory, from those of the files with remaining messages."""
     stored = left.inventory.files
     if len(left.numbers) == stored.num_rows and not left.released:
         return losses
@@ -215,7 +215,7 @@ def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) 
 
 
 def _sealed_and_spent(inventory: Inventory, losses: FileLosses) -> Array:
-    """Files of sealed segments that lose every message; a mask."""
+    """A mask of the files of sealed segments that lose every message."""
     number, _ = segment_numbers(inventory.files)
     messages = inventory.files["messages"].to_numpy()
     left = np.bincount(number, weights=messages - losses.messages)
@@ -239,7 +239,7 @@ def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array
 
 
 def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedRanges:
-    """The ranges of files that do not go whole, by their row numbers in the plan."""
+    """The ranges of partly removed files, by their row numbers in the plan."""
     numbers = np.full(len(losses.messages), -1)
     in_part = pc.not_equal(files["action"], DROP).to_numpy()
     numbers[touched] = np.where(in_part, np.arange(len(touched)), -1)
@@ -247,13 +247,13 @@ def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedR
 
 
 def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:
-    """Files that lose only what is released, in segments of which too little is released yet; a mask."""
+    """A mask of files that lose only released messages, in segments with too few released bytes to rewrite."""
     files = inventory.files
     messages, size = (files[name].to_numpy() for name in ("messages", "bytes"))
     if policy.release_share is None or not len(messages):
         return np.zeros(len(messages), dtype=bool)
     released = losses.by_rule[:, RULES.index(policy.retention)]
-    # What goes whole, or is rewritten for a limit, leaves nothing released behind.
+    # A file that is removed or rewritten for a limit keeps no released messages.
     stays = (losses.messages < messages) & (losses.messages == released)
     hidden = np.array([inventory.hidden_bytes.get(path, 0) for path in files["path"].to_pylist()])
     number, _ = segment_numbers(files)
@@ -264,7 +264,7 @@ def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:
 
 
 def segment_numbers(files: pa.Table) -> tuple[Array, int]:
-    """Number the segments of an inventory's files from 0; each file's number, and how many there are.
+    """Number the segments of an inventory's files from 0; returns each file's number, and the number of segments.
 
     Files of the segments 1, 1, 40, 40 and 90 have the numbers 0, 0, 1, 1 and 2; there are 3.
     """

@@ -1,4 +1,4 @@
-"""The cause of a plan: what it was made from, as far as explaining single messages takes it."""
+"""The cause of a plan: the inputs that explain its decision on a single message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_CONSUMERS = ConsumerSnapshot()
 
 @dataclass(frozen=True)
 class Remaining:
-    """Messages and bytes that consumers leave of each file of an inventory; int64, 0 where they leave nothing."""
+    """Unreleased messages and bytes of each file of an inventory; int64, 0 if all are released."""
 
     messages: Array
     bytes: Array
@@ -38,15 +38,15 @@ class Remaining:
 
 @dataclass(frozen=True)
 class CauseFiles:
-    """The files that a plan was made from; tables are those of its making, never copies."""
+    """The files that a plan was made from; the tables are the original ones, never copies."""
 
     files: pa.Table = field(default_factory=CAUSE_FILES.empty_table)
     """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
     remaining: Remaining | None = None
-    """Messages and bytes that consumers leave; None: they leave everything."""
+    """Messages and bytes that consumers did not release; None: nothing was released."""
     parts: RemovedRanges = field(default_factory=RemovedRanges)
-    """Ranges that rules take of files, learned from rows, also of files that go whole, or stay because their segment
-    does; `file` being a row number of `files`."""
+    """Ranges that rules remove from files, read from rows; includes files removed completely, and
+    files kept because their segment is kept. `file` is a row number of `files`."""
 
 
 @dataclass(frozen=True)
@@ -54,30 +54,30 @@ class Cause:
     """The data that a plan was made from."""
 
     read_files: Callable[[], CauseFiles] = CauseFiles
-    """The source of its files; those of a saved plan are decoded when they are asked for."""
+    """The source of its files; those of a saved plan are decoded on demand."""
     next_seq: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the next sequence to assign, as the log counted it."""
+    """Partition → the next sequence to assign, by the log."""
     open_base: Mapping[int, int] = field(default_factory=dict)
     """Partition → the base of the segment that appends go to."""
     tail: TailTotals = _NO_TAIL
-    """Totals of the stream behind its files, where the plan was made from its oldest segments alone."""
+    """Totals of the rest of the stream, if the plan was made from its oldest segments only."""
     next_due_ns: int | None = None
-    """The instant before which nothing goes, where that was remembered and no file was looked at."""
+    """The remembered instant before which nothing is due, if no file was read."""
     scan_end: int | None = None
-    """The message at which the age scan ends: with `whole_segments` one in its file that is not above it; None: it
-    does not end, or does not run."""
+    """The message at which the age scan ends, or with `whole_segments` a message at or below it in
+    the same file; None: the scan does not end, or does not run."""
     refused: frozenset[int] = frozenset()
-    """Sequences of messages that stay because no delete marker could be stored for them."""
+    """Sequences of messages kept because no delete marker could be stored for them."""
     consumers: ConsumerSnapshot = _NO_CONSUMERS
-    """The consumers that were asked; none where the policy does not look at them."""
+    """The consumers that were read; empty if the policy does not use them."""
     protection: Protection | None = None
-    """Protection from limits, for consumers; None: the policy protects nothing."""
+    """Protection from limits for consumers; None: the policy protects nothing."""
     offsets: Offsets | None = None
-    """The stored offsets of a topic; None: the plan did not look at them."""
+    """The stored offsets of a topic; None: the plan did not read them."""
 
     @cached_property
     def made_from(self) -> CauseFiles:
-        """Everything that is known of its files."""
+        """The files that the plan was made from."""
         return self.read_files()
 
     @property
@@ -87,26 +87,26 @@ class Cause:
 
     @property
     def remaining(self) -> Remaining | None:
-        """Messages and bytes that consumers leave of each file; None: they leave everything."""
+        """Unreleased messages and bytes of each file; None: nothing was released."""
         return self.made_from.remaining
 
     @property
     def parts(self) -> RemovedRanges:
-        """Ranges that rules take of files, learned from rows."""
+        """Ranges that rules remove from files, read from rows."""
         return self.made_from.parts
 
     def end(self, partition: int) -> int:
-        """The sequence above everything that the plan knows of a partition."""
+        """The sequence above all known messages of a partition."""
         highest = pc.max(self.files.filter(self.in_partition(partition))["max_seq"]).as_py()
         counted = self.next_seq.get(partition, 0)
         return counted if highest is None else max(counted, highest + 1)
 
     def in_partition(self, partition: int) -> pa.ChunkedArray:
-        """Files of a partition; a mask."""
+        """A mask of the files of a partition."""
         return pc.equal(self.files["partition"], partition)
 
     def covering(self, partition: int, first: int, last: int) -> Array:
-        """Row numbers of the files whose ranges of sequences meet that from `first` to `last`; both ends inclusive."""
+        """Row numbers of the files that overlap the sequences from `first` to `last`, both ends inclusive."""
         meets = pc.and_(
             self.in_partition(partition),
             pc.and_(
@@ -117,12 +117,12 @@ class Cause:
         return np.flatnonzero(meets.to_numpy())
 
     def above(self, partition: int, seq: int) -> Array:
-        """Row numbers of the files of which every sequence is higher."""
+        """Row numbers of the files with only higher sequences."""
         higher = pc.and_(self.in_partition(partition), pc.greater(self.files["min_seq"], seq))
         return np.flatnonzero(higher.to_numpy())
 
     def remaining_of(self, numbers: Array) -> tuple[int, int]:
-        """Count the messages and the bytes that consumers leave of some files, given by row numbers."""
+        """Count the unreleased messages and bytes of files, given by row numbers."""
         if self.remaining is not None:
             left = self.remaining
             return int(left.messages[numbers].sum()), int(left.bytes[numbers].sum())
@@ -130,14 +130,14 @@ class Cause:
         return tuple(int(pc.sum(some[name], min_count=0).as_py()) for name in some.column_names)  # type: ignore[return-value]
 
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
-        """Ranges that some rules take of one file, learned from rows; shape `REMOVED_RANGES`, ascending."""
+        """Ranges that some rules remove from one file, read from rows; shape `REMOVED_RANGES`, ascending."""
         ranges = self.parts.of_file(number)
         wanted = pa.array([RULES.index(rule) for rule in rules], pa.int8())
         return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted))
 
 
 def cause_of_files(inventory: Inventory) -> Cause:
-    """The cause of a plan that asks neither consumers nor the age scan."""
+    """The cause of a plan without consumers and without an age scan."""
     counters = inventory.counters
     return Cause(partial(CauseFiles, inventory.files), counters.next_seq, counters.open_base)
 
@@ -152,11 +152,11 @@ def cause_of_pass(
     """The cause of the plan of a pass.
 
     Args:
-        left: the stream, and what consumers leave of it.
+        left: the stream, and the messages not released by consumers.
         policy: the stream's rules.
-        decided: the pass over what is left.
+        decided: the pass over the remaining messages.
         answers: the rows' answers to its questions.
-        parts: ranges that rules take of files, learned from rows; `file` being a row number of the inventory.
+        parts: ranges that rules remove from files, read from rows; `file` is a row number of the inventory.
     """
     remaining = None if policy.retention == "limits" else _remaining(left)
     return replace(
@@ -176,7 +176,7 @@ def _remaining(left: RemainingMessages) -> Remaining:
 
 
 def _scan_end(decided: Evaluation, answers: Sequence[Answer]) -> int | None:
-    """The message at which the age scan ends; None if it never does, or does not run."""
+    """The message at which the age scan ends; None if it does not end, or does not run."""
     scan, spans = decided.scan, decided.spans
     if scan is None:
         return None

@@ -1,4 +1,4 @@
-"""Causes at rest: a Parquet table of the files that a plan was made from, and JSON values of everything else."""
+"""Encoding of causes: a Parquet table of the files that a plan was made from, and JSON values for the rest."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _LISTS = {
 """Column of a saved cause → column of its ranges."""
 _OF_FILE = [*CAUSE_FILES.names, "remaining_messages", "remaining_bytes"]
 _MOST_SEQUENCES = 2**26
-"""More sequences than a consumer ever has pending; a document with more was not written here."""
+"""More sequences than a consumer ever has pending; a document with more is damaged."""
 
 
 def cause_tables(cause: Cause, written: pa.Array) -> Iterator[pa.Table]:
-    """The files of a cause, some at a time, shape `SAVED_CAUSE`.
+    """The files of a cause, in pieces of shape `SAVED_CAUSE`.
 
     Args:
-        cause: what a plan was made from.
-        written: paths of files of which the plan itself has the ranges: they are not written twice.
+        cause: the cause of a plan.
+        written: paths of files with ranges in the plan itself; these ranges are not written twice.
     """
     files = cause.files.select(CAUSE_FILES.names).cast(CAUSE_FILES)
     known = pc.is_in(files["path"], value_set=written).to_numpy()
@@ -65,7 +65,7 @@ def _with_lists(files: pa.Table, parts: pa.Table, start: int) -> pa.Table:
 
 
 def cause_as_json(cause: Cause) -> dict[str, Any]:
-    """Everything of a cause but its files, as JSON values."""
+    """All of a cause except its files, as JSON values."""
     return {
         "next_seq": _named(cause.next_seq),
         "open_base": _named(cause.open_base),
@@ -82,7 +82,7 @@ def cause_as_json(cause: Cause) -> dict[str, Any]:
 
 
 def cause_from(read_files: Callable[[], CauseFiles], values: Mapping[str, Any]) -> Cause:
-    """The cause of which `cause_as_json` made JSON values, and whose files are yet to be read."""
+    """The cause from `cause_as_json` values; its files are read on demand."""
     protection, offsets = values["protection"], values["offsets"]
     return Cause(
         read_files=read_files,
@@ -103,10 +103,10 @@ def cause_from(read_files: Callable[[], CauseFiles], values: Mapping[str, Any]) 
 
 
 def cause_files(tables: Iterable[pa.Table]) -> CauseFiles:
-    """Read what `cause_tables` made, however it is cut.
+    """Read the tables of `cause_tables`, in pieces of any size.
 
     Raises:
-        ValueError: a table says what no plan is made from.
+        ValueError: a table has values that no cause has.
     """
     files = [SAVED_CAUSE.empty_table().select(_OF_FILE)]
 
@@ -133,7 +133,7 @@ def _remaining(table: pa.Table) -> Remaining | None:
 
 
 def _parts(table: pa.Table, before: int) -> pa.Table:
-    """Ranges that rules take of a cause's files, read from their columns of lists; shape `REMOVED_RANGES`.
+    """Ranges that rules remove from a cause's files, from its list columns; shape `REMOVED_RANGES`.
 
     Args:
         table: some of the files, shape `SAVED_CAUSE`.
@@ -203,10 +203,10 @@ def _ranges(seqs: Array) -> list[list[int]]:
 
 
 def _seqs(ranges: list[list[int]]) -> Array:
-    """Ascending sequences from the ranges that `_ranges` makes: [4, 6] and [9, 9] are 4, 5, 6, 9.
+    """Ascending sequences from `_ranges` values: [4, 6] and [9, 9] are 4, 5, 6, 9.
 
     Raises:
-        ValueError: they are more than fit into memory.
+        ValueError: the sequences exceed the maximum number.
     """
     if sum(last - first + 1 for first, last in ranges) > _MOST_SEQUENCES:
         raise ValueError(f"ranges name more than {_MOST_SEQUENCES:,} sequences")

@@ -1,4 +1,4 @@
-"""The plan of a compaction as a value: which files are merged into which segment, why, and what that saves."""
+"""The plan of a compaction as a value: the files to merge per segment, the reasons, and the savings."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Reason = Literal["small_files", "small_segments", "hollow_segments", "dead_rows"]
-"""`small_files`: a segment has many; `small_segments`: many small sealed neighbours fit into one small segment;
-`hollow_segments`: sealed neighbours of which little is left fit into one; `dead_rows`: a file still holds rows that
-nobody reads any more."""
+"""`small_files`: a segment has many small files; `small_segments`: many small sealed neighbours fit
+into one small segment; `hollow_segments`: sealed neighbours with few remaining messages fit into
+one segment; `dead_rows`: a file still has rows hidden from readers."""
 _OPENING_BYTES = 1 << 20
-"""The bytes whose reading costs a reader about as much as opening one more file."""
+"""The cost of opening a file, as the bytes that a reader could read instead."""
 BATCH_BYTES = 1 << 30
-"""About the bytes that one commit rewrites: what is done is kept when the time is up, or a later part fails."""
+"""The approximate bytes that one commit rewrites; finished parts are kept if time runs out or a later part fails."""
 MOST_BATCHES = 100
-"""The most commits of one compaction, about."""
+"""The approximate maximum number of commits of one compaction."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Files whose rows go into new files of one segment."""
+    """Files to merge into new files of one segment."""
 
     reason: Reason
     files: pa.Table
     """Shape `FILE_STATS`, in order of partition, segment and sequence; all of one partition."""
     spans: tuple[int, ...]
-    """Numbers of files that belong together, in order: sequences of no others interleave."""
+    """Sizes of groups of files, in order; sequences interleave only within a group."""
     files_after: int
-    """The files in their place, at most."""
+    """The maximum number of files that replace them."""
     dead_bytes: int = 0
-    """Bytes, by the broker's accounting, of rows in the files that nobody reads any more."""
+    """Bytes, by the broker's accounting, of hidden rows in the files."""
 
     @property
     def partition(self) -> int:
@@ -43,27 +43,27 @@ class Merge:
 
     @property
     def segment(self) -> int:
-        """The base of the segment that takes them: the lowest of theirs."""
+        """The base of the target segment: the lowest base of the sources."""
         return int(self.files["segment"][0].as_py())
 
     @property
     def segments(self) -> int:
-        """The number of segments that become one."""
+        """The number of segments merged into one."""
         return len(self.files["segment"].unique())
 
     @property
     def files_saved(self) -> int:
-        """The files that are fewer afterwards, at least."""
+        """The minimum reduction of the number of files."""
         return self.files.num_rows - self.files_after
 
     @cached_property
     def bytes_rewritten(self) -> int:
-        """The length of the files together."""
+        """The total length of the files."""
         return int(pc.sum(self.files["file_bytes"], min_count=0).as_py())
 
     @property
     def benefit(self) -> float:
-        """The bytes that reading everything once is spared, a file counting as `_OPENING_BYTES`, per byte rewritten."""
+        """The bytes saved in a full read, with `_OPENING_BYTES` per file, per byte rewritten."""
         return (self.files_saved * _OPENING_BYTES + self.dead_bytes) / max(self.bytes_rewritten, 1)
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class LeftFiles:
-    """Files that would be merged if something did not stand against it."""
+    """Files that qualify for a merge but are left alone."""
 
     files: pa.Table
     """Shape `FILE_STATS`."""
@@ -98,37 +98,37 @@ class LeftFiles:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The merges that pay in one stream at one version; made by `planners.compaction`."""
+    """The worthwhile merges in one stream at one version; made by `planners.compaction`."""
 
     stream: str
     table_id: str
     version: int
     epoch: int
     released: int
-    """The number of the record of row tombstones that it rests on."""
+    """The number of the record of row tombstones that the plan is based on."""
     merges: tuple[Merge, ...] = ()
-    """The best first."""
+    """Best first."""
     files: int = 0
     """The live files of the stream."""
     left: tuple[LeftFiles, ...] = ()
 
     @property
     def files_saved(self) -> int:
-        """The files that are fewer afterwards, at least."""
+        """The minimum reduction of the number of files."""
         return sum(merge.files_saved for merge in self.merges)
 
     @property
     def bytes_rewritten(self) -> int:
-        """The length of all files that are rewritten."""
+        """The total length of all files to rewrite."""
         return sum(merge.bytes_rewritten for merge in self.merges)
 
     @property
     def dead_bytes(self) -> int:
-        """Bytes, by the broker's accounting, of rows that end."""
+        """Bytes, by the broker's accounting, of hidden rows to erase."""
         return sum(merge.dead_bytes for merge in self.merges)
 
     def batches(self) -> Iterator[Sequence[Merge]]:
-        """The merges in their order, in parts that one commit each carries out."""
+        """The merges in their order, in batches of one commit each."""
         most = max(BATCH_BYTES, self.bytes_rewritten // MOST_BATCHES)
         batch: list[Merge] = []
         size = 0
@@ -142,7 +142,7 @@ class CompactionPlan:
             yield batch
 
     def within(self, max_bytes: int | None) -> CompactionPlan:
-        """The plan with the best of its merges that rewrite at most so many bytes; None: with all."""
+        """The plan with its best merges, up to a total of rewritten bytes; None: with all."""
         if max_bytes is None:
             return self
         left, taken = max_bytes, []

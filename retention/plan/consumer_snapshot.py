@@ -1,4 +1,4 @@
-"""The consumers of a stream as one pass sees them: what each still needs, and which edit of it that rests on."""
+"""Snapshot of the consumers of a stream for one pass: the needs of each, and the edit that they are based on."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from retention.rules.jetstream.interest import Interest
 
 @dataclass(frozen=True, order=True)
 class Pin:
-    """A consumer as a plan found it."""
+    """The version of a consumer that a plan is based on."""
 
     consumer: str
     revision: int
     """The number of times that it was created, edited or deleted."""
     version: int
-    """The version of its record; floors only rise, so that a later one releases no less."""
+    """The version of its record; floors never fall, so a later version releases no less."""
 
 
 @dataclass(frozen=True)
 class ConsumerSnapshot:
-    """The consumers of a stream, as one pass sees them."""
+    """The consumers of a stream, for one pass."""
 
     interests: tuple[Interest, ...] = ()
     pins: tuple[Pin, ...] = ()
     expired: tuple[Pin, ...] = ()
-    """Consumers that nobody has used for too long: they are not asked, and the pass deletes them."""
+    """Inactive consumers: their needs are ignored, and the pass deletes them."""
 
 
 def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, Any]] | None:
-    """Pins as JSON values; part of what a plan's identity is computed from."""
+    """Pins as JSON values; part of the input of a plan's id."""
     return None if pins is None else [vars(pin).copy() for pin in pins]
 
 
 def pins_from_json(values: list[dict[str, Any]] | None) -> tuple[Pin, ...] | None:
-    """Read pins that `pins_as_json` made JSON values of; None stays None."""
+    """Read pins from `pins_as_json` values; None stays None."""
     return None if values is None else tuple(Pin(**pin) for pin in values)

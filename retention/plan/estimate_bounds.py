@@ -1,4 +1,4 @@
-"""Bounds of what a pass does, from what metadata has decided of it: they always hold, and no data file is opened."""
+"""Bounds of the effect of a pass, from metadata alone: they are always valid, and no data file is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.rules.jetstream.whole_segments import unread_answers
 
 @dataclass(frozen=True)
 class Estimate:
-    """Numbers of what one pass over one stream would do, each at most and at least."""
+    """Lower and upper bounds of the effect of one pass over one stream."""
 
     stream: str
     as_of_ns: int
@@ -26,7 +26,7 @@ class Estimate:
     by_rule: dict[str, Bounds]
     segments: dict[str, Bounds]
     files_read: Bounds
-    """Files that planning would open."""
+    """Files that planning opens."""
     bytes_read: Bounds
 
     def as_json(self) -> dict[str, Any]:
@@ -45,14 +45,14 @@ class Estimate:
 def removal_of(
     inventory: Inventory, policy: Policy, decided: Evaluation, lost: Losses
 ) -> tuple[Range, Range]:
-    """Messages and bytes that a pass takes of each span."""
+    """Messages and bytes that a pass removes from each span."""
     spans = decided.spans
     messages = whole_only(inventory, spans, lost.removed) if policy.whole_segments else lost.removed
     return messages, size_of(spans, messages)
 
 
 def size_of(spans: Spans, messages: Range) -> Range:
-    """Bytes of what goes of each span: surely all of one that goes whole, possibly all of one that loses some."""
+    """Bounds of the bytes removed from each span: all if every message is removed, zero to all if some are."""
     goes = messages.lower == spans.messages
     return Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
 
@@ -64,14 +64,14 @@ def bounds_of(
     decided: Evaluation,
     held: Array | None = None,
 ) -> Estimate:
-    """Bound the numbers of a pass that metadata has decided as far as it can.
+    """Bound the effect of a pass decided from metadata.
 
     Args:
         inventory: the stream.
         policy: its rules.
         as_of_ns: the pass's instant.
         decided: the pass without a hold.
-        held: spans of which messages may be held for consumers; a mask; None: nothing is held.
+        held: a mask of spans with messages that may be held for consumers; None: nothing is held.
     """
     lost = losses(decided, policy)
     if held is not None and policy.rests_on_consumers:
@@ -80,7 +80,7 @@ def bounds_of(
     counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
     least, most = _reads(decided, policy, lost)
     if held is not None:
-        # Once to learn what is held, and where there is not room for all, twice more.
+        # One read finds the held messages; if they exceed the room, two more reads follow.
         most = most + 3 * np.repeat(held | decided.ask, np.diff(decided.spans.first_file))
     lengths = inventory.files["file_bytes"].to_numpy()
     return Estimate(
@@ -100,9 +100,9 @@ def bounds_of(
 
 
 def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Array]:
-    """Count how often planning opens each file, at least and at most: once to decide, once more for markers.
+    """Bound the number of times that planning opens each file: once to decide, once more for markers.
 
-    Where an estimate has not looked for everything, planning opens files once before, and then perhaps no more.
+    If the estimate has not searched for deletions, planning opens files once before, and then perhaps not again.
     """
     opened = decided.ask.astype(np.int64)
     if policy.whole_segments:
@@ -116,7 +116,7 @@ def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Ar
 
 
 def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
-    """Bound the messages that go of each span when only sealed segments that lose every message go."""
+    """Bound the removed messages of each span if only sealed, completely expired segments are removed."""
     sealed = np.zeros(len(spans), dtype=bool)
     for partition, base in inventory.counters.open_base.items():
         sealed |= (spans.partition == partition) & (spans.segment < base)
@@ -128,7 +128,7 @@ def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
 
 
 def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
-    """Bound the numbers of segments that are dropped, rewritten and kept."""
+    """Bound the numbers of dropped, rewritten and kept segments."""
     count, of_span = _segment_numbers(spans)
     if not count:
         return dict.fromkeys(("dropped", "rewritten", "kept"), Bounds(0, 0))
@@ -148,7 +148,7 @@ def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
 
 
 def _segment_numbers(spans: Spans) -> tuple[int, Array]:
-    """Number the segments of spans from 0; how many there are, and each span's number."""
+    """Number the segments of spans from 0; returns the number of segments, and each span's number."""
     if not len(spans):
         return 0, np.zeros(0, dtype=np.int64)
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)

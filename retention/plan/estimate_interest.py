@@ -1,4 +1,4 @@
-"""Bounds of a pass that begins with a release: what metadata decided of it, and limits that may take what is left."""
+"""Bounds of a pass that begins with a release: decisions from metadata, and limits on the remaining messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from retention.rules.jetstream.interest import Release
 def released_bounds(
     inventory: Inventory, policy: Policy, as_of_ns: int, spans: Spans, released: Release
 ) -> Estimate:
-    """Bound the numbers of a pass; what limits take rests on rows, so that they may take all or nothing.
+    """Bound the effect of a pass; limits depend on rows here, so they may remove all or nothing.
 
     Args:
         inventory: the stream.
         policy: its rules.
         as_of_ns: the pass's instant.
         spans: the spans of the stream.
-        released: what consumers let go of, as far as metadata decides it.
+        released: the release by consumers, as far as metadata decides it.
     """
     limits = policy.limits
     by_release = Range(
@@ -41,7 +41,7 @@ def released_bounds(
     by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
     lengths = inventory.files["file_bytes"].to_numpy()
     opened = np.repeat(released.ask, np.diff(spans.first_file)).astype(np.int64)
-    # Limits may ask the same rows again, delete markers once more, and deletions are looked for.
+    # Limits may read the same rows again, delete markers once more, and the search for deletions reads them too.
     most = opened + len(
         [
             reason

@@ -1,4 +1,4 @@
-"""Bounds of the messages that each rule takes of each span of a stream, as far as metadata has decided a pass."""
+"""Bounds of the messages that each rule removes from each span of a stream, from metadata alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.rules.rule import ExpiryRule
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of one number: it is at least `lower` and at most `upper`."""
+    """Bounds of one number: at least `lower`, at most `upper`."""
 
     lower: int
     upper: int
@@ -35,7 +35,7 @@ class Range:
     upper: Array
 
     def where(self, mask: Array) -> Range:
-        """The bounds where `mask` holds, nothing elsewhere."""
+        """The bounds where `mask` is true, zero elsewhere."""
         return Range(np.where(mask, self.lower, 0), np.where(mask, self.upper, 0))
 
     def total(self) -> Bounds:
@@ -45,17 +45,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Losses:
-    """Messages that a pass takes of each span."""
+    """Messages that a pass removes from each span."""
 
     by_rule: dict[str, Range]
     removed: Range
-    """Messages that all rules together take."""
+    """Messages that all rules together remove."""
     announces: bool
     """Whether the pass may store delete markers."""
 
 
 def losses(decided: Evaluation, policy: Policy) -> Losses:
-    """Bound what a pass takes, also where its delete markers evict messages or are refused.
+    """Bound the removals of a pass, including effects of delete markers that evict messages or are refused.
 
     Args:
         decided: the pass, as far as metadata decides it.
@@ -77,7 +77,7 @@ def losses(decided: Evaluation, policy: Policy) -> Losses:
 
 
 def without_protected(lost: Losses, held: Array) -> Losses:
-    """Losses where a hold may spare some messages, or all, of the spans in `held`, a mask."""
+    """Losses if a hold may keep some or all messages of the spans in `held`, a mask."""
 
     def less(taken: Range) -> Range:
         return Range(np.where(held, 0, taken.lower), taken.upper)
@@ -87,11 +87,12 @@ def without_protected(lost: Losses, held: Array) -> Losses:
 
 
 def _by_rule(decided: Evaluation) -> dict[str, Range]:
-    """Bound what each rule takes of each span, markers left out.
+    """Bound the messages that each rule removes from each span, without markers.
 
-    Of a span that rows decide, a rule takes at least what it would take by itself without all that rules before it may
-    take, and at most what it would take by itself or what they surely leave. Of 10 messages of which two rules would by
-    themselves take 3 to 5 and 4 to 8, the first takes 3 to 5, and the second 0 (4 - 5 is less) to 7 (10 - 3).
+    In a span that rows decide, a rule's lower bound is its own lower bound minus the upper bounds
+    of the rules before it. Its upper bound is the lesser of its own upper bound and of the messages
+    that the rules before it certainly leave. Example: of 10 messages, two rules alone remove 3 to 5
+    and 4 to 8; so the first removes 3 to 5, and the second 0 (4 - 5 is negative) to 7 (10 - 3).
     """
     spans, ask = decided.spans, decided.ask
     whole = decided.by_rule(None)
@@ -103,7 +104,7 @@ def _by_rule(decided: Evaluation) -> dict[str, Range]:
     for decision in decided.decisions:
         least, most = decision.bounds()
         goes = whole[:, RULES.index(decision.rule.name)]
-        # Where the scan does not come, a rule behind it takes what the scan would have taken before it.
+        # Beyond the end of the scan, a later rule removes messages that the scan would have removed first.
         unsure = np.minimum(most, whole.sum(axis=1)) if is_behind_scan else goes
         lower = np.where(ask, np.maximum(least - most_before, 0), np.where(certain, goes, 0))
         rest = np.minimum(most, spans.messages - least_before)
@@ -115,9 +116,9 @@ def _by_rule(decided: Evaluation) -> dict[str, Range]:
 
 
 def _certain(decided: Evaluation) -> Array:
-    """Spans that surely lose nothing behind the scan, or that it surely reaches; a mask.
+    """A mask of spans that the scan certainly reaches, or that certainly lose nothing beyond it.
 
-    It does reach the spans before the first one that may end it and whose rows are asked.
+    The scan reaches all spans before the first span that needs its rows and may end the scan.
     """
     numbers = np.arange(len(decided.spans))
     certain = np.zeros(len(numbers), dtype=bool)
@@ -130,18 +131,18 @@ def _certain(decided: Evaluation) -> Array:
 
 
 def _removed(decided: Evaluation, by_rule: dict[str, Range]) -> Range:
-    """Bound what all rules together take of each span: at least what one takes, at most what each could."""
+    """Bound the removals of all rules together in each span: the sums of their bounds, at most all messages."""
     messages = decided.spans.messages
     nothing = np.zeros(len(messages), np.int64)
     lower = np.sum([nothing, *(of_rule.lower for of_rule in by_rule.values())], axis=0)
     upper = np.sum([nothing, *(of_rule.upper for of_rule in by_rule.values())], axis=0)
-    # These go whole, whichever rule comes to them.
+    # These are removed completely, by one rule or another.
     lower = np.where(decided.gone & ~decided.ask, messages, lower)
     return Range(np.minimum(lower, messages), np.minimum(upper, messages))
 
 
 def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
-    """Whether every marker surely fits beside what the limits leave."""
+    """Whether every marker certainly fits within the limits."""
     spans = decided.spans
     left = np.ones(len(spans), dtype=bool)
     for decision in decided.decisions:
@@ -153,7 +154,7 @@ def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
 
 
 def _with_refusals(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
-    """Losses where markers may be refused: the message of such a marker stays; nothing else changes."""
+    """Losses if markers may be refused: the message of a refused marker is kept; nothing else changes."""
     nothing = np.zeros_like(removed.lower)
     less = {
         decision.rule.name: Range(nothing, by_rule[decision.rule.name].upper)
@@ -166,7 +167,7 @@ def _with_refusals(decided: Evaluation, by_rule: dict[str, Range], removed: Rang
 
 
 def _with_evictions(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
-    """Losses where markers evict: one takes the lowest messages, before age comes to them, or though it never would."""
+    """Losses if markers evict: a marker evicts the lowest messages, before age does or even if age never does."""
     spans, nothing = decided.spans, np.zeros_like(removed.lower)
     more = {}
     for decision in decided.decisions:

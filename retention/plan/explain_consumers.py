@@ -1,4 +1,4 @@
-"""Explain one message by consumers, in words: who needs it, and for whom it is held."""
+"""Explanation of one message by consumers: the consumers that need it or hold it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retention.rules.jetstream.protection import Protection
 def needs_line(
     message: pa.Table, policy: Policy, interests: Sequence[Interest]
 ) -> tuple[bool, str]:
-    """Whether consumers let a message go, and who needs it.
+    """Whether consumers release a message, and a line that names the consumers in need of it.
 
     Args:
         message: one row with `seq` and `subject`.
@@ -42,13 +42,13 @@ def _who(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> st
 def protection_line(
     message: pa.Table, rule: ConsumerProtection, hold: Protection, missing: Sequence[str]
 ) -> tuple[bool, str]:
-    """Whether a message is held, and for whom.
+    """Whether a message is held, and a line that names the consumers.
 
     Args:
         message: one row with `seq`, `subject` and `ts_ns`.
-        rule: for whom limits leave messages alone.
-        hold: the protection that comes of `rule` in the pass.
-        missing: consumers that `rule` names and that are not there.
+        rule: the rule that protects messages from limits.
+        hold: the protection by `rule` in the pass.
+        missing: consumers that `rule` names but that do not exist.
     """
     needing = [
         f"{interest.consumer} (which is not there)"
@@ -68,7 +68,7 @@ def protection_line(
 
 
 def _until(message: pa.Table, rule: ConsumerProtection, hold: Protection) -> str:
-    """The consequence of a consumer's need of a message, a clause."""
+    """The effect of a consumer's need for a message, as a clause."""
     if message["ts_ns"][0].as_py() <= hold.after_ns:
         return f", but messages are held only until they are {format_duration(rule.max_age_ns or 0)} old"
     if message["seq"][0].as_py() < hold.from_seq:

@@ -1,4 +1,4 @@
-"""Explain in words why one message stays or goes: a line for each rule, and one sentence."""
+"""Explanation of the fate of one message: a line for each rule, and one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rule_lines(policy: Policy, facts: Facts) -> tuple[str, ...]:
 
 
 def rule_of(policy: Policy, facts: Facts) -> str | None:
-    """The first rule that takes a message by itself, in the order of a pass; None: every rule lets it stay.
+    """The first rule in the order of a pass that removes a message on its own; None: every rule keeps it.
 
     Args:
         policy: the stream's rules.
@@ -33,13 +33,13 @@ def rule_of(policy: Policy, facts: Facts) -> str | None:
 
 
 def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goes: bool) -> str:
-    """Say in one sentence why a message goes or stays.
+    """Explain in one sentence why a message is removed or kept.
 
     Args:
         stream: its stream.
         policy: the stream's rules.
         facts: the message.
-        rule: the first that lets it go by itself; None: none does.
+        rule: the first rule that removes it on its own; None: no rule does.
         goes: whether the plan removes it.
     """
     named = f"{stream} {facts.seq:,} ({facts.subject})"

@@ -1,4 +1,4 @@
-"""The explanation of one message: its fate, one sentence, and the numbers that were compared."""
+"""The explanation of one message: its fate, one sentence, and the compared numbers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Explanation:
     partition: int
     seq: int
     subject: str | None
-    """Of a message that is gone this, `ts_ns` and `size` are None where no file tells any more."""
+    """None, like `ts_ns` and `size`, for a removed message that no file contains any more."""
     ts_ns: int | None
     size: int | None
     goes: bool
-    """Whether the pass lets it go; none does that to a message that is gone already."""
+    """Whether the pass removes it; False for a message already removed."""
     rule: str | None
-    """The rule that lets it go; None if it stays, or if it is not known which one took it."""
+    """The rule that removes it; None if it is kept, or if the rule is unknown."""
     sentence: str
     arithmetic: tuple[str, ...]
-    """One line for each rule of the policy, with the numbers that were compared; of one that is gone, what is known."""
+    """One line for each rule of the policy, with the compared numbers; for a removed message, the known facts."""
     removed: Mapping[str, Any] | None = None
-    """The removal of a message that is gone, as JSON values: `run`, `kind`, `removed_ns`, `as_of_ns`, `rules`, `who`,
-    `certain`, `recovery`; None: it is there."""
+    """The removal of a removed message, as JSON values: `run`, `kind`, `removed_ns`, `as_of_ns`,
+    `rules`, `who`, `certain`, `recovery`; None: it is not removed."""
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -44,14 +44,14 @@ def explanation(
     sentence: str,
     arithmetic: tuple[str, ...],
 ) -> Explanation:
-    """Make the explanation of a message that goes by `rule`, or stays where that is None.
+    """Make the explanation of a message removed by `rule`, or kept if that is None.
 
     Args:
         stream: its stream.
         message: `partition`, `seq`, `subject`, `ts_ns` and `size` among its columns.
-        rule: the rule that lets it go.
-        sentence: why it goes or stays.
-        arithmetic: the numbers that were compared, a line each.
+        rule: the rule that removes it.
+        sentence: why it is removed or kept.
+        arithmetic: the compared numbers, one line per rule.
     """
     place = {name: message[name] for name in ("partition", "seq", "subject", "ts_ns", "size")}
     goes = rule is not None

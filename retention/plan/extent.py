@@ -1,4 +1,4 @@
-"""The extent of what a plan removes: its first and last sequence, and the times of its oldest and newest message."""
+"""The extent of a removal: first and last sequence, and times of the oldest and newest removed message."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from retention.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Extent:
-    """The extent of what goes."""
+    """The extent of the removed messages."""
 
     first_seq: int | None
-    """The lowest sequence; None: several partitions lose messages, which have sequences of their own."""
+    """The lowest sequence; None: several partitions lose messages, and each has its own sequences."""
     last_seq: int | None
     oldest_ns: int
     newest_ns: int
     is_exact: bool
-    """Whether these are times of messages that go; else no message that goes has a time beyond them."""
+    """Whether the times are those of removed messages; otherwise they only bound them."""
 
     def as_json(self) -> dict[str, Any]:
         """The extent as JSON values."""
@@ -31,7 +31,7 @@ class Extent:
 
 
 def extent_of(plan: Plan) -> Extent | None:
-    """Measure what a plan removes, without reading a message; None: nothing goes."""
+    """Measure the removal of a plan without reading messages; None: nothing is removed."""
     files = plan.files
     if not files.num_rows:
         return None
@@ -48,7 +48,7 @@ def extent_of(plan: Plan) -> Extent | None:
 
 
 def _ends(plan: Plan, whole: pa.Table) -> Iterator[tuple[int, int]]:
-    """First and last sequences of what goes: of all files that go whole, and of parts of others."""
+    """First and last sequences of the removal: of all completely removed files, and of ranges in others."""
     if whole.num_rows:
         yield pc.min(whole["min_seq"]).as_py(), pc.max(whole["max_seq"]).as_py()
     for ranges in plan.actions.removed.tables():

@@ -1,4 +1,4 @@
-"""Forecasts: when something goes next, and how much goes by when if nothing is stored meanwhile."""
+"""Forecasts: the next due instant, and the amounts due by later instants if nothing is stored meanwhile."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from retention.rules.rule import TimedRule
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
-"""Times that forecasts look ahead, nanoseconds."""
+"""Horizons of forecasts, nanoseconds ahead."""
 _NO_TAIL = TailTotals()
 
 
 @dataclass(frozen=True)
 class Due:
-    """Losses by one pass at `by_ns`, at least and at most, if until then nothing is stored and no other pass runs."""
+    """Bounds of the losses by one pass at `by_ns`, if nothing is stored and no other pass runs until then."""
 
     by_ns: int
     """Nanoseconds since the epoch."""
@@ -40,12 +40,12 @@ class Due:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Losses that time alone brings to a stream; empty where no rule of its policy looks at time."""
+    """Losses of a stream due to time alone; empty if no rule of its policy depends on time."""
 
     next_due_ns: int | None = None
-    """The instant before which no pass takes anything; None: no pass ever does, unless something is stored."""
+    """The instant before which no pass removes anything; None: no pass ever does, unless something is stored."""
     due: tuple[Due, ...] = ()
-    """Passes at the instant of looking, and at `HORIZONS_NS` after it."""
+    """Passes at the instant of the forecast, and at `HORIZONS_NS` after it."""
 
     def as_json(self) -> dict[str, Any]:
         """The forecast as JSON values, with the keys of `state` and `plan`."""
@@ -53,7 +53,7 @@ class Forecast:
 
 
 NOTHING_FORETOLD = Forecast()
-"""The forecast of a stream in which no rule looks at time."""
+"""The forecast of a stream without rules that depend on time."""
 
 
 def forecast(
@@ -63,14 +63,14 @@ def forecast(
     decided: Evaluation,
     later: TailTotals = _NO_TAIL,
 ) -> Forecast:
-    """Foretell from metadata alone what passes at `as_of_ns` and after it take.
+    """Forecast the removals of passes at and after `as_of_ns`, from metadata alone.
 
     Args:
         inventory: the stream, or its oldest segments.
         policy: the stream's rules.
-        as_of_ns: the instant of looking, nanoseconds since the epoch.
+        as_of_ns: the instant of the forecast, nanoseconds since the epoch.
         decided: a pass over the inventory, at any instant.
-        later: what the inventory does not have.
+        later: totals of the messages missing from the inventory.
     """
     if not expires(policy):
         return NOTHING_FORETOLD
@@ -90,15 +90,16 @@ def forecast(
 
 
 def never_below(ahead: Forecast, policy: Policy, messages: int, size: int) -> Forecast:
-    """The forecast whose least amounts are not below what surely goes at once, nor below those of earlier horizons.
+    """Raise the lower bounds of a forecast to the certain removals of today and to those of earlier horizons.
 
-    What goes at an instant goes at every later one. Delete markers alone can change that, for more of them evict other
-    messages, or are refused; where a stream has them, only the first amounts rise.
+    A message due at one instant is due at every later one. Only delete markers can change that:
+    more of them evict other messages, or are refused. In a stream with delete markers, only the
+    first amounts rise.
 
     Args:
         ahead: the forecast.
         policy: the stream's rules.
-        messages: the messages that surely go at the instant of looking.
+        messages: the messages certain to be removed at the instant of the forecast.
         size: their bytes.
     """
     due = list(ahead.due)
@@ -111,7 +112,7 @@ def never_below(ahead: Forecast, policy: Policy, messages: int, size: int) -> Fo
 
 
 def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
-    """The part of an earlier forecast that holds at a later instant, before which nothing is due."""
+    """The part of an earlier forecast that is still valid at a later instant, with nothing due before it."""
     ahead = [Due(**entry) for entry in due if entry["by_ns"] > as_of_ns]
     instant = None if next_due_ns == NEVER else next_due_ns
     return Forecast(instant, (Due(as_of_ns, 0, 0, 0, 0), *ahead)) if due else NOTHING_FORETOLD
@@ -135,7 +136,7 @@ def _due(
 def _next(
     decided: Evaluation, policy: Policy, as_of_ns: int, inventory: Inventory, later: TailTotals
 ) -> int | None:
-    """The next due instant after a pass that takes nothing."""
+    """The next due instant after a pass that removes nothing."""
     instant = next_due(decided, policy, inventory.counters.open_base)
     if instant is None:
         return as_of_ns

@@ -1,4 +1,4 @@
-"""The header of a plan, which says what it is of, and its pins, which say what it rests on beside files."""
+"""The header of a plan (its scope), and its pins (the states that it is based on, besides files)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retention.plan.consumer_snapshot import Pin
 from retention.rules.requests import Request
 
 APPLY = "apply"
-"""The run history's name of a pass."""
+"""The name of a pass in the run history."""
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,32 @@ class Header:
     stream: str
     table_id: str
     version: int
-    """The table version that was looked at; not part of the plan's identity."""
+    """The table version that the plan is based on; not part of its identity."""
     as_of_ns: int
     policy: Policy
     request: Request | None = None
-    """The request of people; None: the plan is that of a pass."""
+    """The request of an operator; None: the plan is that of a pass."""
     epoch: int = 0
-    """The epoch in which the plan's sequences count."""
+    """The epoch of the plan's sequences."""
     begins_epoch: bool = False
-    """Whether offsets count from 0 again behind the plan: the purge of a topic."""
+    """Whether offsets restart at 0 after the plan: the purge of a topic."""
     segments: SegmentCounts = field(default_factory=SegmentCounts)
     read: ReadCount = field(default_factory=ReadCount)
-    """The cost of planning: files and bytes that were read."""
+    """The cost of planning: files and bytes read."""
 
     @property
     def kind(self) -> str:
-        """The run history's name of a run that carries the plan out."""
+        """The run history's kind of the run that applies the plan."""
         return APPLY if self.request is None else self.request.rule
 
 
 @dataclass(frozen=True)
 class Pins:
-    """States that a plan rests on beside the files that it touches: it is stale as soon as one of them is another."""
+    """States that a plan is based on besides its files; a change of any of them makes the plan stale."""
 
     consumers: tuple[Pin, ...] | None = None
-    """The consumers that were asked what they need; None: the pass asked none."""
+    """The consumers whose needs were read; None: the pass read none."""
     expired: tuple[Pin, ...] = ()
-    """Consumers that nobody has used for too long: the pass did not ask them, and deletes them."""
+    """Inactive consumers: the pass ignores their needs, and deletes them."""
     released: int = 0
-    """The number of the record of row tombstones that the stream was read by."""
+    """The number of the record of row tombstones at which the stream was read."""

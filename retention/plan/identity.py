@@ -1,4 +1,4 @@
-"""The identity of a plan: SHA-256 of what was decided, the same on every engine and however tables are cut."""
+"""The identity of a plan: SHA-256 of its decisions, independent of the engine and of the chunks of tables."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from schemas.plan import RULE_NAMES
 def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Iterable[bytes]) -> str:
     """The identity of a plan, 64 hexadecimal digits: SHA-256 of its header, as canonical JSON, tables and parts.
 
-    Tables are digested column by column, and as values, not as Arrow happens to lay them out: whether a plan was made,
-    or read from a file, and in how many pieces, does not matter.
+    Tables are digested column by column, as values and not in Arrow's memory layout. So a new plan
+    and a plan read from a file, in any number of pieces, have the same digest.
 
     Args:
-        header: what was decided of the stream as a whole, JSON-able.
-        tables: what is done, file by file, each of one shape always; their columns hold numbers or texts.
-        parts: digests of what goes inside files, `part_digests`.
+        header: the decisions on the stream as a whole, JSON-able.
+        tables: the actions, file by file; each table has a fixed shape, with columns of numbers or texts.
+        parts: digests of the ranges removed within files, `part_digests`.
     """
     canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(canonical.encode())
@@ -42,14 +42,14 @@ def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Itera
 
 
 def part_digests(files: pa.Table, parts: RemovedRanges) -> Iterator[bytes]:
-    """Digest what goes inside the files of each segment that stays, in order of partition and base: 32 bytes a segment.
+    """Digest the removed ranges in each kept segment, in order of partition and base: 32 bytes per segment.
 
-    A segment's rows name files by their place in the segment, and rules by their names: whoever decides a segment can
-    digest its parts without any other's.
+    A segment's rows name files by their position in the segment, and rules by their names. So a
+    task can digest the parts of its segment without those of other segments.
 
     Args:
-        files: what is touched, by partition and segment; shape `PLANNED_FILES`.
-        parts: what goes of files that do not go whole, `file` being a row number of `files`.
+        files: the touched files, by partition and segment; shape `PLANNED_FILES`.
+        parts: the ranges to remove from partly removed files; `file` is a row number of `files`.
     """
     begins = _begins(files)
     open_, digest = -1, hashlib.sha256()
@@ -65,7 +65,7 @@ def part_digests(files: pa.Table, parts: RemovedRanges) -> Iterator[bytes]:
 
 
 def _rows_of_segments(ranges: pa.Table, begins: Array) -> Iterator[tuple[int, memoryview]]:
-    """The ranges of each segment, by its first file, as the bytes of which it is digested."""
+    """The ranges of each segment, by its first file, as the bytes to digest."""
     file = ranges["file"].to_numpy()
     first = begins[np.searchsorted(begins, file, side="right") - 1]
     numbers = (ranges[name].to_numpy() for name in ("first_seq", "last_seq", "messages", "bytes"))
@@ -78,7 +78,7 @@ def _rows_of_segments(ranges: pa.Table, begins: Array) -> Iterator[tuple[int, me
 
 
 def _begins(files: pa.Table) -> Array:
-    """Row numbers at which the files of each segment begin: of the segments 1, 1 and 40, 0 and 2."""
+    """Row numbers at which the files of each segment begin: for the segments 1, 1 and 40, these are 0 and 2."""
     partition, segment = (files[name].to_numpy() for name in ("partition", "segment"))
     return np.flatnonzero(
         (np.diff(partition, prepend=-1) != 0) | (np.diff(segment, prepend=-1) != 0)
@@ -87,15 +87,15 @@ def _begins(files: pa.Table) -> Array:
 
 @cache
 def _rule_keys() -> Array:
-    """The number that stands for each rule, by its index in `RULE_NAMES`: the first bytes of its name's SHA-256."""
+    """The number of each rule, by its index in `RULE_NAMES`: the first bytes of the SHA-256 of its name."""
     digests = (hashlib.sha256(name.encode()).digest()[:8] for name in RULE_NAMES)
     return np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], "<i8")
 
 
 def _contents(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
-    """A column's bytes: how many of its values are null, which if any are, and its values, 0 for those that are null.
+    """A column's bytes: the number of nulls, their positions if there are any, and the values, with 0 for nulls.
 
-    Numbers have 64 bits, lowest byte first; of texts the lengths come first, and then the texts.
+    Numbers are 64 bits, little-endian; texts are written as all lengths, followed by all texts.
     """
     yield column.null_count.to_bytes(8, "little")
     if column.null_count:

@@ -1,4 +1,4 @@
-"""Ranges of a saved plan, as they come from its files: few are held, many wait in scratch files of this process."""
+"""Ranges read from a saved plan: few are held in memory, many are spilled to scratch files of this process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from retention.storage.scratch_files import ScratchDirectory, local_directory
 from schemas.plan import REMOVED_RANGES
 
 MOST_HELD = 1 << 18
-"""Ranges of one plan that stay in memory; of more, none does."""
+"""The maximum number of ranges of one plan in memory; if there are more, all are spilled."""
 _OF_PART = 1 << 16
-"""Ranges that are stored together, as far as whole files let them: who needs those of one file reads them all."""
+"""Ranges per scratch file, without a split of a data file's ranges; a reader of one file's ranges reads them all."""
 
 
 def loaded_ranges(tables: Iterable[pa.Table]) -> RemovedRanges:
-    """Ranges that come some at a time.
+    """Collect ranges from an iterator of tables.
 
     Args:
-        tables: shape `REMOVED_RANGES`, ascending by file, also from one table to the next.
+        tables: shape `REMOVED_RANGES`, ascending by file within and across tables.
 
     Raises:
-        OSError: they are many, and cannot be kept.
+        OSError: the scratch files cannot be written.
     """
     held: list[pa.Table] = [REMOVED_RANGES.empty_table()]
     parts: list[StoredPart] = []
@@ -48,7 +48,7 @@ def _stored(ranges: pa.Table, number: int, scratch: ScratchDirectory) -> StoredP
 
 
 def _whole_files(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same ranges in pieces of `_OF_PART` or more, of which no two have a file in common."""
+    """The same ranges in pieces of `_OF_PART` or more; no file is in two pieces."""
     waiting, rows = [REMOVED_RANGES.empty_table()], 0
     for table in tables:
         waiting.append(table)

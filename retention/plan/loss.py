@@ -1,4 +1,4 @@
-"""The loss that the limits of a pass inflict on its stream, counted from the plan and what it was made from."""
+"""The loss of a stream to the limits of a pass, counted from the plan and its cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.rules.removal_guards import GuardFinding, Loss, guard_findings
 
 
 def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
-    """Name the guards that a plan exceeds; none of a removal that people ask for, which is no pass.
+    """List the guards that a plan exceeds; none for a requested removal, which is no pass.
 
     Raises:
         DamagedError: as `loss_of`.
@@ -24,12 +24,12 @@ def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
 
 
 def loss_of(plan: Plan) -> Loss:
-    """Count what limits take of a stream, without what its consumers release.
+    """Count the messages that limits remove, without those released by consumers.
 
-    A file of 10 messages of which consumers leave 6 loses 7 of them: 4 are released, and 3 taken.
+    Example: a file of 10 messages loses 7. Consumers have released 4 of them, so limits remove 3.
 
     Args:
-        plan: that of a pass; the files of a saved one are read for it, unless it takes nothing.
+        plan: the plan of a pass; the files of a saved plan are read, unless it removes nothing.
 
     Raises:
         DamagedError: a saved plan's files cannot be decoded.
@@ -47,7 +47,7 @@ def loss_of(plan: Plan) -> Loss:
 
 
 def released_by(plan: Plan) -> int:
-    """The number of messages that consumers release in a pass.
+    """The number of messages released by consumers in a pass.
 
     Raises:
         DamagedError: as `loss_of`.
@@ -57,13 +57,13 @@ def released_by(plan: Plan) -> int:
 
 
 def _rows_of(plan: Plan, cause: Cause) -> Array:
-    """Row numbers of a plan's files among those that it was made from."""
+    """Row numbers of a plan's files among the files of its cause."""
     numbers = pc.index_in(plan.files["path"], value_set=cause.files["path"].combine_chunks())
     return numbers.to_numpy()
 
 
 def _released(cause: Cause, name: str, touched: Array) -> int:
-    """Messages or bytes that consumers release of some files: all of these go with a file that a plan touches."""
+    """Released messages or bytes in some files; a plan removes them with every file that it touches."""
     if cause.remaining is None:
         return 0
     stored = cause.files[name].to_numpy()[touched]

@@ -1,4 +1,4 @@
-"""Limits that were lowered since a stream's last pass, and what lowering each of them takes."""
+"""Limits lowered since a stream's last pass, and the removals caused by each change."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _OF_STREAM: Mapping[str, tuple[str, Unit]] = {
     "max_msgs_per_subject": ("max_msgs_per_subject", "messages"),
     "delete_retention": ("delete_retention_ns", "ns"),
 }
-"""Key of a stream → the field of its policy, and the unit of that."""
+"""Key of a stream → the field of its policy, and the unit of that field."""
 _OF_TOPIC: Mapping[str, tuple[str, Unit]] = {
     "message_expiry": ("message_expiry_us", "us"),
     "max_topic_size": ("max_topic_size", "bytes"),
 }
-"""Key of a topic → the field of its policy, and the unit of that."""
+"""Key of a topic → the field of its policy, and the unit of that field."""
 _OF_HEAD = ("max_msgs", "max_bytes")
-"""Keys whose limits take nothing under `discard: new`."""
+"""Keys of limits that remove nothing under `discard: new`."""
 
 
 @dataclass(frozen=True)
 class LimitChange:
-    """A limit that lets fewer messages stay than before."""
+    """A limit that keeps fewer messages than before."""
 
     limit: str
     """The name of its key."""
@@ -40,10 +40,10 @@ class LimitChange:
 
 @dataclass(frozen=True)
 class LoweredLimit(LimitChange):
-    """A lowered limit, and what a pass takes for that reason alone."""
+    """A lowered limit, and the removals that it alone causes."""
 
     removed_messages: int = 0
-    """Messages that go because the limit was lowered, and would stay if it were as before."""
+    """Messages removed only because the limit was lowered."""
     removed_bytes: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -52,11 +52,11 @@ class LoweredLimit(LimitChange):
 
 
 def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[LimitChange, ...]:
-    """Name the limits that are lower than they were, or are new.
+    """List the limits that are new or lower than before.
 
     Args:
-        before: the policy of the last pass, as its record has it; None: there was no pass, and nothing is compared.
-        policy: that of today.
+        before: the policy in the record of the last pass; None: there was no pass, and nothing is compared.
+        policy: the current policy.
     """
     if before is None:
         return ()
@@ -70,7 +70,7 @@ def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[Lim
 
 
 def _limits(policy: Mapping[str, Any], keys: Mapping[str, tuple[str, Unit]]) -> dict[str, int]:
-    """Key → limit, of those limits of a policy, given as JSON values, that take messages."""
+    """Key → limit, for the limits of a policy (as JSON values) that remove messages."""
     values = policy if keys is _OF_STREAM else policy.get("topic") or {}
     refusing = _OF_HEAD if policy.get("discard") == "new" else ()
     limits = {key: values.get(field) for key, (field, _) in keys.items() if key not in refusing}

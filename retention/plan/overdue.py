@@ -1,4 +1,4 @@
-"""Messages older than `max_age` that stay: those behind the message at which the age scan ends."""
+"""Overdue messages: older than `max_age`, but kept, because they come after the end of the age scan."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from retention.rules.rule import NO_FACTS, PriorRemovals, Scan
 
 @dataclass(frozen=True)
 class Overdue:
-    """Messages that `expiry: each` would let go beyond what a pass takes; docs/semantics/limits.md."""
+    """Messages that `expiry: each` would remove in addition to a pass (docs/semantics/limits.md)."""
 
     messages_at_least: int
     messages_at_most: int | None
-    """The upper bound; None: not all of the stream was looked at."""
+    """The upper bound; None: only a part of the stream was read."""
     behind_seq: int | None = None
-    """The message at which the scan ends; None: only rows that were not read tell."""
+    """The message at which the scan ends; None: unknown without reading rows."""
     behind_ts_ns: int | None = None
-    """The instant at which that message was stored, nanoseconds since the epoch."""
+    """The time of that message, nanoseconds since the epoch."""
 
     def as_json(self) -> dict[str, Any]:
         """The values by name, as the JSON of `plan`, `apply` and `state` has them."""
         return asdict(self)
 
     def at_least(self) -> Overdue | None:
-        """The numbers that remain certain where only a part of the stream is known; None: nothing."""
+        """The numbers that remain certain if only a part of the stream is known; None: none."""
         return replace(self, messages_at_most=None) if self.messages_at_least else None
 
 
 def overdue_from_json(values: Mapping[str, Any] | None) -> Overdue | None:
-    """Read the value of which `Overdue.as_json` made these; None stays None."""
+    """Read an `Overdue` from `Overdue.as_json` values; None stays None."""
     return None if values is None else Overdue(**values)
 
 
@@ -51,17 +51,17 @@ def overdue_of(
     decided: Evaluation,
     answers: Sequence[Answer] = (),
 ) -> Overdue | None:
-    """Count what is older than `max_age` and stays, from statistics and from rows that were read anyway.
+    """Count the kept messages older than `max_age`, from statistics and from rows already read.
 
     Args:
         files: the files of the pass's spans; shape `FILE_STATS`.
         policy: the stream's rules.
         as_of_ns: the pass's instant.
         decided: the pass.
-        answers: the rows' answers to its questions; without some of them, bounds are wider.
+        answers: the rows' answers to its questions; missing answers widen the bounds.
 
     Returns:
-        None where no message stays for that reason.
+        None if no message is overdue.
     """
     each = MaxAgeEach.of(replace(policy, expiry="each"), as_of_ns, NO_FACTS)
     scan = decided.scan
@@ -72,7 +72,7 @@ def overdue_of(
     nothing_before = PriorRemovals(nowhere, nowhere, nowhere)
     least, most = _left_by_others(decided, *each.decide(decided.spans, nothing_before).bounds())
     numbers = np.arange(len(decided.spans))
-    # What a hold spares stays for another reason.
+    # Held messages are kept for another reason.
     is_certain = not policy.rests_on_consumers or policy.hold is None
     least, most = (
         np.where((numbers > last) & is_certain, least, 0),
@@ -90,7 +90,7 @@ def overdue_of(
 
 
 def _ends(decided: Evaluation, scan: Scan, answers: Sequence[Answer]) -> tuple[int, int]:
-    """The first and the last span in which the scan can end; the number of spans: it may end nowhere."""
+    """The first and the last span in which the scan can end; the number of spans means no end."""
     count = len(decided.spans)
     by_statistics = scan.reach - 1 if scan.may_stop[scan.reach - 1] else count
     stopped_at = stop_of(answers)
@@ -102,7 +102,7 @@ def _ends(decided: Evaluation, scan: Scan, answers: Sequence[Answer]) -> tuple[i
 
 
 def _left_by_others(decided: Evaluation, least: Array, most: Array) -> tuple[Array, Array]:
-    """Bounds of those messages of each span that no rule but the scan takes."""
+    """Bounds of the messages of each span that no rule except the scan removes."""
     for decision in decided.decisions:
         if decision.scan is None:
             fewest, greatest = decision.bounds()
@@ -112,7 +112,7 @@ def _left_by_others(decided: Evaluation, least: Array, most: Array) -> tuple[Arr
 
 
 def _not_reached(answer: Answer) -> int:
-    """Messages of a span that the scan would have taken, had it come there."""
+    """Messages of a span that the scan would remove if it reached the span."""
     ranges = answer.counts
     stays = settled(ranges["rule"].to_numpy(), reached=False) == STAYS
     return int(ranges["messages"].to_numpy()[stays].sum())
@@ -121,7 +121,7 @@ def _not_reached(answer: Answer) -> int:
 def _behind(
     files: pa.Table, decided: Evaluation, scan: Scan, answers: Sequence[Answer]
 ) -> tuple[int | None, int | None]:
-    """The message at which the scan ends, and its time; None: not known."""
+    """The message at which the scan ends, and its time; None: unknown."""
     stopped_at = stop_of(answers)
     for answer in answers:
         if answer.span == stopped_at and answer.stop_ts_ns is not None:
@@ -129,7 +129,7 @@ def _behind(
     span = scan.reach - 1 if stopped_at is None else stopped_at
     if not scan.stops[span]:
         return None, None
-    # Every message of the span is young, so that the scan ends at its first.
+    # Every message of the span is young, so the scan ends at the first one.
     seq = int(decided.spans.min_seq[span])
     [time, *_] = files.filter(pc.equal(files["min_seq"], seq))["first_ts_ns"].to_pylist()
     return seq, time

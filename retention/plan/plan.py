@@ -1,4 +1,4 @@
-"""The plan as a value: which files go, which are rewritten without which sequences, and by which rule."""
+"""The plan as a value: the files to remove, the sequences to remove from rewritten files, and the rules."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ FORMAT_VERSION = 7
 
 @dataclass(frozen=True)
 class Plan:
-    """One pass over one stream, or a removal by hand, as a value; made by `build`, carried out by `apply`."""
+    """One pass over one stream, or a requested removal, as a value; built by `build`, applied by `apply`."""
 
     header: Header
     pins: Pins = field(default_factory=Pins)
     actions: Actions = field(default_factory=Actions)
     cause: Cause = field(default_factory=Cause)
-    """The data that it was made from, as far as explaining it takes them; not part of its identity."""
+    """The inputs that explain the plan; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
-    """Losses that fall due, and when; neither part of the plan's identity nor of a saved plan."""
+    """Future losses and their due times; neither part of the plan's identity nor of a saved plan."""
     overdue: Overdue | None = None
-    """Messages older than `max_age` that stay; neither part of its identity nor of a saved plan. None: none."""
+    """Kept messages older than `max_age`; neither part of its identity nor of a saved plan. None: none."""
     held: ProtectedMessages | None = None
-    """Messages that consumers hold back, or with `warn` would; not part of its identity. None: the policy holds
-    nothing."""
+    """Messages held for consumers, or with `warn` only counted; not part of its identity. None: the
+    policy holds nothing."""
     held_segments: ProtectedSegments | None = None
-    """Segments that stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+    """Segments held for stored offsets of a topic; not part of its identity. None: nothing is held."""
     guards: tuple[GuardFinding, ...] = ()
-    """The guards whose limits it exceeds; neither part of its identity nor of a saved plan."""
+    """The guards that it exceeds; neither part of its identity nor of a saved plan."""
     dropped: Dropped | None = None
-    """The drop of the stream, which holds nothing therefore; None: it is not dropped."""
+    """The drop of the stream, which is therefore empty; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
-    """Partitions of a topic with later times than its instant; neither part of its identity nor of a saved plan."""
+    """Partitions of a topic with timestamps after its instant; neither part of its identity nor of a saved plan."""
     lowered: tuple[LoweredLimit, ...] = ()
-    """Limits that were lowered since the last pass; neither part of its identity nor of a saved plan."""
+    """Limits lowered since the last pass; neither part of its identity nor of a saved plan."""
 
     @property
     def stream(self) -> str:
@@ -65,12 +65,12 @@ class Plan:
 
     @property
     def table_id(self) -> str:
-        """The table's id; empty where there was no table."""
+        """The table's id; empty if there was no table."""
         return self.header.table_id
 
     @property
     def version(self) -> int:
-        """The table version that was looked at."""
+        """The table version that the plan is based on."""
         return self.header.version
 
     @property
@@ -80,42 +80,42 @@ class Plan:
 
     @property
     def policy(self) -> Policy:
-        """The rules by which it was made."""
+        """The policy of the plan."""
         return self.header.policy
 
     @property
     def request(self) -> Request | None:
-        """The request of people; None: it is the plan of a pass."""
+        """The request of an operator; None: it is the plan of a pass."""
         return self.header.request
 
     @property
     def kind(self) -> str:
-        """The run history's name of a run that carries it out."""
+        """The run history's kind of the run that applies it."""
         return self.header.kind
 
     @property
     def epoch(self) -> int:
-        """The epoch in which its sequences count."""
+        """The epoch of its sequences."""
         return self.header.epoch
 
     @property
     def begins_epoch(self) -> bool:
-        """Whether offsets count from 0 again behind it."""
+        """Whether offsets restart at 0 after it."""
         return self.header.begins_epoch
 
     @property
     def segments(self) -> SegmentCounts:
-        """Numbers of segments that it drops, rewrites and keeps."""
+        """The numbers of segments that it drops, rewrites and keeps."""
         return self.header.segments
 
     @property
     def read(self) -> ReadCount:
-        """The cost of planning: files and bytes that were read."""
+        """The cost of planning: files and bytes read."""
         return self.header.read
 
     @property
     def consumers(self) -> tuple[Pin, ...] | None:
-        """The consumers that were asked; None: the pass asked none."""
+        """The consumers whose needs were read; None: the pass read none."""
         return self.pins.consumers
 
     @property
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def released(self) -> int:
-        """The number of the record of row tombstones that it rests on."""
+        """The number of the record of row tombstones that the plan is based on."""
         return self.pins.released
 
     @property
@@ -135,14 +135,14 @@ class Plan:
 
     @property
     def rules(self) -> pa.Table:
-        """Messages and bytes that each rule takes of each of `files`; shape `PLANNED_RULES`."""
+        """Messages and bytes that each rule removes from each of `files`; shape `PLANNED_RULES`."""
         return self.actions.rules
 
     @property
     def removed(self) -> pa.Table:
-        """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`.
+        """Ranges of sequences to remove from partly removed files; shape `PLANNED_PARTS`.
 
-        All of them are read, and there may be more than fit into memory: `actions.removed` has some at a time.
+        Reads all of them, possibly more than fit into memory; `actions.removed` reads them in pieces.
         """
         return planned_parts(self.actions.removed.table)
 
@@ -153,7 +153,7 @@ class Plan:
 
     @property
     def sequences(self) -> tuple[int, int] | None:
-        """The sequences that it uses; None: the next sequence stays."""
+        """The sequences that it uses; None: the next sequence is unchanged."""
         return self.actions.sequences
 
     @property
@@ -163,40 +163,40 @@ class Plan:
 
     @property
     def sets_sequences(self) -> bool:
-        """Whether it says which sequence is the next, so that it is wrong as soon as messages come."""
+        """Whether it sets the next sequence, so that new messages invalidate it."""
         return self.sequences is not None or self.begins_epoch
 
     @property
     def removed_messages(self) -> int:
-        """Messages that go."""
+        """The number of messages to remove."""
         return _total(self.files["removed_messages"])
 
     @property
     def removed_bytes(self) -> int:
-        """Bytes that go, by the broker's accounting."""
+        """The bytes to remove, by the broker's accounting."""
         return _total(self.files["removed_bytes"])
 
     @property
     def by_rule(self) -> dict[str, int]:
-        """Messages that go, by the rule that lets them; rules that take none are left out."""
+        """Messages to remove, by rule; rules that remove none are omitted."""
         return rules_of(self.rules)
 
     def by_rule_of(self, files: pa.Array) -> dict[str, int]:
-        """Messages that go of files at some paths, by the rule that lets them; rules that take none are left out."""
+        """Messages to remove from files at some paths, by rule; rules that remove none are omitted."""
         numbers = pc.indices_nonzero(pc.is_in(self.files["path"], value_set=files))
         return rules_of(self.rules.filter(pc.is_in(self.rules["file"], value_set=numbers)))
 
     @property
     def held_as_json(self) -> dict[str, Any] | None:
-        """Everything that is held back, as JSON values; None: the policy holds nothing."""
+        """All held messages or segments, as JSON values; None: the policy holds nothing."""
         held = self.held or self.held_segments
         return None if held is None else held.as_json()
 
     @cached_property
     def plan_id(self) -> str:
-        """SHA-256 of what was decided (see `identity`): the same inputs give the same plan, on any engine.
+        """SHA-256 of the decisions (see `identity`): the same inputs give the same plan, on any engine.
 
-        Whatever a run takes from the plan (also numbers that only its history tells) is in it.
+        It covers everything that a run uses of the plan, including numbers only for the run history.
         """
         tables = (self.files, self.rules, self.markers)
         return identity(self._header(), tables, part_digests(self.files, self.actions.removed))
@@ -241,12 +241,12 @@ class Plan:
 
 
 def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
-    """The plan of a stream that holds nothing yet."""
+    """The plan of an empty stream."""
     return Plan(Header(stream, table_id="", version=-1, as_of_ns=as_of_ns, policy=policy))
 
 
 def rules_of(rows: pa.Table) -> dict[str, int]:
-    """Messages by rule, in the order of a pass, of `PLANNED_RULES` rows."""
+    """Messages by rule, in the order of a pass, from `PLANNED_RULES` rows."""
     counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
     np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
     return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}

@@ -1,4 +1,4 @@
-"""Plans at rest: a JSON document that people review, and Parquet files beside it with actions, ranges and cause."""
+"""Plan files: a JSON document for review, and Parquet files next to it with actions, ranges and cause."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ Gathered = TypeVar("Gathered")
 
 
 def check_plan_file(location: str) -> None:
-    """Refuse places for saved plans in place of which something else would be lost.
+    """Refuse a location for saved plans if other content would be overwritten.
 
     Raises:
-        UsageError: there is something else at `location`, or beside it where a table of the plans goes.
+        UsageError: other content exists at `location`, or at the location of one of the tables next to it.
     """
     if is_stream(location):
         raise UsageError(f"{location}: a saved plan is several files; name a file on a disk")
@@ -85,9 +85,9 @@ def check_plan_file(location: str) -> None:
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
-    """Write plans to `location` (JSON), and a Parquet file beside it for each of their tables.
+    """Write plans to `location` (JSON), and each of their tables to a Parquet file next to it.
 
-    The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
+    The JSON is written last, with the digests of the other files, so that a half-written plan is invalid.
 
     Raises:
         UsageError: as `check_plan_file`.
@@ -110,7 +110,7 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
 
 
 def _numbered_tables(plans: Sequence[Plan], part: str) -> Iterator[pa.Table]:
-    """One of the tables of each plan, some rows at a time, with the number of the plan."""
+    """One of the tables of each plan, in pieces, with the number of the plan."""
     for number, plan in enumerate(plans):
         for table in _tables(plan, part):
             numbers = pa.array(np.full(table.num_rows, number), _PLAN.type)
@@ -127,17 +127,17 @@ def _tables(plan: Plan, part: str) -> Iterator[pa.Table]:
 
 
 def _saved(schema: pa.Schema) -> pa.Schema:
-    """A shape as Parquet has it: rules are strings."""
+    """A schema as stored in Parquet: rules are strings."""
     return pa.schema(
         [field.with_type(pa.string()) if field.type == RULE else field for field in schema]
     )
 
 
 def _loaded(table: pa.Table) -> pa.Table:
-    """A table of a saved plan as plans have it.
+    """A table of a saved plan in the schema of plans.
 
     Raises:
-        ValueError: it names a rule that is none.
+        ValueError: it names an unknown rule.
     """
     if "rule" not in table.column_names:
         return table
@@ -146,18 +146,18 @@ def _loaded(table: pa.Table) -> pa.Table:
 
 
 def _partly(plan: Plan) -> pa.Array:
-    """Paths of the files of which the plan has the ranges."""
+    """Paths of the files with ranges in the plan."""
     partly = plan.files.filter(pc.not_equal(plan.files["action"], DROP))
     return partly["path"].combine_chunks()
 
 
 def load_plans(location: str) -> list[Plan]:
-    """Read plans back.
+    """Read saved plans.
 
     Raises:
-        UsageError: there is no such file, or it is no plan.
+        UsageError: there is no such file, or it is not a plan.
         RefusedError: a newer version of the program wrote it.
-        DamagedError: what is read is not what was written.
+        DamagedError: the content differs from what was written.
     """
     location = place_of(location)
     document = _document(location)
@@ -206,7 +206,7 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
 
 
 def _judge_parts(plan: Plan) -> None:
-    """Refuse parts of a plan that no pass makes.
+    """Refuse parts of a plan that no pass can produce.
 
     Raises:
         ValueError: naming the field that is wrong.
@@ -233,7 +233,7 @@ def _removed(tables: Iterable[pa.Table]) -> RemovedRanges:
     """The ranges of one plan, from tables of the shape `PLANNED_PARTS`.
 
     Raises:
-        ValueError: they are none.
+        ValueError: a row is not a valid range.
     """
     return loaded_ranges(numbered_parts(table) for table in _in_order(tables))
 
@@ -272,10 +272,10 @@ def _header(plan: Plan) -> dict[str, Any]:
 def _cause_files(
     location: str, read: Callable[[], dict[int, CauseFiles]], number: int
 ) -> CauseFiles:
-    """Decode the files that a plan was made from.
+    """Decode the files of a plan's cause.
 
     Raises:
-        DamagedError: they are what no plan is made from.
+        DamagedError: their values are invalid.
     """
     with _judged(location):
         return read().get(number, CauseFiles())
@@ -286,7 +286,7 @@ def _by_plan(
     part: str,
     gather: Callable[[Iterator[pa.Table]], Gathered],
 ) -> dict[int, Gathered]:
-    """Number of each plan that has rows in one of the saved tables → what becomes of them, some at a time."""
+    """Number of each plan with rows in one of the saved tables → `gather` of these rows, read in pieces."""
     numbered = (some for table in content.pieces() for some in _divided(table, part))
     return {
         number: gather(table for _, table in rows)
@@ -295,10 +295,10 @@ def _by_plan(
 
 
 def _divided(table: pa.Table, part: str) -> Iterator[tuple[int, pa.Table]]:
-    """Rows of a saved table by the number of their plan, which lie together, in the shape that plans have.
+    """Rows of a saved table by the number of their plan (adjacent rows), in the schema of plans.
 
     Raises:
-        ValueError: they are none of a saved plan.
+        ValueError: they are not rows of a saved plan.
     """
     check_columns(table, _saved(_TABLES[part]).append(_PLAN))
     numbers = table["plan"].to_numpy()

@@ -1,4 +1,4 @@
-"""Messages held back by a pass, for consumers or readers of a topic: how many would have gone, for whom, since when."""
+"""Messages held by a pass for consumers or readers of a topic: numbers, consumers, and oldest times."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from schemas.plan import RULE_NAMES
 
 @dataclass(frozen=True)
 class ProtectedFor:
-    """Messages that one rule would have taken and one consumer still needs."""
+    """Messages that one rule would remove and one consumer still needs."""
 
     consumer: str
     rule: str
     messages: int
     bytes: int
     oldest_ts_ns: int
-    """The instant at which the oldest of them was stored, nanoseconds since the epoch."""
+    """The time of the oldest of them, nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True)
 class ProtectedMessages:
-    """Messages that consumers held back, or with `warn` would have."""
+    """Messages held for consumers, or with `warn` only counted."""
 
     action: HoldAction
     messages: int = 0
-    """Number of messages, each counted once, also if several consumers need it."""
+    """The number of messages; one needed by several consumers counts once."""
     bytes: int = 0
     by_consumer: tuple[ProtectedFor, ...] = ()
-    """Entries by consumer, then in the order of the rules."""
+    """Entries sorted by consumer, then in the order of rules."""
     missing: tuple[str, ...] = ()
-    """Consumers that the configuration names and that are not there: everything is held for them."""
+    """Consumers that the configuration names but that do not exist: everything is held for them."""
 
     def as_json(self) -> dict[str, Any]:
         """The numbers as JSON values."""
@@ -48,15 +48,15 @@ class ProtectedMessages:
 
 @dataclass(frozen=True)
 class ProtectedForReader:
-    """Segments that wait for one reader: they would go, and it has not read them to their ends."""
+    """Segments held for one reader: they are due, and it has not read them completely."""
 
     kind: str
     """`consumer` or `group`."""
     name: str
     offset: int
-    """The offset that the reader has stored."""
+    """The stored offset of the reader."""
     stored_ns: int
-    """The instant since which it is stored, nanoseconds since the epoch."""
+    """The time when it was stored, nanoseconds since the epoch."""
     segments: int
     messages: int
     bytes: int
@@ -64,27 +64,27 @@ class ProtectedForReader:
 
 @dataclass(frozen=True)
 class ProtectedInPartition:
-    """Segments of one partition that are held back."""
+    """Held segments of one partition."""
 
     partition: int
     segments: int
     messages: int
     bytes: int
     by_rule: dict[str, int]
-    """Rule → the messages that it would take."""
+    """Rule → the messages that it would remove."""
     readers: tuple[ProtectedForReader, ...]
-    """Readers for whom they are held back, the slowest first."""
+    """Readers that they are held for, slowest first."""
 
 
 @dataclass(frozen=True)
 class ProtectedSegments:
-    """Segments of a topic that are held back."""
+    """Held segments of a topic."""
 
     segments: int = 0
     messages: int = 0
     bytes: int = 0
     partitions: tuple[ProtectedInPartition, ...] = ()
-    """Partitions of which something is held back."""
+    """Partitions with held segments."""
 
     def as_json(self) -> dict[str, Any]:
         """The numbers as JSON values."""
@@ -96,7 +96,7 @@ class ProtectedSegments:
 
 
 def protected_from_json(values: dict[str, Any] | None) -> ProtectedMessages | None:
-    """Read what `ProtectedMessages.as_json` made; None: the policy holds nothing, or it is that of a topic."""
+    """Read `ProtectedMessages.as_json` values; None: the policy holds nothing, or the values are those of a topic."""
     if values is None or "partitions" in values:
         return None
     by_consumer = tuple(ProtectedFor(**entry) for entry in values["by_consumer"])
@@ -106,7 +106,7 @@ def protected_from_json(values: dict[str, Any] | None) -> ProtectedMessages | No
 
 
 def protected_segments_from_json(values: dict[str, Any] | None) -> ProtectedSegments | None:
-    """Read what `ProtectedSegments.as_json` made; None: it holds nothing, or is that of a stream."""
+    """Read `ProtectedSegments.as_json` values; None: nothing is held, or the values are those of a stream."""
     if values is None or "partitions" not in values:
         return None
     partitions = tuple(
@@ -122,13 +122,13 @@ def protected_segments_from_json(values: dict[str, Any] | None) -> ProtectedSegm
 def sum_protected(
     ranges: pa.Table, consumers: tuple[str, ...], action: HoldAction, missing: tuple[str, ...]
 ) -> ProtectedMessages:
-    """Sum up the messages that are held for consumers.
+    """Sum up the messages held for consumers.
 
     Args:
         ranges: shape `HELD_RANGES`.
         consumers: their names, by number.
-        action: what is done about them.
-        missing: consumers that are not there.
+        action: the action on them.
+        missing: consumers that do not exist.
     """
     total = ranges.filter(pc.equal(ranges["consumer"], ANYBODY))
     each = ranges.filter(pc.not_equal(ranges["consumer"], ANYBODY))

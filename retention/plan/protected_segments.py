@@ -1,4 +1,4 @@
-"""Summing up what stored offsets hold back of a topic, partition by partition and reader by reader."""
+"""Sums of the segments of a topic held for stored offsets, by partition and reader."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from retention.stores.offset_table import Offsets, Reader, StoredOffset
 
 
 def protected_segments(files: pa.Table, rules: Array, offsets: Offsets) -> ProtectedSegments:
-    """Sum up the segments that stored offsets hold back.
+    """Sum up the segments held for stored offsets.
 
     Args:
         files: an inventory's, shape `FILE_STATS`.
-        rules: by which rule each would go, had everybody read everything, an index into `RULES`; `STAYS`: it is not
-            held back.
+        rules: the rule that would remove each file if every reader had read it, an index into
+            `RULES`; `STAYS`: not held.
         offsets: the stored offsets.
     """
     held = rules != STAYS
@@ -35,7 +35,7 @@ def protected_segments(files: pa.Table, rules: Array, offsets: Offsets) -> Prote
 
 
 class _Segments:
-    """Segments that are held back, one entry each, by partition, the oldest first."""
+    """Held segments, one entry each, by partition, oldest first."""
 
     def __init__(self, files: pa.Table, rules: Array) -> None:
         numbers, count = segment_numbers(files)
@@ -48,19 +48,19 @@ class _Segments:
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that the segments lie in, ascending."""
+        """The partitions of the segments, ascending."""
         partitions: list[int] = np.unique(self._partition).tolist()
         return partitions
 
     def sums(self, part: slice) -> tuple[int, int, int]:
-        """Numbers of segments, messages and bytes of a part."""
+        """The numbers of segments, messages and bytes of a part."""
         messages, size = self._messages[part], self._bytes[part]
         return len(messages), int(messages.sum()), int(size.sum())
 
     def held_in(
         self, partition: int, stored: Mapping[Reader, StoredOffset]
     ) -> ProtectedInPartition:
-        """Sum up the segments of one partition, and what waits for each of its readers."""
+        """Sum up the held segments of one partition, in total and for each of its readers."""
         part = slice(*np.searchsorted(self._partition, [partition, partition + 1]).tolist())
         by_rule = np.bincount(
             self._rule[part], weights=self._messages[part], minlength=len(RULES)

@@ -1,4 +1,4 @@
-"""Remaining messages of a stream, once consumers have let go of what nobody needs: the rest of a pass looks at them."""
+"""Remaining messages of a stream after the release by consumers: the input of the limits of a pass."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ from retention.storage import scratch_files
 InventoryRow = NewType("InventoryRow", int)
 """The row number of a file in an inventory."""
 RemainingRow = NewType("RemainingRow", int)
-"""The row number of a file among those of which something is left: often another than its number in the inventory."""
+"""The row number of a file among those with remaining messages; often not its row number in the inventory."""
 
 
 class SubjectDigests(Protocol):
     """A reader of subject digests."""
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files`, as `Store.subject_counts` has them."""
+        """Subject digests of `files`, as by `Store.subject_counts`."""
         ...
 
 
 @dataclass(frozen=True)
 class RemainingMessages:
-    """A stream, and the part of it that limits judge."""
+    """A stream, and its remaining messages, to which limits apply."""
 
     inventory: Inventory
     """The stream as it is stored."""
     files: pa.Table
-    """Files of which something is left, counting only that; shape `FILE_STATS`, sorted as an inventory's."""
+    """Files with remaining messages, with statistics of these only; shape `FILE_STATS`, sorted as an inventory's."""
     numbers: Array
     """The row number in the inventory of each of `files`."""
     released: RemovedRanges = field(default_factory=RemovedRanges)
-    """Ranges of sequences that consumers let go of in these files; `file` being a row number of the inventory."""
+    """Ranges of sequences released by consumers in these files; `file` is a row number of the inventory."""
     digests: Mapping[RemainingRow, pa.Table | StoredDigest] = field(default_factory=dict)
-    """Row number in `files` → the subject digest of what is left, where that is less than what is stored."""
+    """Row number in `files` → the subject digest of the remaining messages, if it differs from the stored one."""
     read: ReadCount = field(default_factory=ReadCount)
-    """The cost of learning that: files and bytes that were read."""
+    """The cost of the release: files and bytes read."""
 
     @property
     def stored(self) -> pa.Table:
-        """The files as they are stored, shape `FILE_STATS`, row for row with `files`."""
+        """The files with their stored statistics, shape `FILE_STATS`, row for row with `files`."""
         return self.stored_part(RemainingRow(0), RemainingRow(len(self.numbers)))
 
     def rows_of(self, spans: Spans, span: int) -> tuple[RemainingRow, RemainingRow]:
-        """The rows of `files` that one of their spans is made of: the first, and the one behind the last."""
+        """The rows of `files` in one span: the first, and the one after the last."""
         first, end = spans.first_file[span : span + 2].tolist()
         return RemainingRow(first), RemainingRow(end)
 
     def stored_part(self, first: RemainingRow, end: RemainingRow) -> pa.Table:
-        """Some of `files` as they are stored, from row `first` to the one before `end`; shape `FILE_STATS`."""
+        """Stored statistics of some `files`, from row `first` up to row `end` (exclusive); shape `FILE_STATS`."""
         if self.files is self.inventory.files:
             return self.files.slice(first, end - first)
         return self.inventory.files.take(pa.array(self.numbers[first:end]))
 
     def hidden(self, first: RemainingRow, end: RemainingRow) -> list[Array | FileRanges]:
-        """The ranges of sequences that are gone from some of `files`, of each by itself."""
+        """The removed ranges of sequences in a slice of `files`, per file."""
         return self.released.of_files(np.sort(self.numbers[first:end])) if self.released else []
 
     def subject_counts(
@@ -73,12 +73,12 @@ class RemainingMessages:
         first: RemainingRow = RemainingRow(0),
         end: RemainingRow | None = None,
     ) -> pa.Table:
-        """The subject digests of what is left, as `Store.subject_counts` has them.
+        """The subject digests of the remaining messages, as by `Store.subject_counts`.
 
         Args:
-            digests: where they are kept.
-            first: only those of this one of `files` and of later ones; it has number 0 then.
-            end: only those of files before this one; None: of all later ones.
+            digests: the source of stored digests.
+            first: the first row of `files` to include; it gets number 0.
+            end: the row after the last one to include; None: all later rows.
         """
         end = RemainingRow(len(self.numbers)) if end is None else end
         counts = digests.subject_counts(self.stored_part(first, end))
@@ -102,21 +102,21 @@ class RemainingMessages:
 
 @dataclass(frozen=True)
 class StoredDigest:
-    """The subject digest of one file, among those of others in a file that a task wrote."""
+    """The subject digest of one file, stored with others in a file of a task."""
 
     place: str
     number: InventoryRow
     """The file's row number in the inventory."""
     owner: object = field(default=None, compare=False)
-    """The directory that is deleted when nobody refers to it any more."""
+    """The scratch directory; deleted when the last reference to it ends."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields but the owner, which is the affair of one process."""
+        """The fields without the owner, which belongs to one process."""
         return vars(self) | {"owner": None}
 
 
 def digest_in(digest: pa.Table | StoredDigest) -> pa.Table:
-    """A subject digest, shape `SUBJECT_COUNTS`, wherever it is."""
+    """A subject digest, shape `SUBJECT_COUNTS`, read if it is stored."""
     if not isinstance(digest, StoredDigest):
         return digest
     table = scratch_files.read_table(digest.place)
@@ -124,19 +124,19 @@ def digest_in(digest: pa.Table | StoredDigest) -> pa.Table:
 
 
 def all_remaining(inventory: Inventory) -> RemainingMessages:
-    """A stream of which consumers let nothing go."""
+    """A stream without a release by consumers."""
     return RemainingMessages(inventory, inventory.files, np.arange(inventory.files.num_rows))
 
 
 def visible_rows(
     rows: pa.Table, file_of_row: Array, hidden: Sequence[Array | FileRanges]
 ) -> tuple[pa.Table, Array]:
-    """Rows without those whose sequences lie in hidden ranges, and the files of the others.
+    """Rows outside of hidden ranges of sequences, and the file of each.
 
     Args:
         rows: `seq` among their columns.
-        file_of_row: one entry a row.
-        hidden: ranges of sequences, as `RemainingMessages.hidden` has them.
+        file_of_row: one entry per row.
+        hidden: ranges of sequences, as by `RemainingMessages.hidden`.
     """
     if not len(hidden):
         return rows, file_of_row

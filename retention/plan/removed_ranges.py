@@ -1,4 +1,4 @@
-"""Ranges of sequences that rules take of files: in this process, or in files that tasks wrote because they are many."""
+"""Ranges of sequences that rules remove from files: in memory, or, if they are many, in files written by tasks."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from retention.storage import scratch_files
 from schemas.plan import REMOVED_RANGES
 
 AT_A_TIME = 1 << 18
-"""Ranges that are worked on at a time, as far as whole files let them."""
+"""Ranges processed at a time, without a split of a file's ranges."""
 _ORDER = [("file", "ascending"), ("first_seq", "ascending")]
 
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Ranges of neighbouring files, in a file that a task wrote."""
+    """Ranges of neighbouring files, in a file written by a task."""
 
     stored: StoredRanges
     reached: bool
-    """Whether the age scan comes to their span."""
+    """Whether the age scan reaches their span."""
     numbers: Array
-    """Row numbers of the files, ascending, as the task had them; others are left out."""
+    """Row numbers of the files in the task, ascending; other files are ignored."""
     files: Array
-    """The row number that stands for each of them here, ascending."""
+    """The current row number of each of them, ascending."""
 
     @classmethod
     def of(cls, stored: StoredRanges, *, reached: bool = True) -> StoredPart:
-        """Stored ranges under the row numbers that their task had."""
+        """Stored ranges under the row numbers of their task."""
         numbers = np.unique(stored.counts["file"].to_numpy())
         return cls(stored, reached, numbers, numbers)
 
@@ -45,7 +45,7 @@ class StoredPart:
         """The ranges, shape `REMOVED_RANGES`, by file.
 
         Raises:
-            StalePlanError: the file is gone: it lasts as long as the plan, in the process that made it.
+            StalePlanError: the file is missing: it is deleted with the plan, by the process that made it.
             StorageError: the storage failed.
         """
         try:
@@ -62,7 +62,7 @@ class StoredPart:
         return numbered.filter(pa.array(wanted))
 
     def renumbered(self, numbers: Array) -> StoredPart:
-        """The same with the row numbers that `numbers` gives for those of now; a negative one leaves a file out."""
+        """The same with new row numbers: `numbers` maps the current ones; a negative number omits a file."""
         renumbered = numbers[self.files]
         stay = renumbered >= 0
         return replace(self, numbers=self.numbers[stay], files=renumbered[stay])
@@ -70,7 +70,7 @@ class StoredPart:
 
 @dataclass(frozen=True)
 class FileRanges:
-    """Ranges of sequences that go of one file, wherever they are; picklable, so that tasks read them."""
+    """Removed ranges of one file, in memory or stored; picklable, so that tasks read them."""
 
     file: int
     held: Array
@@ -90,15 +90,15 @@ class FileRanges:
 
 @dataclass(frozen=True)
 class RemovedRanges:
-    """Ranges that rules take of files; few are held, many are named."""
+    """Ranges that rules remove from files; few are held in memory, many are referenced in stored files."""
 
     held: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
     """Shape `REMOVED_RANGES`."""
     parts: tuple[StoredPart, ...] = ()
-    """Ascending by file; those of different spans have no file in common."""
+    """Ascending by file; different spans share no file."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any ranges."""
         return self.held.num_rows > 0 or len(self.parts) > 0
 
     @cached_property
@@ -123,17 +123,17 @@ class RemovedRanges:
 
     @property
     def table(self) -> pa.Table:
-        """All of them, shape `REMOVED_RANGES`, by file and first sequence: only where it is known that they are few."""
+        """All ranges, shape `REMOVED_RANGES`, by file and first sequence; only for a known small number."""
         return pa.concat_tables([REMOVED_RANGES.empty_table(), *self.tables()])
 
     @property
     def files(self) -> Array:
-        """Row numbers of the files that have any, ascending."""
+        """Row numbers of the files with ranges, ascending."""
         stored = (part.files for part in self.parts)
         return np.unique(np.concatenate([self._numbers, *stored]))
 
     def tables(self) -> Iterator[pa.Table]:
-        """Some of them at a time, shape `REMOVED_RANGES`, by file and first sequence; no file is in two tables."""
+        """The ranges in pieces, shape `REMOVED_RANGES`, by file and first sequence; no file is in two pieces."""
         held, numbers = self._in_order, self._numbers
         start = 0
         for low, high, parts in self._neighbours():
@@ -145,7 +145,7 @@ class RemovedRanges:
         yield from _some(held.slice(start))
 
     def _neighbours(self) -> Iterator[tuple[int, int, list[StoredPart]]]:
-        """Parts that meet, with their lowest and their highest file."""
+        """Overlapping parts, with their lowest and highest file."""
         open_: tuple[int, int, list[StoredPart]] | None = None
         for part in sorted(self.parts, key=lambda part: int(part.files[0])):
             low, high = int(part.files[0]), int(part.files[-1])
@@ -165,7 +165,7 @@ class RemovedRanges:
         return whole.filter(pc.equal(whole["file"], number)).sort_by("first_seq")
 
     def of_files(self, numbers: Array) -> list[Array | FileRanges]:
-        """Ranges of some files, by ascending row numbers: ranges of shape (n, 2), or where they are."""
+        """Ranges of several files, by ascending row numbers: arrays of shape (n, 2), or references to stored ranges."""
         ends, parts = self._held_ends, self._parts_of_file
         bounds = np.searchsorted(self._numbers, np.stack([numbers, numbers + 1]))
         return [
@@ -176,7 +176,7 @@ class RemovedRanges:
         ]
 
     def renumbered(self, numbers: Array) -> RemovedRanges:
-        """The same with the row numbers that `numbers` gives for those of now; a negative one leaves a file out."""
+        """The same with new row numbers: `numbers` maps the current ones; a negative number omits a file."""
         renumbered = numbers[self.held["file"].to_numpy()]
         held = self.held.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
         parts = (part.renumbered(numbers) for part in self.parts)
@@ -189,19 +189,19 @@ class RemovedRanges:
         return self.renumbered(np.where(wanted, np.arange(len(wanted)), -1))
 
     def joined(self, others: RemovedRanges) -> RemovedRanges:
-        """The same and others, under the same row numbers."""
+        """The union with other ranges, under the same row numbers."""
         held = pa.concat_tables([self.held, others.held])
         return RemovedRanges(held, (*self.parts, *others.parts))
 
     def last_seq(self) -> int | None:
-        """The highest sequence in any of them; None: there are none."""
+        """The highest sequence in any range; None: there are no ranges."""
         ends = [self.held["last_seq"], *(part.stored.counts["last_seq"] for part in self.parts)]
         highest = [pc.max(end).as_py() for end in ends]
         return max((seq for seq in highest if seq is not None), default=None)
 
 
 class SpanRanges(Protocol):
-    """The ranges that an answer of one span has, held or stored."""
+    """The ranges in the answer of one span, in memory or stored."""
 
     @property
     def span(self) -> int:
@@ -210,17 +210,17 @@ class SpanRanges(Protocol):
 
     @property
     def removed(self) -> pa.Table:
-        """Shape `REMOVED_RANGES`; empty where they are stored."""
+        """Shape `REMOVED_RANGES`; empty if they are stored."""
         ...
 
     @property
     def stored(self) -> StoredRanges | None:
-        """None: they are held."""
+        """None: they are in memory."""
         ...
 
 
 def ranges_of(answers: Sequence[SpanRanges], stopped_at: int | None) -> RemovedRanges:
-    """The ranges of answers, now that the span in which the age scan ended is known; None: in none."""
+    """The ranges of answers, given the span in which the age scan ended; None: it ended in no span."""
     held = [_settle(answer.removed, reached=_reached(answer, stopped_at)) for answer in answers]
     parts = (
         StoredPart.of(answer.stored, reached=_reached(answer, stopped_at))
@@ -234,7 +234,7 @@ def ranges_of(answers: Sequence[SpanRanges], stopped_at: int | None) -> RemovedR
 
 
 def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
-    """Sums of what rules take of a span's files: columns `file`, `rule`, `messages` and `bytes` of rows that add up."""
+    """Removals by file and rule in a span: columns `file`, `rule`, `messages`, `bytes`; rows of the same key add up."""
     counts = answer.counts
     rules = settled(counts["rule"].to_numpy(), reached=_reached(answer, stopped_at))
     at = counts.column_names.index("rule")
@@ -248,7 +248,7 @@ def _reached(answer: SpanRanges, stopped_at: int | None) -> bool:
 
 
 def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
-    """Ranges with their final rules, those that stay after all left out; shape `REMOVED_RANGES`."""
+    """Ranges with their final rules, without ranges that are kept; shape `REMOVED_RANGES`."""
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
         return ranges
@@ -259,8 +259,8 @@ def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
 def _merged(ranges: pa.Table) -> pa.Table:
     """Merge neighbouring ranges of one rule in one file.
 
-    Of one rule and file, 4 to 6, 7 to 9 and 12 to 12 become 4 to 9 and 12 to 12: rows 0 and 2 start a range, and rows
-    1 and 2 end one.
+    For one rule and file, 4 to 6, 7 to 9 and 12 to 12 become 4 to 9 and 12 to 12: rows 0 and 2
+    start a range, and rows 1 and 2 end one.
     """
     column = {name: ranges[name].to_numpy() for name in REMOVED_RANGES.names}
     joins = (
@@ -278,7 +278,7 @@ def _merged(ranges: pa.Table) -> pa.Table:
 
 
 def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
-    """Write ranges of the shape `REMOVED_RANGES` to a location; only sums by file stay here."""
+    """Write ranges of shape `REMOVED_RANGES` to a location; only sums by file remain in memory."""
     scratch_files.write_table(location, ranges)
     sums = [("messages", "sum"), ("bytes", "sum"), ("last_seq", "max")]
     counts = ranges.group_by(["file", "rule"]).aggregate(sums)
@@ -288,7 +288,7 @@ def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
 
 
 def _some(table: pa.Table) -> Iterator[pa.Table]:
-    """A table by file in pieces of at most `AT_A_TIME` rows, or of those of one file."""
+    """A table by file in pieces of at most `AT_A_TIME` rows, or of a single file."""
     file, start = table["file"].to_numpy(), 0
     while len(file) - start > AT_A_TIME:
         end = int(np.searchsorted(file, file[start + AT_A_TIME]))

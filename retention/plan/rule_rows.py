@@ -1,4 +1,4 @@
-"""Rules in a plan's tables: rows that name them, from the numbers by which verdicts are counted, and back."""
+"""Rules in a plan's tables: conversion between rows by rule name and counts by rule index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
     """Indexes into `RULE_NAMES`, from rules by name.
 
     Raises:
-        ValueError: a name is none of a rule.
+        ValueError: a name is not that of a rule.
     """
     numbers = pc.index_in(rules.cast(pa.string()), value_set=_names())
     if numbers.null_count:
@@ -30,14 +30,14 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
 
 
 def rule_rows(counts: Array, sizes: Array) -> pa.Table:
-    """Rows of what rules take of files, one for each rule that takes some of a file; shape `PLANNED_RULES`, by file.
+    """Rows of the removals by rules, one for each file and rule; shape `PLANNED_RULES`, by file.
 
-    The counts [[0, 3], [2, 1]] make a row of file 0 (rule 1 takes 3), and two of file 1 (rule 0 takes 2, rule 1 takes
-    1), whose bytes are null.
+    The counts [[0, 3], [2, 1]] make one row for file 0 (rule 1 removes 3), and two for file 1 (rule
+    0 removes 2, rule 1 removes 1), with null bytes.
 
     Args:
         counts: messages; shape (files, rules).
-        sizes: bytes that each file loses. Where several rules share them, no rule knows its own.
+        sizes: bytes removed from each file; if several rules share a file, the bytes of each rule are unknown.
     """
     files, rules = np.nonzero(counts)
     shared = np.count_nonzero(counts, axis=1)[files] > 1
@@ -53,7 +53,7 @@ def rule_rows(counts: Array, sizes: Array) -> pa.Table:
 
 
 def rule_counts(rows: pa.Table, files: int) -> Array:
-    """Messages that each rule takes of each file, shape (files, rules), from `PLANNED_RULES` rows."""
+    """Messages that each rule removes from each file, shape (files, rules), from `PLANNED_RULES` rows."""
     counts = np.zeros((files, len(RULE_NAMES)), dtype=np.int64)
     at = (rows["file"].to_numpy(), rule_numbers(rows["rule"]))
     np.add.at(counts, at, rows["messages"].to_numpy())
@@ -61,15 +61,15 @@ def rule_counts(rows: pa.Table, files: int) -> Array:
 
 
 def planned_parts(ranges: pa.Table) -> pa.Table:
-    """Ranges of the shape `REMOVED_RANGES` in that of `PLANNED_PARTS`: with rules by name."""
+    """Ranges of shape `REMOVED_RANGES` in shape `PLANNED_PARTS`: with rules by name."""
     return ranges.set_column(1, PLANNED_PARTS.field("rule"), rule_column(ranges["rule"].to_numpy()))
 
 
 def numbered_parts(parts: pa.Table) -> pa.Table:
-    """Ranges of the shape `PLANNED_PARTS` in that of `REMOVED_RANGES`: with rules by number.
+    """Ranges of shape `PLANNED_PARTS` in shape `REMOVED_RANGES`: with rules by number.
 
     Raises:
-        ValueError: a name is none of a rule.
+        ValueError: a name is not that of a rule.
     """
     numbers = pa.array(rule_numbers(parts["rule"]), pa.int8())
     return parts.set_column(1, REMOVED_RANGES.field("rule"), numbers).cast(REMOVED_RANGES)
@@ -77,5 +77,5 @@ def numbered_parts(parts: pa.Table) -> pa.Table:
 
 @cache
 def _names() -> pa.Array:
-    """The names of all rules; made when first used, because Arrow looks for pandas when it makes its first array."""
+    """The names of all rules; created on first use, because Arrow's first array searches for pandas."""
     return pa.array(RULE_NAMES)

@@ -1,4 +1,4 @@
-"""The ranges of sequences that a run takes of each file, and by which rule, as far as anything tells: `RUN_RANGES`."""
+"""The ranges of sequences that a run removes from each file, with their rules as far as known: `RUN_RANGES`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from retention.rules import RULES
 from schemas.runs import RUN_RANGES
 
 _MOST_EXCEPTED = 1 << 18
-"""Exceptions that are held at a time, as far as whole files let them."""
+"""Exceptions held at a time, without a split of a file's exceptions."""
 
 
 def ranges_of_plan(plan: Plan, tombstones: ReleasedRows) -> Iterator[pa.Table]:
-    """The ranges that carrying a plan out takes, some at a time; shape `RUN_RANGES`.
+    """The ranges that a plan removes, in pieces of shape `RUN_RANGES`.
 
-    Of a file that does not go whole, rows told every range and its rule. A file that goes whole is one range; where
-    several rules share it, the ranges that rows told of stand by themselves, and the rest is one.
+    For a partly removed file, rows gave every range and its rule. A completely removed file is one
+    range. If several rules share such a file, ranges known from rows are listed separately, and the
+    rest is one range.
 
     Args:
-        plan: what was decided.
-        tombstones: what is hidden in files before it is carried out.
+        plan: the plan.
+        tombstones: the rows hidden in files before the plan is applied.
     """
     shares = _shares_of_dropped(plan)
     yield from _whole_files(plan.files, shares, tombstones)
@@ -44,14 +45,14 @@ def ranges_of_plan(plan: Plan, tombstones: ReleasedRows) -> Iterator[pa.Table]:
 def ranges_of_files(
     files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str], tombstones: ReleasedRows
 ) -> pa.Table:
-    """The ranges that a run takes of files by one rule, or by none; shape `RUN_RANGES`.
+    """The ranges that a run removes from files by one rule, or by none; shape `RUN_RANGES`.
 
     Args:
-        files: those that it removes or replaces; the columns of `FILE_STATS`.
-        lost: path → ranges that go of a file that is replaced, in which every sequence is a message; shape (n, 2).
-            Files that are not in it go whole.
-        rules: the rule, or nothing.
-        tombstones: what was hidden in the files before.
+        files: the files that it removes or replaces; the columns of `FILE_STATS`.
+        lost: path → ranges removed from a replaced file, each sequence of them a message; shape (n,
+            2). Files without an entry are removed completely.
+        rules: the rule, or empty.
+        tombstones: the rows hidden in the files before.
     """
     partly = pc.is_in(files["path"], value_set=pa.array(list(lost), pa.string()))
     going = files.filter(pc.invert(partly))
@@ -81,7 +82,7 @@ def ranges_of_files(
 
 
 def highest_removed(ranges: pa.Table) -> dict[int, int]:
-    """Partition → the highest sequence in ranges of the shape `RUN_RANGES`; partitions without any are left out."""
+    """Partition → the highest sequence in ranges of shape `RUN_RANGES`; partitions without ranges are omitted."""
     ends = ranges.group_by("partition").aggregate([("last_seq", "max")])
     columns = (ends[name].to_pylist() for name in ("partition", "last_seq_max"))
     return dict(zip(*columns, strict=True))
@@ -89,22 +90,22 @@ def highest_removed(ranges: pa.Table) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Rules' shares of files that go whole; one entry a file."""
+    """The shares of rules in completely removed files; one entry per file."""
 
     numbers: Array
     """Row numbers among the files of the run."""
     counts: Array
     """Messages by rule; shape (files, rules)."""
     may: Array
-    """The rules that may have taken a message of the file, a mask; shape (files, rules)."""
+    """A mask of the rules that may have removed a message of the file; shape (files, rules)."""
     messages: Array
     bytes: pa.ChunkedArray
-    """Bytes that go of the file; null where nobody knows."""
+    """Bytes removed from the file; null if unknown."""
     by_rows: RemovedRanges = field(default_factory=RemovedRanges)
-    """Ranges of which rows told the rule, of these and of other files; they stand by themselves."""
+    """Ranges with a rule known from rows, of these and of other files; they are listed separately."""
 
     def of(self, some: slice) -> _Shares:
-        """The shares of some of these files."""
+        """The shares in a slice of these files."""
         return replace(
             self,
             numbers=self.numbers[some],
@@ -116,10 +117,11 @@ class _Shares:
 
 
 def _shares_of_dropped(plan: Plan) -> _Shares:
-    """The shares of rules in the files that a plan drops, and the ranges that rows told of.
+    """The shares of rules in the files that a plan drops, and the ranges known from rows.
 
-    Statistics decide how many messages each rule takes of a span. In a span of several files, whose sequences
-    interleave, that does not tell which rule took which: then every rule of the span may have.
+    Statistics give the number of messages that each rule removes from a span. In a span of several
+    files, with interleaved sequences, they do not assign messages to rules: any rule of the span
+    may have removed any message.
     """
     numbers = np.flatnonzero(pc.equal(plan.files["action"], DROP).to_numpy())
     dropped = plan.files.take(pa.array(numbers))
@@ -151,15 +153,15 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
 
 
 def _in_span(counts: Array, first_file: Array) -> Array:
-    """The rules that take any message of each span, a mask; shape (spans, rules)."""
+    """A mask of the rules that remove any message of each span; shape (spans, rules)."""
     if len(counts) == len(first_file) - 1:
-        # Every span is one file: nothing is to be added up.
+        # Every span is one file, so there is nothing to sum up.
         return counts > 0
     return np.add.reduceat(counts, first_file[:-1]) > 0
 
 
 def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
-    """Ranges that rows told of some of a plan's files, by their numbers in the plan."""
+    """Ranges known from rows in some of a plan's files, by their numbers in the plan."""
     paths = plan.files["path"].take(pa.array(numbers)).combine_chunks()
     in_cause = pc.index_in(paths, value_set=plan.cause.files["path"].combine_chunks())
     of_plan = np.full(plan.cause.files.num_rows, -1)
@@ -170,7 +172,7 @@ def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
 
 
 def _whole_files(files: pa.Table, shares: _Shares, tombstones: ReleasedRows) -> Iterator[pa.Table]:
-    """One range for each file that goes whole, some files at a time where many ranges are excepted; `RUN_RANGES`."""
+    """One range for each completely removed file, in pieces if there are many exceptions; `RUN_RANGES`."""
     going = files.take(pa.array(shares.numbers))
     start, excepted, held = 0, [], 0
     for at, ranges in _excepted(going, shares, tombstones):
@@ -184,7 +186,7 @@ def _whole_files(files: pa.Table, shares: _Shares, tombstones: ReleasedRows) -> 
 
 
 def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array]]) -> pa.Table:
-    """One range for each of `going`, with the exceptions of some by row number; shape `RUN_RANGES`."""
+    """One range for each of `going`, with exceptions by row number; shape `RUN_RANGES`."""
     rows, rules = np.nonzero(shares.may)
     columns = {
         "path": going["path"],
@@ -213,7 +215,7 @@ def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array
 def _excepted(
     going: pa.Table, shares: _Shares, tombstones: ReleasedRows
 ) -> Iterator[tuple[int, Array]]:
-    """Row of `going` → the ranges between its ends that are not the row's, ascending, where there are any."""
+    """Row of `going` → the ranges between its ends that are not part of it, ascending; rows without any are omitted."""
     hiding = pc.is_in(going["path"], value_set=tombstones.files["path"].combine_chunks()).to_numpy()
     among = np.flatnonzero(hiding | np.isin(shares.numbers, shares.by_rows.files))
     apart = shares.by_rows.of_files(shares.numbers[among])
@@ -226,7 +228,7 @@ def _excepted(
 
 
 def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
-    """Ranges of which rows told the rule, each by itself; shape `RUN_RANGES`."""
+    """Ranges with a rule known from rows, listed separately; shape `RUN_RANGES`."""
     of = files.select(["path", "partition", "segment"]).take(parts["file"])
     every, rules = np.arange(parts.num_rows), parts["rule"].to_numpy()
     nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
@@ -247,6 +249,6 @@ def _names(rules: Array) -> pa.Array:
 
 
 def _lists(rows: Array, values: pa.Array, count: int) -> pa.ListArray:
-    """A list a row, of `count` rows, from values and the row that each belongs to, ascending."""
+    """A list per row, for `count` rows, from values and the row of each, ascending."""
     offsets = np.searchsorted(rows, np.arange(count + 1))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)

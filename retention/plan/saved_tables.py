@@ -1,4 +1,4 @@
-"""Tables of saved plans: Parquet files that are written and read in pieces, each known by its digest."""
+"""Tables of saved plans: Parquet files written and read in pieces, and verified by digest."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from retention.storage import files
 from retention.storage.parquet_pieces import pieces_of_group
 
 GROUP_VALUES = 1 << 20
-"""The most rows of a row group, and the most values of its lists; the lists of one row are never divided."""
+"""The maximum rows of a row group, and values of its lists; the lists of one row are never split."""
 READ_VALUES = 1 << 16
-"""About the rows, or values of lists, that are decoded at a time."""
+"""The approximate number of rows, or list values, decoded at a time."""
 _SPOOLED_BYTES = 8 << 20
 _NUMBERS = (pa.int32(), pa.int64())
 
@@ -28,17 +28,17 @@ def is_table(columns: set[str], source: Any) -> bool:
     """Whether an open file is a Parquet table of these columns.
 
     Raises:
-        ValueError, OSError: it is no Parquet file.
+        ValueError, OSError: it is not a Parquet file.
     """
     return set(pq.ParquetFile(source).schema_arrow.names) == columns
 
 
 def write_table(location: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
-    """Write a table that comes in pieces; the SHA-256 of the file, which does not depend on how it was cut.
+    """Write a table from pieces; returns the SHA-256 of the file, independent of the pieces.
 
     Args:
-        location: the place of the file, whose content is replaced.
-        schema: the shape of every piece.
+        location: the location of the file; existing content is replaced.
+        schema: the schema of every piece.
         tables: the pieces.
 
     Raises:
@@ -56,20 +56,20 @@ def write_table(location: str, schema: pa.Schema, tables: Iterable[pa.Table]) ->
         ) as writer:
             for group in _groups(tables, schema):
                 writer.write_table(group)
-                # The next one is put together before the name is given anew.
+                # Free the group now: the name would keep it until the next one is complete.
                 del group
     return digesting.digest.hexdigest()
 
 
 class VerifiedTable:
-    """A copy of a table that nobody changes any more; it ends with the object."""
+    """A private, immutable copy of a table; deleted with the object."""
 
     def __init__(self) -> None:
         self.content = SpooledTemporaryFile(_SPOOLED_BYTES)  # noqa: SIM115
         weakref.finalize(self, self.content.close)
 
     def pieces(self) -> Iterator[pa.Table]:
-        """The rows, some at a time; at least one table, be it empty.
+        """The rows in pieces; at least one table, possibly empty.
 
         Raises:
             ValueError, OSError: they cannot be decoded.
@@ -81,10 +81,10 @@ class VerifiedTable:
 
 
 def verified_table(location: str, sha256: str) -> VerifiedTable | None:
-    """Copy a table; None: it is not the file with that digest.
+    """Copy a table; None: the file has another digest.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the file does not exist.
         StorageError: the storage failed.
     """
     copy, digest = VerifiedTable(), hashlib.sha256()
@@ -95,7 +95,7 @@ def verified_table(location: str, sha256: str) -> VerifiedTable | None:
 
 
 class _Digesting:
-    """A sink that digests what goes through it."""
+    """A sink that digests the bytes written to it."""
 
     closed = False
 
@@ -113,7 +113,7 @@ class _Digesting:
 
 
 def _groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The row groups of a table, the same however its pieces were cut; one that is empty has an empty one."""
+    """The row groups of a table, independent of its pieces; an empty table has one empty group."""
     waiting, rows, values = [schema.empty_table()], 0, 0
     for table in tables:
         lengths, start = _list_lengths(table), 0
@@ -134,7 +134,7 @@ def _groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]
 
 
 def _taken(waiting: list[pa.Table]) -> pa.Table:
-    """One table of those that wait, which wait no more."""
+    """Concatenate the waiting tables, and clear the list."""
     together = pa.concat_tables(waiting)
     waiting.clear()
     return together.combine_chunks()
@@ -150,7 +150,7 @@ def _list_lengths(table: pa.Table) -> np.ndarray:
 
 
 def _encodings(schema: pa.Schema) -> dict[str, str]:
-    """Encodings of columns of numbers and paths, which differ little from row to row."""
+    """Encodings for columns of numbers and paths, which change little from row to row."""
     leaves = {
         f"{field.name}.list.element": field.type.value_type
         for field in schema
