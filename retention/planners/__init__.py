@@ -1,1 +1,1 @@
-"""Planning, one operation a module: what a pass, a request or an estimate looks at, and the plan that it makes."""
+"""Planning: one module per operation, from the inputs of a pass, a request or an estimate to its plan."""

@@ -1,4 +1,4 @@
-"""A pass planned from what is remembered: nothing due yet, the oldest segments alone, or the whole table."""
+"""Planning of a pass with caches: nothing is due yet, or the oldest segments suffice, or the whole table is read."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from retention.stores.sidecar.next_due import NextDue, recall, remember
 from schemas.messages import NEVER
 
 _FIRST_FILES = 2_000
-"""Number of the oldest files that are tried first."""
+"""The number of oldest files to try first."""
 _GROWTH = 8
-"""Factor by which that number grows from try to try."""
+"""The growth factor of that number between attempts."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and the counters and table with which carrying it out at once goes on."""
+    """A plan, and the counters and the table to apply it immediately."""
 
     plan: Plan
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign."""
     snapshot: Snapshot | None
-    """The table that was opened; None if there was no need to."""
+    """The opened table; None if it was not needed."""
 
 
 @dataclass(frozen=True)
 class _Remembered:
-    """A pass that is remembered to take nothing."""
+    """A pass remembered to remove nothing."""
 
     plan: Plan
     due: NextDue
@@ -61,14 +61,14 @@ class _Fresh:
 
     planning: Planning
     snapshot: Snapshot | None = None
-    """The opened table; None: planned from the oldest segments, for which it was not opened."""
+    """The opened table; None: the oldest segments sufficed, and the table was not opened."""
 
 
 def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
-    """Plan one pass to carry it out, without opening a state of which it is remembered that nothing is due yet.
+    """Plan one pass to apply it; a state remembered as not due yet is not opened.
 
     Raises:
-        RefusedError: the stream's configuration or its table needs what this version cannot do.
+        RefusedError: the configuration or the table needs a feature that this version does not have.
         DamagedError: a file that had to be read is damaged.
     """
     uncached = _uncached(opened, as_of_ns)
@@ -86,7 +86,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
 @on_stream
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass to show it, like `plan_pass`: with its forecast, exceeded guards, and limits that were lowered.
+    """Plan one pass to show it, like `plan_pass`, with its forecast, exceeded guards and lowered limits.
 
     Raises:
         RefusedError, DamagedError: as `plan_pass`.
@@ -104,7 +104,7 @@ def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
 
 
 def _plan_once(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass over a stream that exists, of which nothing is remembered."""
+    """Plan one pass over an existing stream without using its cache."""
     topic = opened.config.policy().topic
     if topic is not None:
         return plan_topic_table(opened, topic, as_of_ns).plan
@@ -112,7 +112,7 @@ def _plan_once(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
 
 
 def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass, and foretell what later ones take."""
+    """Plan one pass, and forecast later ones."""
     uncached = _uncached(opened, as_of_ns)
     if uncached is not None:
         return uncached.plan
@@ -128,7 +128,7 @@ def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -
 
 
 def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
-    """The pass over a stream that is not there yet, or over a topic, which has a cache of its own; else None."""
+    """The pass over a missing stream, or over a topic (which has its own cache); None for other streams."""
     policy = opened.config.policy()
     if not opened.store.exists():
         plan = empty_plan(opened.name, as_of_ns, policy)
@@ -139,15 +139,15 @@ def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
 
 
 def _token(opened: OpenedStream) -> VersionToken | None:
-    """The version token under which the newest state is remembered; None: it is not.
+    """The version token of the cached newest state; None: it is not cached.
 
-    What consumers settle leaves no mark on the table.
+    Changes by consumers do not change the table's version, so their streams are not cached.
     """
     return None if opened.config.policy().asks_consumers else opened.store.mark()
 
 
 def _recall(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> _Remembered | None:
-    """The plan that takes nothing, where it is remembered that nothing of this state is due yet."""
+    """The empty plan, if this state is remembered as not due yet; otherwise None."""
     policy = opened.config.policy()
     due = None if token is None else recall(opened.root, token, policy)
     if token is None or due is None or due.due_ns <= as_of_ns:
@@ -169,7 +169,7 @@ def _recall(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> 
 def _plan_state(
     opened: OpenedStream, token: VersionToken | None, as_of_ns: int, engines: Engines
 ) -> _Fresh:
-    """Plan from the oldest segments if an inventory of this state is kept; else from the table, which is kept then."""
+    """Plan from the oldest segments if an inventory of this state is cached; otherwise from the table, and cache it."""
     outlook = None if token is None else opened.store.outlook(token)
     planning = None if outlook is None else _plan_oldest(opened, outlook, as_of_ns, engines)
     if planning is not None:
@@ -183,7 +183,7 @@ def _plan_state(
 def _plan_oldest(
     opened: OpenedStream, outlook: IncrementalInventory, as_of_ns: int, engines: Engines
 ) -> Planning | None:
-    """Plan from as many of the oldest segments as it takes; None: they are lost."""
+    """Plan from the necessary number of oldest segments; None: the cache is lost."""
     policy = opened.config.policy()
     files, rows = sys.maxsize if reaches_all(policy) else _FIRST_FILES, StoredRows(opened, engines)
     while (head := outlook.head(files)) is not None:
@@ -196,7 +196,7 @@ def _plan_oldest(
 
 
 def _foretell(planning: Planning) -> Forecast:
-    """Forecast what is due when; nothing is foretold of a stream that rests on consumers."""
+    """Forecast due messages; the forecast is empty for a stream that depends on consumers."""
     plan = planning.plan
     if plan.policy.rests_on_consumers:
         return NOTHING_FORETOLD
@@ -208,13 +208,13 @@ def _foretell(planning: Planning) -> Forecast:
 def _remember(
     opened: OpenedStream, token: VersionToken | None, fresh: _Fresh, foretold: Forecast | None
 ) -> None:
-    """Keep the next due instant, if metadata alone found that nothing goes and tells until when.
+    """Cache the next due instant, if metadata alone shows that nothing is due before it.
 
     Args:
         opened: the stream.
-        token: of the state that the pass was planned from; None: nothing is remembered.
+        token: the token of the planned state; None: nothing is cached.
         fresh: the pass.
-        foretold: its forecast; None: none was made.
+        foretold: its forecast, or None.
     """
     planning, snapshot = fresh.planning, fresh.snapshot
     plan, counters = planning.plan, planning.inventory.counters
@@ -226,10 +226,10 @@ def _remember(
         return
     instant = next_due(planning.decided, plan.policy, counters.open_base)
     if planning.tail.segments and instant == NEVER and plan.policy.max_age_ns is not None:
-        # In what lies behind the oldest segments, something may be due all the same.
+        # Messages after the oldest segments may still be due.
         return
     if instant is not None and plan.as_of_ns < instant:
-        # Until then nothing goes, and what is old gets older: more may come, and none less.
+        # Nothing is removed until then and messages only get older, so the overdue count may rise but not fall.
         overdue = None if plan.overdue is None else plan.overdue.at_least()
         due = NextDue(
             plan.table_id,

@@ -1,4 +1,4 @@
-"""Planning a compaction: from statistics alone, which files of a stream are worth merging, and into which segment."""
+"""Planning of a compaction, from statistics alone: the files worth merging, and their target segments."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from retention.plan.compaction import CompactionPlan, LeftFiles, Merge, Reason
 from retention.stores.layout import merged_mask
 
 _PARTS = 1.5
-"""No segment holds more than two thirds of those that it is merged with: little does not move much."""
+"""No segment has more than two thirds of a merge's messages, so that a small gain does not rewrite much data."""
 
 
 @dataclass(frozen=True)
 class MergeBounds:
-    """The bounds of what a compaction merges."""
+    """The bounds of merges in a compaction."""
 
     settings: Compaction
     segment_size: int
-    """The bytes of a segment, by the broker's accounting; one in `min_files` of them make a file that is left alone."""
+    """The bytes of a segment, by the broker's accounting; a file of 1/`min_files` of them is left alone."""
     segment_span_ns: int | None = None
     """The longest time between the first and the last message of a segment; None: no bound."""
     joins_segments: bool = True
-    """Whether neighbours are merged: what goes as a whole is not."""
+    """Whether neighbouring segments are merged; not if segments are only removed completely."""
     most_files: int = 1
-    """The most files among which the messages of a merge are divided by deadline."""
+    """The maximum number of files of a merge, with messages divided by deadline."""
     keeps_dead: bool = False
-    """Whether deleted rows that are still in files have to stay there: a change feed would not tell of their end."""
+    """Whether deleted rows must remain in files, because a change feed would not report their removal."""
 
 
 def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
-    """Plan the merges that pay, the best first; no data file is opened.
+    """Plan the worthwhile merges, best first; no data file is opened.
 
     Args:
         inventory: the stream.
-        bounds: which merges are allowed, and from where on they pay.
+        bounds: limits and thresholds of merges.
     """
     files, hidden = inventory.files, inventory.hidden_bytes
     spans = spans_of(files)
@@ -73,26 +73,26 @@ def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
 
 @dataclass(frozen=True)
 class _SpannedFiles:
-    """A stream's files, in spans that a merge takes whole."""
+    """A stream's files, in spans that a merge does not split."""
 
     files: pa.Table
     spans: Spans
     dead: Array
-    """Bytes of each file, by the broker's accounting, of rows that are deleted and still in it."""
+    """Bytes of deleted rows in each file, by the broker's accounting."""
     bounds: MergeBounds
 
     @cached_property
     def counts(self) -> Array:
-        """Files of each span."""
+        """The number of files of each span."""
         return np.diff(self.spans.first_file)
 
     @cached_property
     def merged(self) -> Array:
-        """Files of each span that a merge wrote."""
+        """The number of files of each span written by a merge."""
         return self.of_span(merged_mask(self.files["path"]).to_numpy().astype(np.int64))
 
     def bounds_of(self, segments: Spans) -> Array:
-        """The first span of each segment, and the number of all spans."""
+        """The first span of each segment, followed by the number of spans."""
         return np.searchsorted(self.spans.first_file, segments.first_file)
 
     def of_span(self, values: Array) -> Array:
@@ -100,12 +100,12 @@ class _SpannedFiles:
         return np.add.reduceat(values, self.spans.first_file[:-1]) if len(self.spans) else values
 
     def saves(self, first: int, last: int) -> int:
-        """The files that are fewer, at least, once the spans from the `first` up to but without the `last` are one."""
+        """The minimum reduction of files by a merge of the spans from `first` up to `last` (exclusive)."""
         counts = self.counts[first:last]
         return int(counts.sum()) - _files_after(counts, self.bounds.most_files)
 
     def merge(self, reason: Reason, first: int, last: int) -> Merge:
-        """The merge of some spans, from the `first` up to but without the `last`."""
+        """The merge of the spans from `first` up to `last` (exclusive)."""
         start, end = (int(self.spans.first_file[at]) for at in (first, last))
         counts = self.counts[first:last]
         return Merge(
@@ -118,7 +118,7 @@ class _SpannedFiles:
 
 
 def _files_after(counts: Array, most_files: int) -> int:
-    """The files in the place of some spans with so many each: as many as the most divided of them has, at least."""
+    """The number of files after a merge of spans: the highest file count of one span, at most `most_files`."""
     return 1 if most_files == 1 else min(max(int(counts.max()), 1), most_files)
 
 
@@ -129,7 +129,7 @@ def _dead_bytes(files: pa.Table, hidden: Mapping[str, int]) -> Array:
 
 
 def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Runs of sealed neighbours of which so much is gone that what is left fits into one segment."""
+    """Runs of sealed neighbours whose remaining messages fit into one segment."""
     limits = stream.bounds
     if not limits.joins_segments or not len(stream.spans):
         return
@@ -148,9 +148,9 @@ def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[
 def _small_segments(
     inventory: Inventory, stream: _SpannedFiles
 ) -> Iterator[tuple[Reason, int, int]]:
-    """Runs of small sealed neighbours that are many; together they are one small segment, however long it lasted.
+    """Runs of many small sealed neighbours; together they form one small segment, of any duration.
 
-    A layout by deadline keeps its segments apart in time: messages that live equally long would not expire together.
+    A layout by deadline bounds the duration, because merged messages of equal lifetime would not expire together.
     """
     limits, least = stream.bounds, stream.bounds.settings.min_files
     if not limits.joins_segments or not len(stream.spans):
@@ -170,13 +170,13 @@ def _small_segments(
 
 
 def _sealed(inventory: Inventory, segments: Spans) -> Array:
-    """A mask of the segments to which no append goes any more."""
+    """A mask of the segments that appends no longer write to."""
     open_base = inventory.counters.open_base
     return segments.segment < np.array([open_base.get(p, 0) for p in segments.partition.tolist()])
 
 
 def _ends(inventory: Inventory, segments: Spans) -> Array:
-    """The sequence behind each segment: the next base, or behind the last that has files the next sequence."""
+    """The sequence after each segment: the next base, or the next sequence after the last segment."""
     next_seq = inventory.counters.next_seq
     behind = np.array([next_seq.get(p, 0) for p in segments.partition.tolist()], dtype=np.int64)
     ends = np.maximum(behind, segments.max_seq + 1)
@@ -188,7 +188,7 @@ def _ends(inventory: Inventory, segments: Spans) -> Array:
 def _fitting(
     segments: Spans, may_merge: Array, most_bytes: int, span_ns: int | None
 ) -> Iterator[tuple[int, int]]:
-    """Runs of two and more neighbours that together have so many bytes and last so long at most, as they come."""
+    """Runs of two or more neighbours within a total size and duration, collected greedily in order."""
     start = 0
     while start < len(segments):
         total = int(segments.bytes[start])
@@ -214,7 +214,7 @@ def _fitting(
 
 
 def _small_runs(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Runs of neighbouring files of one segment that are many, and small or never merged before."""
+    """Runs of many neighbouring files of one segment, small or never merged before."""
     spans, least = stream.spans, stream.bounds.settings.min_files
     sizes = stream.of_span(stream.files["file_bytes"].to_numpy())
     weights = np.where(stream.merged > 0, sizes * float(least), 0.0)
@@ -228,14 +228,14 @@ def _small_runs(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
 
 
 def _shuffled_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Spans of many files whose sequences interleave, as a shuffle of another writer leaves them."""
+    """Spans of many interleaved files, as left by another writer's shuffle."""
     for at in np.flatnonzero(stream.counts > 1).tolist():
         if stream.saves(at, at + 1) >= stream.bounds.settings.min_files - 1:
             yield "small_files", at, at + 1
 
 
 def _dead_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Files, each by itself, of which a large share is rows that are deleted."""
+    """Single files with a large share of deleted rows."""
     dead = stream.of_span(stream.dead)
     share = stream.bounds.settings.dead_share / 100
     many = (dead > 0) & (dead >= share * (dead + stream.spans.bytes))
@@ -244,15 +244,15 @@ def _dead_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
 
 
 def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]]:
-    """The widest runs of neighbours none of which weighs more than all sizes of its run together; ascending.
+    """The widest runs of neighbours in which no weight exceeds the total size of the run; ascending.
 
     >>> light_runs(np.array([1, 1, 9, 1, 1, 1]), np.array([2, 2, 18, 2, 2, 2]), least=2)
     [(0, 2), (3, 6)]
 
     Args:
-        sizes: of each neighbour.
-        weights: of each neighbour; infinite where it is in no run.
-        least: the number of neighbours in a run, at least.
+        sizes: the size of each neighbour.
+        weights: the weight of each neighbour; infinite to exclude it.
+        least: the minimum number of neighbours in a run.
     """
     runs, open_ = [], [(0, len(sizes))]
     while open_:
@@ -270,7 +270,7 @@ def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]
 def _allowed(
     merges: Sequence[Merge], bounds: MergeBounds
 ) -> tuple[list[Merge], tuple[LeftFiles, ...]]:
-    """The merges that may be carried out, and the files of the others."""
+    """The allowed merges, and the files of the others."""
     if not bounds.keeps_dead:
         return list(merges), ()
     kept = [merge for merge in merges if merge.dead_bytes]

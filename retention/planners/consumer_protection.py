@@ -1,4 +1,4 @@
-"""Holding back from a pass what consumers still need: from metadata where it tells, else from rows."""
+"""Protection of messages that consumers still need from a pass: from metadata if possible, otherwise from rows."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from retention.rules.row_verdicts import Answer, Question, stop_of
 
 @dataclass(frozen=True)
 class ProtectionOutcome:
-    """A pass, and the messages that consumer protection holds back from it."""
+    """A pass, and the messages held from it by consumer protection."""
 
     decided: Evaluation
     answers: list[Answer]
     hold: Protection
-    """The protection that applied, with the sequence from which on there was room for it."""
+    """The protection in effect, with the first sequence that fits its room."""
     ranges: pa.Table
-    """Ranges of held messages that rules would have taken; shape `HELD_RANGES`."""
+    """Ranges of held messages that rules would remove; shape `HELD_RANGES`."""
     read: ReadCount = field(default_factory=ReadCount)
-    """Reading that it cost to find out how much there is room for."""
+    """The reads to find the room for held messages."""
 
     def as_messages(self, rule: ConsumerProtection, missing: tuple[str, ...]) -> ProtectedMessages:
-        """The messages that are held back, in numbers."""
+        """The held messages, in numbers."""
         names = tuple(interest.consumer for interest in self.hold.interests)
         return sum_protected(self.ranges, names, rule.action, missing)
 
 
 def missing_consumers(rule: ConsumerProtection, audience: ConsumerSnapshot) -> tuple[str, ...]:
-    """The consumers that a rule names and that are not there."""
+    """The consumers that a rule names but that do not exist."""
     there = {interest.consumer for interest in audience.interests}
     return tuple(name for name in rule.consumers or () if name not in there)
 
@@ -57,9 +57,9 @@ def missing_consumers(rule: ConsumerProtection, audience: ConsumerSnapshot) -> t
 def protection_of(
     rule: ConsumerProtection, audience: ConsumerSnapshot, as_of_ns: int
 ) -> Protection:
-    """The protection at an instant, before it is known how much of what it holds there is room for.
+    """The protection at an instant, before its room is known.
 
-    A consumer that is named and not there cannot say what it needs, so that everything is held for it.
+    The needs of a named but missing consumer are unknown, so everything is held for it.
     """
     named = rule.consumers
     there = [
@@ -73,13 +73,13 @@ def protection_of(
 def protect(
     asks: SpanRowsReader, decided: Evaluation, hold: Protection, max_bytes: int | None
 ) -> ProtectionOutcome:
-    """Hold back from a pass the messages that consumers protect.
+    """Hold the messages protected by consumers from a pass.
 
     Args:
-        asks: where rows are read.
+        asks: the reader of rows.
         decided: the pass without a hold.
-        hold: what is held.
-        max_bytes: the newest so many bytes of it; what lies below goes after all; None: all of it.
+        hold: the protection.
+        max_bytes: the bytes of newest messages to hold; older messages are removed. None: all are held.
 
     Raises:
         DamagedError: a file cannot be read.
@@ -133,7 +133,7 @@ def _question(decided: Evaluation, hold: Protection, span: int) -> Question:
 
 
 def _sizes(asks: SpanRowsReader, outcome: ProtectionOutcome, budget: Budget) -> list[Sizes]:
-    """Sizes of the held messages in the spans in which room ends."""
+    """Sizes of the held messages in the spans in which the room ends."""
     stopped_at, sizes = stop_of(outcome.answers), []
     for reached in (True, False):
         numbers = [int(span) for span in budget.spans if _reached(int(span), stopped_at) == reached]
@@ -143,5 +143,5 @@ def _sizes(asks: SpanRowsReader, outcome: ProtectionOutcome, budget: Budget) -> 
 
 
 def _reached(span: int, stopped_at: int | None) -> bool:
-    """Whether the age scan comes to a span."""
+    """Whether the age scan reaches a span."""
     return stopped_at is None or span <= stopped_at

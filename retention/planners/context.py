@@ -1,4 +1,4 @@
-"""The context of a plan: all that is read before planning begins."""
+"""The context of a plan: all input that is read before planning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_CONSUMERS = ConsumerSnapshot()
 
 @dataclass(frozen=True)
 class PlanningContext:
-    """A stream at one version, what its configuration wants of it, and when."""
+    """A stream at one version, its configuration, and the instant of the pass."""
 
     inventory: Inventory
     """The stream, or its oldest segments."""
@@ -21,6 +21,6 @@ class PlanningContext:
     as_of_ns: int
     """The pass's one instant, nanoseconds since the epoch."""
     consumers: ConsumerSnapshot = NO_CONSUMERS
-    """The consumers, with what each needs; none where the policy does not look at them."""
+    """The consumers and their needs; empty if the policy does not use them."""
     next_seq: int = 0
-    """The sequence of the first delete marker that the pass stores; 0 where the policy stores none."""
+    """The sequence of the first delete marker of the pass; 0 if the policy stores none."""

@@ -1,4 +1,4 @@
-"""Announcing deletions: from the verdicts of a pass to the subject-delete markers that it stores."""
+"""Planning of subject-delete markers from the verdicts of a pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from retention.rules.rule import ExpiryRule
 from schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
-"""The rules whose removals are announced, in the order of a pass, in which they stand behind all others."""
+"""The rules with announced removals, in the order of a pass, after all other rules."""
 _BEFORE = [RULES.index(rule.name) for rule in ORDER if not rule.expires]
 """The rules before them."""
 
@@ -47,12 +47,12 @@ class MarkedPass:
     decided: Evaluation
     answers: Sequence[Answer]
     markers: pa.Table
-    """The markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    """The markers that remain after the pass; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None
-    """First sequence that markers use, evicted ones included, and the next after the last; None: none was stored."""
+    """The first sequence used by markers (also evicted ones), and the next after the last; None: none was stored."""
     read: ReadCount
     refused: frozenset[int] = frozenset()
-    """Sequences of the messages that stay because no marker could be stored for them."""
+    """Sequences of messages kept because no marker could be stored for them."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class ExpiredSubjects:
     deaths: pa.Table
     """Shape `DEATHS`."""
     staying: pa.Array
-    """Subjects of which a message stays in the span, string."""
+    """Subjects with a message kept in the span, string."""
     read: ReadCount
 
 
 def without_markers(decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
-    """A pass of a stream that stores no delete markers."""
+    """A pass over a stream without delete markers."""
     return MarkedPass(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
 
 
 @dataclass(frozen=True)
 class MarkerPlanner:
-    """A planner of the delete markers of one pass."""
+    """The planner of the delete markers of one pass."""
 
     policy: Policy
     as_of_ns: int
@@ -83,7 +83,7 @@ class MarkerPlanner:
     asks: SpanRowsReader
 
     def announce(self, decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
-        """Add the markers; where they evict messages or are refused, the pass is decided again, by rows.
+        """Add the markers; if they evict messages or are refused, decide the pass again, by rows.
 
         Raises:
             DamagedError: a file cannot be read.
@@ -106,7 +106,7 @@ class MarkerPlanner:
         return self._replayed(decided, read)
 
     def _expired(self, decided: Evaluation, losses: _SpanLosses) -> list[ExpiredSubjects]:
-        """Find what happens to each subject: from digests where a span loses nothing or all, else from rows."""
+        """Find the fate of each subject: from digests if a span loses nothing or all, otherwise from rows."""
         by_scan = losses.by_rule[:, _EXPIRY]
         lost = losses.by_rule.sum(axis=1)
         whole = lost == decided.spans.messages
@@ -143,7 +143,7 @@ class MarkerPlanner:
         judged = self.asks(limit_span, spans, questions)
         rows = pa.concat_tables([span.rows for span, _ in judged])
         verdicts = np.concatenate([span_verdicts for _, span_verdicts in judged])
-        # Spans that only deadlines have a say in are single files, and may interleave.
+        # Spans decided by deadlines alone are single files, and may interleave.
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
         expiry = [
             rule.everywhere()
@@ -166,12 +166,12 @@ class MarkerPlanner:
 
 
 def expire_span(span: SpanRows, question: Question, *, reached: bool) -> ExpiredSubjects:
-    """Find what expiry does to the subjects of one span.
+    """Find the effect of expiry on the subjects of one span.
 
     Args:
         span: its rows.
-        question: the one that the pass asks of it.
-        reached: whether the age scan comes to it.
+        question: the pass's question to the span.
+        reached: whether the age scan reaches the span.
     """
     verdicts = settled(judge(span.rows, question)[0], reached=reached)
     parts = [
@@ -183,15 +183,15 @@ def expire_span(span: SpanRows, question: Question, *, reached: bool) -> Expired
 
 
 def limit_span(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
-    """Judge the rows of one span by the limits before expiry: the rows, and the verdict on each."""
+    """Apply the limits before expiry to the rows of one span; returns the rows, and the verdict on each."""
     return span, judge(span.rows, question)[0]
 
 
 def _last_of_subjects(rows: pa.Table, scan: int) -> pa.Table:
-    """The row of each subject with the highest sequence; shape `DEATHS`.
+    """The row with the highest sequence of each subject; shape `DEATHS`.
 
-    Rows of the subjects a, b, a, c have the indices 0, 1, 0, 2; the last row to write to an index stays in its place,
-    so that `last` is 2, 1, 3.
+    Rows of the subjects a, b, a, c have the indices 0, 1, 0, 2; the last row written to an index
+    wins, so `last` is 2, 1, 3.
     """
     encoded = pc.dictionary_encode(rows["subject"].combine_chunks())
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
@@ -218,11 +218,11 @@ class _SpanLosses:
     """Losses of each span in a pass."""
 
     by_rule: Array
-    """Messages that each rule takes; shape (spans, rules)."""
+    """Messages that each rule removes; shape (spans, rules)."""
     bytes_by_limits: Array
-    """Lower bound on the bytes of each span that go by limits before expiry."""
+    """Lower bound on the bytes of each span removed by limits before expiry."""
     reached: Array
-    """Whether the age scan comes to the span; a mask."""
+    """A mask of the spans that the age scan reaches."""
 
     @classmethod
     def of(cls, decided: Evaluation, answers: Sequence[Answer]) -> _SpanLosses:
@@ -242,7 +242,7 @@ class _SpanLosses:
         return cls(by_rule, heavy, np.arange(len(spans)) < end)
 
     def left_by_limits(self, decided: Evaluation) -> Totals:
-        """Upper bounds on what is there when expiry begins."""
+        """Upper bounds on the totals when expiry begins."""
         gone = int(self.by_rule[:, _BEFORE].sum())
         return Totals(
             int(decided.spans.messages.sum()) - gone,

@@ -1,4 +1,4 @@
-"""Deleted subjects of a stored stream: deletions from the files that can hold old ones, and digests of the rest."""
+"""Deleted subjects of a stored stream: deletions from the files that may have old ones, and digests of the rest."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _LEAST_FILTERED = 1 << 20
 def deleted_subjects(
     remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
 ) -> DeletedSubjects | None:
-    """Find the deleted subjects of a stream; None where nothing is old enough, or no rule asks for them.
+    """Find the deleted subjects of a stream; None if nothing is old enough, or no rule needs them.
 
-    Deletions are looked for in files alone of which a message is old enough, and digests are read only if some are
-    there; what is held is the digests of a few files, and the entries of subjects with a deletion.
+    Only files with an old enough message are searched for deletions, and digests are read only if
+    there are any. Memory holds the digests of a few files, and the entries of subjects with a
+    deletion.
 
     Raises:
         DamagedError: a file that had to be read is damaged.
@@ -55,9 +56,9 @@ def deleted_subjects(
 
 
 def counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows) -> pa.Table:
-    """The subject digests of what is left, as far as they name some subjects; shape `SUBJECT_COUNTS_OF_FILES`.
+    """Digest entries of some subjects in the remaining messages; shape `SUBJECT_COUNTS_OF_FILES`.
 
-    What is held is the digests of a few files, and the entries of these subjects.
+    Memory holds the digests of a few files, and the entries of these subjects.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
@@ -67,7 +68,7 @@ def counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows
     kept, pending = [SUBJECT_COUNTS_OF_FILES.empty_table()], [SUBJECT_COUNTS_OF_FILES.empty_table()]
     for counts in _digests(remaining, rows):
         pending.append(counts)
-        # The subjects are hashed anew for every look.
+        # Every lookup hashes the subjects again.
         if sum(map(len, pending)) >= max(_LEAST_FILTERED, len(subjects)):
             kept, pending = [*kept, _naming(subjects, pending)], []
     return pa.concat_tables(
@@ -81,7 +82,7 @@ def _naming(subjects: pa.Array, counts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Table]:
-    """The subject digests of what is left, of a few files at a time, `file` being the row number among all."""
+    """Subject digests of the remaining messages, a few files at a time; `file` is the row number among all files."""
     count = remaining.files.num_rows
     for first in range(0, count, _DIGESTS_AT_A_TIME):
         end = min(first + _DIGESTS_AT_A_TIME, count)
@@ -94,7 +95,7 @@ def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Tabl
 def known_deletions(
     opened: OpenedStream, remaining: RemainingMessages, wanted: Sequence[RemainingRow]
 ) -> Deletions:
-    """The deletions of some files as far as somebody has looked for them; no data file is opened."""
+    """The known deletions of some files, from earlier searches; no data file is opened."""
     files = _files(opened, remaining, wanted)
     kept = list(in_threads(kept_deletions, files, read_parallelism(opened.root)))
     return Deletions(
@@ -112,7 +113,7 @@ def all_deletions(
     wanted: Sequence[RemainingRow],
     engines: Engines,
 ) -> Deletions:
-    """The deletions of some files; those in which nobody has looked are read on the engine that fits.
+    """The deletions of some files; files not searched before are read on a suitable engine.
 
     Raises:
         DamagedError: a file cannot be read.

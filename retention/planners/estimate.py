@@ -1,4 +1,4 @@
-"""Estimates: what a pass would do, in bounds that always hold, without opening a data file."""
+"""Estimates: bounds of the effect of a pass, always valid, without opening a data file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from retention.planners.topic import plan_topic_table
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
-    """Bound every number of the plan at `as_of_ns` from statistics alone.
+    """Bound all numbers of the plan at `as_of_ns` from statistics alone.
 
     Raises:
-        RefusedError: files that another writer appended have no statistics yet.
+        RefusedError: files appended by another writer have no statistics yet.
     """
     policy = opened.config.policy()
     if not opened.store.exists():
@@ -47,7 +47,7 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
 
 
 def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
-    """Bound the numbers of a pass over a stream that exists.
+    """Bound the effect of a pass over an existing stream.
 
     Raises:
         RefusedError: a consumer's state contradicts itself.
@@ -58,7 +58,7 @@ def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> 
 
 
 def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
-    """Bound the numbers of a pass from statistics and subject digests: no question is put to rows."""
+    """Bound the effect of a pass from statistics and subject digests, without reading rows."""
     inventory, policy, as_of_ns = context.inventory, context.policy, context.as_of_ns
     if policy.retention != "limits":
         spans = spans_of(inventory.files)
@@ -72,7 +72,7 @@ def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
 
 
 def _exact(plan: Plan) -> Estimate:
-    """A plan that metadata alone has made, as an estimate."""
+    """A plan made from metadata alone, as an estimate."""
     return Estimate(
         plan.stream,
         plan.as_of_ns,

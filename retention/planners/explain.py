@@ -1,4 +1,4 @@
-"""Explaining why one message stays or goes, by a plan: just made, made before, or read from a file."""
+"""Explanation of one message by a plan: a new one, an earlier one, or one read from a file."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from schemas.messages import NEVER
 
 
 class Explainer(Protocol):
-    """A plan's explanations in the terms of what it is about: of a stream, or of a topic."""
+    """Explanations by a plan, in the terms of a stream or of a topic."""
 
     def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
-        """Explain a message that lies in a file of the plan."""
+        """Explain a message in a file of the plan."""
         ...
 
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
-        """Explain a message of which the plan knows no file, and which stays because of `line`."""
+        """Explain a message in a file unknown to the plan, kept because of `line`."""
         ...
 
     def named(self, message: dict[str, Any]) -> str:
-        """The words for a message."""
+        """The name of a message in sentences."""
         ...
 
     def missing(self, place: Place) -> MissingMessageError:
-        """The error of a message that is not there."""
+        """The error for a missing message."""
         ...
 
 
@@ -51,17 +51,17 @@ class Explainer(Protocol):
 def explain(
     opened: OpenedStream, seq: int, as_of_ns: int, engines: Engines, partition: int = 0
 ) -> Explanation:
-    """Explain one message, as a pass at `as_of_ns` would treat it: plan that pass, and ask the plan.
+    """Explain one message by the plan of a pass at `as_of_ns`.
 
     Raises:
-        MissingMessageError: no message with that sequence is in the stream.
+        MissingMessageError: the stream has no message with that sequence.
         RefusedError, DamagedError: as planning.
     """
     return explain_by(opened, _whole_plan(opened, as_of_ns, engines), (partition, seq))
 
 
 def _whole_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """The plan of a pass that rests on every file, whatever is remembered."""
+    """The plan of a pass based on every file, without using the cache."""
     policy = opened.config.policy()
     if not opened.store.exists():
         return empty_plan(opened.name, as_of_ns, policy)
@@ -71,17 +71,17 @@ def _whole_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
 
 
 def explain_by(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
-    """Explain one message by a plan, from what the plan was made from alone.
+    """Explain one message by a plan, from the plan's own inputs.
 
     Args:
-        opened: the stream, of which only files are read that the plan knows; a message of which the plan knows no file
-            is read from its table.
-        plan: what was decided.
+        opened: the stream; only files known to the plan are read. A message in an unknown file is
+            read from the table.
+        plan: the plan.
         place: partition and sequence of the message.
 
     Raises:
-        MissingMessageError: no such message was in the stream when the plan was made, nor has come since.
-        StalePlanError: what the plan was made from is gone.
+        MissingMessageError: the message was not in the stream when the plan was made, and was not added since.
+        StalePlanError: the files that the plan was made from are deleted.
         DamagedError: a file is damaged.
     """
     rows = PlanRows(plan, PlannedFileRows(opened, plan))
@@ -97,7 +97,7 @@ def _explainer(plan: Plan) -> Explainer:
 
 
 def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
-    """Explain a message that lies in no file of the plan."""
+    """Explain a message in no file of the plan."""
     explainer = _explainer(plan)
     if not opened.store.exists():
         raise explainer.missing(place)
@@ -119,7 +119,7 @@ def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
 
 
 def _reason_unread(plan: Plan) -> str:
-    """The reason why a message stays whose part of the stream was not looked at."""
+    """The reason to keep a message in a part of the stream that the plan did not read."""
     cause = plan.cause
     if cause.next_due_ns == NEVER:
         return "nothing that the stream held is ever due, unless something is stored"
@@ -136,5 +136,5 @@ def _knows_every_file(plan: Plan) -> bool:
 
 
 def _has_changed(plan: Plan, snapshot: Snapshot) -> bool:
-    """Whether the table is another one than that which the plan was made from."""
+    """Whether the table differs from the one that the plan was made from."""
     return (plan.table_id, plan.version) != (snapshot.table_id, snapshot.version)

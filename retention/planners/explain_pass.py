@@ -1,4 +1,4 @@
-"""Explaining one message of a stream in a pass: its fate by the plan, and the numbers that rules compared."""
+"""Explanation of one message of a stream in a pass: its fate by the plan, and the compared numbers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from schemas.messages import RULE_COLUMNS
 
 
 def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
-    """Explain a message that lies in a file of the plan.
+    """Explain a message in a file of the plan.
 
     Args:
-        rows: of the plan's files.
+        rows: the rows of the plan's files.
         around: the message.
 
     Raises:
-        StalePlanError: what the plan was made from is gone.
+        StalePlanError: the files that the plan was made from are deleted.
         DamagedError: a file is damaged.
     """
     plan, message = rows.plan, around.message
@@ -48,12 +48,12 @@ def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
 
 
 def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanation:
-    """Explain a message of which the plan knows no file: by what it knows of all of them, and by the message's times.
+    """Explain a message in a file unknown to the plan, by the plan's totals and by the message's times.
 
     Args:
-        plan: what was decided.
+        plan: the plan.
         message: its narrow columns.
-        line: why nothing of its part of the stream goes.
+        line: why its part of the stream is kept.
     """
     policy = replace(
         plan.policy,
@@ -68,7 +68,7 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
 
 
 def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanation:
-    """Explain a message that no consumer needs."""
+    """Explain a message released by all consumers."""
     message = around.message
     goes, _ = removed_by(plan, around)
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
@@ -79,7 +79,7 @@ def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanat
 
 
 def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str | None]:
-    """Whether the plan removes a message, and by which rule."""
+    """Whether the plan removes a message, and the rule."""
     goes, rules = removed_by(plan, around)
     if len(rules) == 1:
         return goes, rules[0]
@@ -87,7 +87,7 @@ def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str |
 
 
 def removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
-    """Whether the plan removes a message, and the rules by which it may."""
+    """Whether the plan removes a message, and the candidate rules."""
     path = plan.cause.files["path"][around.number]
     at = pc.index(plan.files["path"], path).as_py()
     if at < 0:
@@ -99,13 +99,13 @@ def removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
     if parts:
         return True, [RULES[parts[0]]]
-    # A rule takes so many messages of a span; its files share them in order, and which go, only their numbers tell.
+    # A rule removes a number of messages from a span; its files share them in order, and only counts are known.
     rows = plan.rules.filter(pc.is_in(plan.rules["file"], value_set=_span_files(plan, at)))
     return True, list(dict.fromkeys(rows["rule"].to_pylist()))
 
 
 def _span_files(plan: Plan, at: int) -> pa.Array:
-    """Row numbers of the plan's files that may share a span with one of them: those of its segment."""
+    """Row numbers of the plan's files that may share a span with a file: those of its segment."""
     same = pc.and_(
         pc.equal(plan.files["partition"], plan.files["partition"][at]),
         pc.equal(plan.files["segment"], plan.files["segment"][at]),
@@ -114,14 +114,14 @@ def _span_files(plan: Plan, at: int) -> pa.Array:
 
 
 def _around(parts: pa.Table, seq: int) -> pa.Table:
-    """The parts in which a sequence lies: at most one."""
+    """The part with a sequence: at most one row."""
     return parts.filter(
         pc.and_(pc.less_equal(parts["first_seq"], seq), pc.greater_equal(parts["last_seq"], seq))
     )
 
 
 def _facts(rows: PlanRows, around: MessageContext) -> Facts:
-    """Facts that the rules compare about a message and those around it."""
+    """Facts that rules compare, about a message and its neighbours."""
     plan, message = rows.plan, around.message
     partition, seq = message["partition"], message["seq"]
     seqs, later = around.rows["seq"].to_numpy(), plan.cause.above(partition, seq)
@@ -148,7 +148,7 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
 
 
 def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None = None) -> Facts:
-    """Facts that the rules compare about a message by itself."""
+    """Facts that rules compare, about a message alone."""
     scan_end = plan.cause.scan_end if scan_end is None else scan_end
     markers = plan.markers.filter(pc.equal(plan.markers["replaces"], message["seq"]))
     stored = markers["seq"].to_pylist()
@@ -169,7 +169,7 @@ def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None 
 
 
 def _scan_end(rows: PlanRows, partition: int) -> int | None:
-    """The message at which the age scan ends, exactly."""
+    """The exact message at which the age scan ends."""
     policy, scan_end = rows.plan.policy, rows.plan.cause.scan_end
     if scan_end is None or policy.max_age_ns is None or not policy.whole_segments:
         return scan_end
@@ -177,7 +177,7 @@ def _scan_end(rows: PlanRows, partition: int) -> int | None:
 
 
 def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
-    """Fields of `Facts`: the last message on a message's subject, and when it was stored if it is a deletion."""
+    """Fields of `Facts`: the last message on a message's subject, and its time if it is a deletion."""
     if rows.plan.policy.delete_retention_ns is None:
         return {}
     last = rows.last_on_subject(message)
@@ -187,7 +187,7 @@ def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
-    """Fields of `Facts`: what consumer protection says of a message, and whether no limit may take it."""
+    """Fields of `Facts`: the line on consumer protection, and whether the message is held from limits."""
     rule, protection = plan.policy.hold, plan.cause.protection
     if rule is None or protection is None:
         return {}

@@ -1,4 +1,4 @@
-"""Explaining one message of a stream by a plan: of a pass, or of a removal that people asked for."""
+"""Explanation of one message of a stream by the plan of a pass, or of a requested removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StreamExplainer:
     plan: Plan
 
     def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
-        """Explain a message that lies in a file of the plan."""
+        """Explain a message in a file of the plan."""
         request = self.plan.request
         if isinstance(request, Purge | Delete):
             return _explain_requested(self.plan, request, around.message)
@@ -34,15 +34,15 @@ class StreamExplainer:
         return explain_message(rows, around)
 
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
-        """Explain a message of which the plan knows no file, and which stays because of `line`."""
+        """Explain a message in a file unknown to the plan, kept because of `line`."""
         return explain_behind(self.plan, message, line)
 
     def named(self, message: dict[str, Any]) -> str:
-        """The words for a message: its stream, sequence and subject."""
+        """The name of a message in sentences: its stream, sequence and subject."""
         return f"{self.plan.stream} {message['seq']:,} ({message['subject']})"
 
     def missing(self, place: Place) -> MissingMessageError:
-        """The error of a message that is not there."""
+        """The error for a missing message."""
         plan, cause = self.plan, self.plan.cause
         if not plan.table_id:
             return MissingMessageError(
@@ -61,7 +61,7 @@ class StreamExplainer:
 def _explain_purge_deletes(
     plan: Plan, request: PurgeDeletes, around: MessageContext
 ) -> Explanation:
-    """Explain one message, as a planned purge of deleted keys treats it."""
+    """Explain one message by a planned purge of deleted keys."""
     message = around.message
     goes, _ = removed_by(plan, around)
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
@@ -80,11 +80,11 @@ def _explain_purge_deletes(
 def _explain_requested(
     plan: Plan, request: Purge | Delete, message: Mapping[str, Any]
 ) -> Explanation:
-    """Explain one message, as a planned removal treats it.
+    """Explain one message by a planned removal.
 
     Args:
-        plan: what was planned.
-        request: what it carries out.
+        plan: the plan.
+        request: the request of the plan.
         message: its narrow columns.
     """
     seq, subject = message["seq"], message["subject"]
@@ -106,7 +106,7 @@ def _explain_requested(
 def _facts_of_request(
     plan: Plan, request: Purge | Delete, seq: int, subject: str
 ) -> list[tuple[bool, str]]:
-    """Facts that the request compares about a message: whether each lets it go, and the words for it."""
+    """Comparisons of the request with a message: whether each allows the removal, and a line about it."""
     if isinstance(request, Delete):
         named = seq in request.seqs
         return [(named, f"its sequence is {'' if named else 'not '}named")]
@@ -125,7 +125,7 @@ def _facts_of_request(
 
 
 def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
-    """Whether a purge reaches a message, and the words: of all that match, it takes the lowest, up to some sequence."""
+    """Whether a purge reaches a message, and a line about it; a purge removes the lowest matches, up to a sequence."""
     ends = [
         pc.max(plan.actions.drop.files["max_seq"]).as_py(),
         plan.actions.removed.last_seq(),

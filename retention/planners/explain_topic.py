@@ -1,4 +1,4 @@
-"""Explaining one message of a topic: its segment, the rules that look at it, and who holds it back."""
+"""Explanation of one message of a topic: its segment, the rules on it, and the readers that hold it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from retention.stores.offset_table import Offsets
 
 @dataclass(frozen=True)
 class _Segments:
-    """A topic as its plan saw it, and the segment in question."""
+    """A topic at the time of its plan, and the segment to explain."""
 
     segments: TopicSegments
     decided: TopicPass
@@ -43,23 +43,23 @@ class TopicExplainer:
     topic: TopicPolicy
 
     def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
-        """Explain a message that lies in a file of the plan, which takes its whole segment or leaves it."""
+        """Explain a message in a file of the plan, which removes its whole segment or keeps it."""
         request, context = self.plan.request, _segments(self.plan, self.topic, around.message)
         if isinstance(request, Purge | DeleteSegments):
             return self._of_removal(request, around.message, context)
         return self._of_pass(around.message, context)
 
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
-        """Explain a message of which the plan knows no file, and which stays because of `line`."""
+        """Explain a message in a file unknown to the plan, kept because of `line`."""
         sentence = f"{self.named(message)} stays: {line}."
         return explanation(self.plan.stream, message, None, sentence, (line,))
 
     def named(self, message: Mapping[str, Any]) -> str:
-        """The words for a message: its topic, offset and partition."""
+        """The name of a message in sentences: its topic, offset and partition."""
         return f"{self.plan.stream} {message['seq']:,} of partition {message['partition']}"
 
     def missing(self, place: Place) -> MissingMessageError:
-        """The error of a message that is not there."""
+        """The error for a missing message."""
         return MissingMessageError(
             f"{self.plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells "
             "where its partitions begin and end"
@@ -81,7 +81,7 @@ class TopicExplainer:
     def _of_removal(
         self, request: Purge | DeleteSegments, message: Mapping[str, Any], context: _Segments
     ) -> Explanation:
-        """Explain one message, as a planned removal of segments, or of all of them, treats it."""
+        """Explain one message by a planned removal of some or all segments."""
         segment = (message["partition"], int(context.segments.start[context.at]))
         removed = self.plan.actions.drop.files
         there = zip(*(removed[name].to_pylist() for name in ("partition", "segment")), strict=True)
@@ -102,7 +102,7 @@ class TopicExplainer:
 
 
 def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Segments:
-    """Decide the pass again, from what the plan was made from alone, and find a message's segment."""
+    """Decide the pass again, from the plan's own inputs, and find a message's segment."""
     cause, offsets = plan.cause, plan.cause.offsets or Offsets()
     stored = segments_of(cause.files, cause.open_base, topic.partitions)
     segments, decided = decide_topic(stored, topic, plan.as_of_ns, offsets)
@@ -123,7 +123,7 @@ def _why_not_requested(context: _Segments, request: DeleteSegments) -> str:
 
 
 def _why(context: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | None:
-    """The reason of a fate in a few words; None: what the rules compared says it best."""
+    """The reason for a fate in a few words; None: the compared numbers explain it."""
     if fate == BY_REQUEST:
         return _asked_line(context)
     if fate == BY_SIZE:
@@ -182,7 +182,7 @@ def _size_line(context: _Segments, topic: TopicPolicy) -> str:
 
 
 def _holders(context: _Segments) -> str | None:
-    """Name the readers that have not read a segment to its end; None: everybody has."""
+    """Name the readers that have not read a segment to its end; None: all have."""
     partition, end = (
         int(context.segments.partition[context.at]),
         int(context.segments.end[context.at]),

@@ -1,4 +1,4 @@
-"""Interest and work-queue retention on a stored stream: what consumers let go of, from metadata, digests, then rows."""
+"""Interest and work-queue retention on a stored stream: the release by consumers, from metadata, digests, then rows."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from schemas.messages import RULE_COLUMNS
 
 @dataclass(frozen=True)
 class UnneededQuestion:
-    """A question to the rows of one span: the messages that no consumer needs."""
+    """A question to the rows of one span: which messages no consumer needs."""
 
     span: int
     interests: tuple[Interest, ...]
     unmatched: Unmatched
     rule: str
     in_full: bool
-    """Whether limits look at more of what is left than its count and size."""
+    """Whether limits need more of the remaining messages than their count and size."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it takes to answer."""
+        """The columns needed to answer."""
         return RULE_COLUMNS if self.in_full else ("seq", "subject", "size")
 
 
@@ -54,24 +54,24 @@ class InterestAnswer:
     """The answer of one span's rows to an `UnneededQuestion`."""
 
     removed: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory; empty where they are stored."""
+    """Shape `REMOVED_RANGES`; `file` is a row number of the inventory. Empty if the ranges are stored."""
     left: dict[InventoryRow, dict[str, Any]]
-    """File that keeps some → what is left of it, fields of `FILE_STATS`."""
+    """Partly kept file → statistics of its remaining messages, fields of `FILE_STATS`."""
     digests: Mapping[InventoryRow, pa.Table | StoredDigest]
-    """File that keeps some → the subject digest of what is left of it, where limits look at it."""
+    """Partly kept file → the subject digest of its remaining messages, if limits need it."""
     read: ReadCount
     span: int
     stored: StoredRanges | None = None
-    """The ranges that go, where they are so many that they lie in a file."""
+    """The ranges to remove, if they are so many that they are stored in a file."""
 
     @property
     def counts(self) -> pa.Table:
-        """Rows with `file` and `messages`, which add up to what goes."""
+        """Rows with `file` and `messages`, which add up to the removed messages."""
         return self.removed if self.stored is None else self.stored.counts
 
 
 def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessages:
-    """The part of a stream that consumers leave, exactly; all of it where its retention is `limits`.
+    """The exact remaining messages after the release by consumers; all messages if the retention is `limits`.
 
     Raises:
         DamagedError: a file that had to be read is damaged.
@@ -101,7 +101,7 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
 
 
 def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> Release:
-    """Decide what consumers release as far as metadata goes; subject digests are read only of spans in doubt."""
+    """Decide the release by consumers from metadata; subject digests are read only for undecided spans."""
     files_of, policy = context.inventory.files, context.policy
     interests = context.consumers.interests
     decided = release(spans, interests, policy.unmatched)
@@ -116,7 +116,7 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
 
 
 def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
-    """Find the rows of one span that no consumer needs, and what is left of its files."""
+    """Find the rows of one span that no consumer needs, and the remaining messages of its files."""
     gone = released_rows(span.rows, question.interests, question.unmatched)
     verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
     stats = row_stats if question.in_full else seq_and_size_stats
@@ -131,7 +131,7 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
 
 
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
-    """The row numbers of the files of spans in doubt, all files of some spans at a time."""
+    """The row numbers of the files of undecided spans, in batches of whole spans."""
     numbers = np.flatnonzero(ask)
     for first, end in runs_within(spans.messages[numbers].tolist(), MESSAGES_AT_ONCE):
         yield np.concatenate(
@@ -145,12 +145,12 @@ def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
 def _left(
     inventory: Inventory, whole: Array, answers: Sequence[InterestAnswer]
 ) -> RemainingMessages:
-    """Put together what metadata and rows say of the messages that consumers leave.
+    """Combine the decisions from metadata and from rows to the remaining messages.
 
     Args:
         inventory: the stream.
-        whole: files that go whole by metadata; a mask.
-        answers: of rows, about the others.
+        whole: a mask of files completely released by metadata.
+        answers: the answers from rows, about the other files.
     """
     if not whole.any() and not answers:
         return all_remaining(inventory)
@@ -183,7 +183,7 @@ def _left(
 def _changed(
     table: pa.Table, numbers: Array, changed: dict[InventoryRow, dict[str, Any]]
 ) -> pa.Table:
-    """Files with what is left of some of them in place of what is stored."""
+    """Files, with the statistics of remaining messages replacing the stored ones in some."""
     if not changed:
         return table
     is_changed = np.isin(numbers, list(changed))

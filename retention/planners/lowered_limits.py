@@ -1,4 +1,4 @@
-"""Limits that were lowered since the last pass, and what a pass takes because of each: the pass planned otherwise."""
+"""Limits lowered since the last pass, and the removals caused by each, from plans with the former limits."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from retention.plan.lowered import LimitChange, LoweredLimit, lowered_since
 from retention.plan.plan import Plan
 
 _NONE = {"max_age": 0, "delete_retention": 0}
-"""Key → the value that stands for no limit, where that is not `UNLIMITED`."""
+"""Key → the value for no limit, if that is not `UNLIMITED`."""
 
 
 def lowered_limits(
     opened: OpenedStream, plan: Plan, plan_as: Callable[[StreamConfig], Plan]
 ) -> tuple[LoweredLimit, ...]:
-    """Name the lowered limits; each with what goes beyond a pass in which all of them are as before.
+    """List the lowered limits, each with its additional removals over a pass with all former limits.
 
-    Limits 10 and 20 were lowered to 5 and 15, and a pass takes 30; with 10 and 20 it would take 12, with 5 and 20 it
-    would take 30, with 10 and 15 it would take 17: the first takes 18 messages, the second 5.
+    Example: limits 10 and 20 were lowered to 5 and 15, and a pass removes 30 messages. With 10 and
+    20 it removes 12, with 5 and 20 it removes 30, with 10 and 15 it removes 17. So the first limit
+    accounts for 18 messages, the second for 5.
 
     Args:
         opened: the stream.
         plan: the pass.
-        plan_as: plans it by another configuration.
+        plan_as: plans the pass by another configuration.
 
     Raises:
-        DamagedError: a record of the run history, or a file that has to be read, is damaged.
+        DamagedError: a record of the run history, or a required file, is damaged.
     """
     if not opened.store.exists():
         return ()
@@ -56,7 +57,7 @@ def _lowered(
 ) -> LoweredLimit:
     others = [other for other in changes if other is not change]
     alone = plan_as(_as_before(config, others)) if others else plan
-    # A message that a marker takes the place of, or evicts, may go by one policy and stay by a stricter one.
+    # A message replaced or evicted by a marker may be removed by one policy and kept by a stricter one.
     return LoweredLimit(
         **vars(change),
         removed_messages=max(alone.removed_messages - before.removed_messages, 0),
@@ -65,7 +66,7 @@ def _lowered(
 
 
 def _as_before(config: StreamConfig, changes: Iterable[LimitChange]) -> StreamConfig:
-    """A configuration with some limits as they were."""
+    """A configuration with some limits at their former values."""
     if isinstance(config, TopicStream):
         limits = {change.limit: change.before or iggy_units.UNLIMITED for change in changes}
         return config.model_copy(update={"of": config.of.model_copy(update=limits)})

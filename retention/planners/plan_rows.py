@@ -1,4 +1,4 @@
-"""The rows of the files that a plan was made from, as it knew them, and of messages that it knows no file of."""
+"""Rows of a plan's files at the time of the plan, and rows of messages in files unknown to the plan."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class PlannedFileRows:
     plan: Plan
 
     def read(self, files: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Array]:
-        """Read files as they were when the plan was made.
+        """Read files in their state at the time of the plan.
 
         Raises:
-            StalePlanError: one of them is gone.
+            StalePlanError: one of them is deleted.
             DamagedError: one of them is damaged.
         """
         try:
@@ -62,7 +62,7 @@ class PlannedFileRows:
         return rows, of_row
 
     def counts(self, files: pa.Table) -> pa.Table:
-        """Read subject digests as far as they are kept, and make the others again.
+        """Read stored subject digests, and recompute missing ones.
 
         Raises:
             StalePlanError, DamagedError: as `read`.
@@ -97,25 +97,25 @@ class PlannedFileRows:
 
 @dataclass(frozen=True)
 class MessageContext:
-    """A message, and the rows that lie around it."""
+    """A message, and its neighbouring rows."""
 
     message: dict[str, Any]
     """The message's narrow columns, and its `partition`."""
     number: int
     """Row number of the message's file in the cause."""
     rows: pa.Table
-    """The narrow columns of every file whose range of sequences it lies in, as far as consumers leave them."""
+    """The narrow columns of the remaining rows of every file with the message in its range of sequences."""
 
 
 @dataclass(frozen=True)
 class PlanRows:
-    """The rows of a plan's files, asked about single messages."""
+    """The rows of a plan's files, for questions about single messages."""
 
     plan: Plan
     files: FileRows
 
     def find(self, place: Place) -> MessageContext | None:
-        """A message with the rows around it; None: no file of the plan holds it."""
+        """A message with its neighbouring rows; None: no file of the plan has it."""
         partition, seq = place
         rows, numbers = self._stored(partition, seq, seq)
         at = np.flatnonzero(rows["seq"].to_numpy() == seq)
@@ -128,7 +128,7 @@ class PlanRows:
         )
 
     def first_young(self, partition: int, seq: int, cutoff_ns: int) -> int:
-        """The first of the messages from `seq` on, in its file, that is younger than `cutoff_ns`."""
+        """The first message at or after `seq`, in its file, that is younger than `cutoff_ns`."""
         last, first = seq, seq
         while True:
             rows, numbers = self._stored(partition, seq, last)
@@ -141,7 +141,7 @@ class PlanRows:
             last = first
 
     def on_subject(self, numbers: Array, subject: str) -> int:
-        """Count the messages on a subject that consumers leave of some files, by their row numbers in the cause."""
+        """Count the remaining messages on a subject in some files, given by row numbers in the cause."""
         cause = self.plan.cause
         left = cause.files["messages"].to_numpy()
         left = left if cause.remaining is None else cause.remaining.messages
@@ -150,7 +150,7 @@ class PlanRows:
             return 0
         counts = self.files.counts(cause.files.take(pa.array(numbers)))
         at, messages = counts["file"].to_numpy(), counts["messages"].to_numpy()
-        # A digest of more than consumers leave, or of less since, says nothing.
+        # A digest of a different number of messages than the remaining ones is useless.
         differs = np.bincount(at, messages, minlength=len(numbers)) != left[numbers]
         matching = pc.equal(counts["subject"], subject).to_numpy() & ~differs[at]
         return int(messages[matching].sum()) + sum(
@@ -158,9 +158,10 @@ class PlanRows:
         )
 
     def last_on_subject(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """`seq`, `ts_ns` and `headers` of the last message on a message's subject that consumers leave.
+        """`seq`, `ts_ns` and `headers` of the last remaining message on a message's subject.
 
-        Files are read from the newest on, as far as their digests name the subject: consumers may have let go of that.
+        Files with the subject in their digests are read from the newest on, because consumers may
+        have released the last message.
         """
         files, subject = self.plan.cause.files, message["subject"]
         above = pc.greater_equal(files["max_seq"], message["seq"])
@@ -184,13 +185,13 @@ class PlanRows:
         return int(self._on_subject(number, subject, None).num_rows)
 
     def _on_subject(self, number: int, subject: str, seq: int | None) -> pa.Table:
-        """Rows on a subject that consumers leave of one file; the one with the sequence `seq` is there in any case."""
+        """Remaining rows on a subject in one file; the row with sequence `seq` is always included."""
         rows, of_row = self.files.read(self.plan.cause.files.slice(number, 1), ("seq", "subject"))
         rows = self._remaining(rows, of_row + number, seq)
         return rows.filter(pc.equal(rows["subject"], subject))
 
     def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
-        """Rows of every file whose range meets `first` to `last`; for each row, its file's row number in the cause."""
+        """Rows of every file that overlaps `first` to `last`; for each row, its file's row number in the cause."""
         cause = self.plan.cause
         numbers = cause.covering(partition, first, last)
         if not len(numbers):
@@ -199,7 +200,7 @@ class PlanRows:
         return rows, numbers[of_row]
 
     def _remaining(self, rows: pa.Table, numbers: Array, seq: int | None) -> pa.Table:
-        """Rows that consumers leave; the one with the sequence `seq` stays in any case."""
+        """Rows not released by consumers; the row with sequence `seq` is always included."""
         cause, retention = self.plan.cause, self.plan.policy.retention
         if cause.remaining is None:
             return rows
@@ -213,7 +214,7 @@ class PlanRows:
 
 
 def live_message(opened: OpenedStream, place: Place) -> tuple[dict[str, Any] | None, Snapshot]:
-    """The narrow columns of a message that is stored now, None if there is none; and the table.
+    """The narrow columns of a message stored now (None if there is none), and the table.
 
     Raises:
         RefusedError, DamagedError: as planning.

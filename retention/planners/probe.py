@@ -1,4 +1,4 @@
-"""The rows of a stored stream: the task that reads a span's narrow columns and asks a rule about them."""
+"""Rows of a stored stream: tasks that read a span's narrow columns and apply a rule to them."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES
 
 MOST_HELD = 1_024
-"""Ranges of one span that travel from a Spark task to who plans; more stay in a file."""
+"""The maximum number of ranges of one span that a Spark task returns to the driver; more are stored in a file."""
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The rows of a stored stream, read on the engine that fits; implements `StreamRows`."""
+    """The rows of a stored stream, read on a suitable engine; implements `StreamRows`."""
 
     opened: OpenedStream
     engines: Engines
 
     def of(self, remaining: RemainingMessages) -> RemainingRows:
-        """The rows of the stream, as far as its consumers leave them."""
+        """The remaining rows of the stream."""
         return RemainingRows(self.opened, remaining, self.engines)
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
@@ -58,26 +58,26 @@ class StoredRows:
         return self.opened.store.subject_counts(files)
 
     def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
-        """The messages of each span beyond a limit per subject: in this process, or by tasks if subjects are many."""
+        """The messages of each span beyond a limit per subject, counted in this process, or by tasks if many."""
         return subject_excess(self.opened, remaining, spans, limit, self.engines)
 
     def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
-        """The deletions in some files; those in which nobody has looked are read."""
+        """The deletions in some files; files not searched before are read."""
         return deleted_subjects.all_deletions(self.opened, remaining, wanted, self.engines)
 
 
 @dataclass(frozen=True)
 class UnopenedRows(StoredRows):
-    """The rows of a stored stream, of which no data file is opened but to answer questions."""
+    """The rows of a stored stream, without opening data files to search for deletions."""
 
     def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
-        """The deletions in some files, where somebody has looked before."""
+        """The known deletions in some files, from earlier searches."""
         return deleted_subjects.known_deletions(self.opened, remaining, wanted)
 
 
 @dataclass(frozen=True)
 class RemainingRows:
-    """The rows of what consumers leave of a stored stream; implements `SpanRowsReader`."""
+    """The remaining rows of a stored stream; implements `SpanRowsReader`."""
 
     opened: OpenedStream
     remaining: RemainingMessages
@@ -87,7 +87,7 @@ class RemainingRows:
     def __call__(
         self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
     ) -> list[Told]:
-        """Read each question's span, as far as rules look at it.
+        """Read the columns of each question's span, and apply the rule.
 
         Raises:
             DamagedError: a file cannot be read.
@@ -103,7 +103,7 @@ class RemainingRows:
         return answers if scratch is None else [_owned(answer, scratch) for answer in answers]
 
     def _scratch(self, engine: Engine) -> ScratchDirectory | None:
-        """The directory for ranges that tasks leave where they are; None: they come here."""
+        """The directory for ranges stored by tasks; None: tasks return them."""
         scratch: ScratchDirectory | None = None
         if engine.name != "local":
             with files.if_writable():
@@ -120,26 +120,26 @@ class RemainingRows:
 
 @dataclass(frozen=True)
 class Probe(Generic[Asked]):
-    """A task: the files of one span and the question about them."""
+    """A task: the files of one span, and the question about them."""
 
     question: Asked
     files: tuple[DataFile, ...]
     numbers: tuple[RemainingRow, ...]
-    """The files' row numbers in what remains."""
+    """The files' row numbers among the remaining files."""
     hidden: tuple[Array | FileRanges, ...]
-    """Ranges of sequences that are gone, of each file that lacks some."""
+    """Removed ranges of sequences, per file."""
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """A directory in which a task leaves what would be too much for who plans."""
+    """A directory for results that are too large to return to the driver."""
 
     directory: str
     most_held: int
-    """Rows of an answer that go to who plans; of more, none."""
+    """The maximum number of rows returned with an answer; if there are more, all are stored."""
 
     def of(self, answer: Told) -> Told:
-        """An answer, its ranges and digests left in files if they are too many, and where anything may be written."""
+        """An answer, with its ranges and digests stored in files if they are too many and the location is writable."""
         with files.if_writable():
             if isinstance(answer, InterestAnswer):
                 answer = replace(answer, digests=self._digests(answer))
@@ -166,7 +166,7 @@ class Leaving:
 
 
 def _owned(answer: Told, scratch: ScratchDirectory) -> Told:
-    """An answer that keeps the directory of what it names as long as it is there itself."""
+    """An answer with a reference to the scratch directory, to keep the directory as long as the answer."""
     if isinstance(answer, (Answer, InterestAnswer)) and answer.stored is not None:
         answer = replace(answer, stored=replace(answer.stored, owner=scratch))
     if isinstance(answer, InterestAnswer):
@@ -189,7 +189,7 @@ def _tell(rule: Rule[Asked, Told], leaving: Leaving | None, probe: Probe[Asked])
 def read_span(
     files: tuple[DataFile, ...], columns: tuple[str, ...] = RULE_COLUMNS
 ) -> tuple[pa.Table, Array, ReadCount]:
-    """Read narrow columns, `seq` among them, of a span's files, ascending by `seq`, and which file each row is from."""
+    """Read narrow columns (including `seq`) of a span's files, ascending by `seq`, with the file of each row."""
     tables, reads = zip(*(read_columns(file, columns) for file in files), strict=True)
     rows = pa.concat_tables(tables)
     file_of_row = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])

@@ -1,4 +1,4 @@
-"""The plan that purges a stream's deleted keys: deletions found as `delete_retention` finds them, rows by digests."""
+"""Planning of a purge of deleted keys: deletions as found for `delete_retention`, rows located by digests."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from retention.rules.requests import Removal
 
 
 def plan_purge_deletes(opened: OpenedStream, request: PurgeDeletes, engines: Engines) -> Planned:
-    """Plan the removal of deleted keys; nothing is written but caches.
+    """Plan the removal of deleted keys; only caches are written.
 
-    Headers are read of files in which nobody has looked for deletions; other files are read where digests say that
-    they hold a deleted key.
+    Headers are read from files not searched for deletions before. Other files are read if their
+    digests name a deleted key.
 
     Args:
-        opened: the stream, whose table is there.
-        request: what is asked for.
-        engines: where rows are read.
+        opened: the stream; its table exists.
+        request: the request.
+        engines: the engines that read rows.
 
     Raises:
         RefusedError: a guard of the table refuses.
-        DamagedError: a file that had to be read is damaged.
+        DamagedError: a required file is damaged.
     """
     now_ns = opened.clock()
     snapshot = opened.store.snapshot()

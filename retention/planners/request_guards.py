@@ -1,4 +1,4 @@
-"""Refusals of removals that people ask for: what the server would not carry out on this stream."""
+"""Refusals of requested removals that the server would not execute on this stream."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Reques
 
 
 def check_allowed(opened: OpenedStream, request: Request) -> None:
-    """Refuse a removal that the server would not carry out on this stream.
+    """Refuse a removal that the server would not execute on this stream.
 
     Raises:
         RefusedError: with the server's error code, if it has one.
-        UsageError: segments are to be deleted, and it is no topic.
+        UsageError: the request is to delete segments, and the stream is not a topic.
     """
     config = opened.config
     if isinstance(request, Drop):
-        # A server deletes streams that are sealed, or deny purges, too.
+        # A server also deletes streams that are sealed or deny purges.
         return
     if isinstance(request, DeleteSegments):
         topic_of(opened)
@@ -35,7 +35,7 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
 
 
 def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
-    """Refuse what the configuration of a stream denies."""
+    """Refuse a request that the configuration of a stream denies."""
     config = opened.config
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109

@@ -1,4 +1,4 @@
-"""Removals that people ask for: from a purge or a delete to the plan that carries it out."""
+"""Planning of requested removals: from a purge, a delete or a drop to its plan."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from retention.rules.row_verdicts import Answer
 
 @on_stream
 def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
-    """Plan a removal; nothing is written but caches.
+    """Plan a removal; only caches are written.
 
-    Without a filter, metadata alone decides all but the span into which the cut falls; with one, subject digests
-    tell which files hold a message that matches.
+    Without a filter, metadata decides all spans except the one at the cut. With a filter, subject
+    digests locate the files with matching messages.
 
     Raises:
-        UsageError: a message to be deleted is not there, or a partition whose segments are.
-        RefusedError: the stream's configuration denies it, or a guard of the table.
+        UsageError: a message to delete does not exist, or the partition of segments to delete does not.
+        RefusedError: the stream's configuration or a guard of the table denies it.
         DamagedError: a file that had to be read is damaged.
     """
     check_allowed(opened, request)
@@ -83,13 +83,13 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
 
 
 def _nothing(opened: OpenedStream, request: Request, now_ns: int) -> Plan:
-    """The plan of a removal from a table that was never made."""
+    """The plan of a removal from a table that was never created."""
     plan = empty_plan(opened.name, now_ns, opened.config.policy())
     return replace(plan, header=replace(plan.header, request=request))
 
 
 def _plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
-    """Plan the removal of all that a topic holds, whoever has read it (iggy `PurgeTopic`).
+    """Plan the removal of all messages of a topic, read or not (iggy `PurgeTopic`).
 
     Raises:
         RefusedError, DamagedError: as planning a pass.
@@ -107,7 +107,7 @@ def _plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
 
 
 def _plan_drop(opened: OpenedStream, request: Drop) -> Planned:
-    """Plan the removal of a stream or topic: every file goes, and another epoch begins, in which nothing is counted.
+    """Plan the removal of a stream or topic: every file is removed, and a new epoch begins without counters.
 
     Raises:
         UsageError: there is nothing to drop.
@@ -131,10 +131,10 @@ def _nothing_to_drop(opened: OpenedStream) -> str:
 
 
 def _plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:
-    """Plan the removal of a partition's oldest sealed segments, as far as everybody has read them.
+    """Plan the removal of a partition's oldest sealed segments, up to the first one not read by every reader.
 
     Raises:
-        UsageError: it is no topic, or has no such partition.
+        UsageError: the stream is not a topic, or has no such partition.
         RefusedError, DamagedError: as planning a pass.
     """
     topic, now_ns = topic_of(opened).policy(), opened.clock()
@@ -157,7 +157,7 @@ def _plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plan
 
 
 def _held(planning: TopicPlanning, up_to: Mapping[int, int], fates: Array) -> ProtectedSegments:
-    """Segments that were asked for and stay, because somebody has not read them."""
+    """Requested segments that are kept because a reader has not read them."""
     waiting = np.where(fates == STAYS, requested_fates(planning.stored_segments, up_to, {}), STAYS)
     rules = rules_of_files(planning.inventory, planning.stored_segments, waiting)
     return protected_segments(planning.inventory.files, rules, planning.offsets)
@@ -179,7 +179,7 @@ def _decided(opened: OpenedStream, inventory: Inventory, request: Purge | Delete
 
 
 def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
-    """Count the messages of each span that match, from the digests of some files at a time."""
+    """Count the matching messages of each span, from digests, a few files at a time."""
     matched = np.zeros(len(spans), dtype=np.int64)
     for first, end in runs_within(inventory.files["messages"].to_pylist(), MESSAGES_AT_ONCE):
         counts = opened.store.subject_counts(inventory.files.slice(first, end - first))

@@ -1,4 +1,4 @@
-"""Planning one pass over a stream: a function of what was read before, and of the rows that it asks."""
+"""Planning of one pass over a stream: a function of its context, and of the rows that it queries."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _NO_TAIL = TailTotals()
 
 @dataclass(frozen=True)
 class Planning:
-    """A plan, and everything that it was made from."""
+    """A plan, and its inputs."""
 
     remaining: RemainingMessages
-    """The stream, and what its consumers leave of it."""
+    """The stream, and its messages not released by consumers."""
     decided: Evaluation
-    """The pass over what remains."""
+    """The pass over the remaining messages."""
     answers: list[Answer]
     plan: Plan
     tail: TailTotals = _NO_TAIL
-    """Totals of the stream behind the inventory."""
+    """Totals of the stream after the inventory."""
     refused: frozenset[int] = frozenset()
-    """Sequences of the messages that stay because no delete marker could be stored for them."""
+    """Sequences of messages kept because no delete marker could be stored for them."""
     consumers: ConsumerSnapshot = NO_CONSUMERS
-    """The consumers that were asked; none where the policy does not look at them."""
+    """The consumers that were read; empty if the policy does not use them."""
     protection: ProtectionOutcome | None = None
-    """Messages that are protected from limits, or with `warn` would be; None: the policy protects nothing."""
+    """Messages protected from limits, or with `warn` only counted; None: the policy protects nothing."""
 
     @property
     def inventory(self) -> Inventory:
@@ -67,7 +67,7 @@ def plan(context: PlanningContext, rows: StreamRows) -> Planning:
 
     Args:
         context: the stream and its policy.
-        rows: what statistics leave open is asked there, and nowhere else.
+        rows: the only source of answers that statistics cannot give.
 
     Raises:
         DamagedError: a file that had to be read is damaged.
@@ -83,11 +83,11 @@ def plan(context: PlanningContext, rows: StreamRows) -> Planning:
 
 
 def plan_prefix(context: PlanningContext, tail: TailTotals, rows: StreamRows) -> Planning | None:
-    """Plan one pass over a whole stream from its oldest segments alone; None: the pass reaches beyond them.
+    """Plan one pass over a whole stream from its oldest segments alone; None: the pass extends beyond them.
 
     Args:
-        context: the oldest segments as an inventory of their own; the policy asks no consumers.
-        tail: what lies behind them.
+        context: the oldest segments as an inventory; the policy does not use consumers.
+        tail: totals of the segments after them.
         rows: as for `plan`.
 
     Raises:
@@ -115,7 +115,7 @@ def plan_prefix(context: PlanningContext, tail: TailTotals, rows: StreamRows) ->
 def decide(
     remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
 ) -> Evaluation:
-    """Decide a pass as far as metadata goes; subject digests are read only if the policy has rules about subjects."""
+    """Decide a pass from metadata as far as possible; subject digests are read only for rules about subjects."""
     spans, limit = spans_of(remaining.files), policy.max_msgs_per_subject
     excess = None if limit is None else rows.excess(remaining, spans, limit)
     subjects = SubjectFacts(excess, deleted_subjects(remaining, policy, as_of_ns, rows))
@@ -126,7 +126,7 @@ def decide(
 def _protected(
     context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
 ) -> ProtectionOutcome | None:
-    """Find what consumers protect from limits; None: the policy protects nothing."""
+    """Find the messages that consumers protect from limits; None: the policy protects nothing."""
     rule = context.policy.hold
     if rule is None:
         return None
@@ -137,7 +137,7 @@ def _protected(
 def _with_consumers(
     plan: Plan, consumers: ConsumerSnapshot, protection: ProtectionOutcome | None
 ) -> Plan:
-    """Add to a plan its consumers, the pins on their state, and what protection holds back for them."""
+    """Add to a plan its consumers, the pins on their state, and the messages held for them."""
     hold = None if protection is None else protection.hold
     plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
     rule = plan.policy.hold
@@ -156,7 +156,7 @@ def _conclude(
     rows: StreamRows,
     protection: ProtectionOutcome | None = None,
 ) -> Planning:
-    """Have rows answer what metadata left open, and put the plan together."""
+    """Answer the open questions from rows, and build the plan."""
     policy = context.policy
     if protection is not None and policy.rests_on_consumers:
         decided, answers = protection.decided, protection.answers
@@ -172,7 +172,7 @@ def _conclude(
         cause=replace(made.cause, refused=announced.refused),
     )
     if announced.answers is answers:
-        # Where markers evict messages or are refused, the scan ends elsewhere.
+        # If markers evict messages or are refused, the scan ends elsewhere.
         overdue = overdue_of(remaining.files, policy, context.as_of_ns, decided, answers)
         made = replace(made, overdue=overdue)
     return Planning(
@@ -183,7 +183,7 @@ def _conclude(
 def _answers(
     context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
 ) -> list[Answer]:
-    """Answers to the questions of a pass; where segments stay whole, only rows are read that can change that."""
+    """Answers to the questions of a pass; with `whole_segments`, only rows that can decide about a segment are read."""
     known = unread_answers(decided) if context.policy.whole_segments else []
     open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
     questions = [decided.question(int(span)) for span in open_spans]
@@ -191,7 +191,7 @@ def _answers(
 
 
 def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> ReadCount:
-    """Reading that it cost to learn what is protected, beside the answers of which the plan is made."""
+    """The reads to find protected messages, in addition to those of the plan's answers."""
     if protection is None:
         return ReadCount()
     beside = [] if protection.answers is answers else protection.answers
@@ -199,7 +199,7 @@ def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> Re
 
 
 def _read_before(decided: Evaluation) -> ReadCount:
-    """Reading that it cost to look for deletions, before anything was decided."""
+    """The reads to search for deletions before the decision."""
     deleted = decided.subjects.deleted
     return ReadCount() if deleted is None else deleted.read
 

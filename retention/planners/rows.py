@@ -1,4 +1,4 @@
-"""Protocols by which planning asks a stream's rows: a stored stream answers them, or any list of messages."""
+"""Protocols for queries on a stream's rows, implemented by a stored stream or by any list of messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SpanQuestion(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it takes to answer."""
+        """The columns needed to answer."""
         ...
 
 
@@ -37,12 +37,12 @@ Rule = Callable[[SpanRows, Asked], Told]
 
 
 class SpanRowsReader(Protocol):
-    """A reader that puts questions to rows."""
+    """A reader that answers questions from rows."""
 
     def __call__(
         self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
     ) -> list[Told]:
-        """The answers of `rule` from the rows of each question's span, in order of the questions.
+        """The answers of `rule` from the rows of each question's span, in the order of the questions.
 
         Raises:
             DamagedError: a file cannot be read.
@@ -55,17 +55,17 @@ class Deletions:
     """The deletions in some files of a stream."""
 
     messages: pa.Table
-    """Shape `DELETIONS`, such among them as consumers have let go of."""
+    """Shape `DELETIONS`, including deletions that consumers have released."""
     unseen: tuple[RemainingRow, ...] = ()
-    """The files among them in which nobody has looked for any."""
+    """The files among them that were never searched."""
     read: ReadCount = field(default_factory=ReadCount)
 
 
 class StreamRows(Protocol):
-    """Everything that planning learns beside statistics: all of its reading goes through this."""
+    """The only access of planning to data beyond statistics."""
 
     def of(self, remaining: RemainingMessages) -> SpanRowsReader:
-        """The rows of a stream, as far as its consumers leave them."""
+        """The remaining rows of a stream."""
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
@@ -77,7 +77,7 @@ class StreamRows(Protocol):
         ...
 
     def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
-        """The messages of each span beyond a limit per subject, counted over what consumers leave.
+        """The messages of each span beyond a limit per subject, counted over the remaining messages.
 
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
@@ -85,7 +85,7 @@ class StreamRows(Protocol):
         ...
 
     def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
-        """The deletions in `wanted`, some of the files of what consumers leave.
+        """The deletions in `wanted`, a subset of the remaining files.
 
         Raises:
             DamagedError: a file cannot be read.

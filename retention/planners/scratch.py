@@ -1,4 +1,4 @@
-"""Directories in which tasks leave what is too much for who plans, until nobody refers to it any more."""
+"""Scratch directories for large results of tasks, deleted when the last reference to them ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from retention.storage.scratch_files import ScratchDirectory, local_directory, n
 from retention.stores.layout import Layout
 
 DIRECTORY = "exchange"
-"""Directory among the engine's own in which Spark tasks leave files; a process that is killed leaves its part."""
+"""The engine's directory for files of Spark tasks; a killed process leaves its files there."""
 
 
 def new_scratch(opened: OpenedStream, engine: Engine) -> ScratchDirectory:
-    """Make a directory that all tasks of an engine reach.
+    """Create a directory that all tasks of an engine can access.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     if engine.name == "local":
         return local_directory()
@@ -35,13 +35,13 @@ def new_scratch(opened: OpenedStream, engine: Engine) -> ScratchDirectory:
 def within_reach(
     opened: OpenedStream, engine: Engine, ranges: RemovedRanges, numbers: Array
 ) -> RemovedRanges:
-    """The ranges of some files, by row numbers, where all tasks of an engine read them.
+    """The ranges of some files, by row numbers, at a location that all tasks of an engine can read.
 
-    Those of a saved plan lie in files of this process alone.
+    Ranges of a saved plan are in files of this process only.
 
     Raises:
-        StalePlanError: some are gone.
-        OSError: they cannot be written.
+        StalePlanError: some are deleted.
+        OSError: the ranges cannot be written.
     """
     parts = [part for part in ranges.parts if np.isin(part.files, numbers).any()]
     shared = f"{_shared(opened)}/"

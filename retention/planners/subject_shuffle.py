@@ -1,8 +1,9 @@
-"""The limit per subject over more subjects than one process holds: digests dealt out by hash of subject.
+"""The limit per subject for more subjects than fit into one process: digests are shuffled by hash of subject.
 
-Tasks deal every digest into buckets of subjects, decide bucket by bucket what goes of each span, and gather that span
-by span; they hold one bucket, or one span, at a time, whatever the stream's size. Only totals by span come back; what
-goes of each span lies in a file of its own until the end.
+Tasks partition every digest into buckets of subjects, decide the removals of each span bucket by
+bucket, and collect them span by span. They hold one bucket or one span in memory at a time, for any
+size of stream. Only totals by span return to the driver; the removals of each span are stored in a
+file until the end.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from retention.stores.layout import Layout
 from retention.stores.sidecar import subject_digests
 
 HELD_BYTES = 128 << 20
-"""Digests of this length together are decided in one piece, in this process."""
+"""The maximum total length of digests to decide in this process."""
 BUCKET_BYTES = 16 << 20
-"""Length of the digests that a task holds, about; in memory it is several times as much."""
+"""The approximate length of digests per bucket; they take several times as much in memory."""
 
 DEALT = pa.schema(
     [
@@ -54,7 +55,7 @@ DEALT = pa.schema(
         pa.field("last_seq", pa.int64()),
     ]
 )
-"""Digests that are dealt out: `file` is the number of a file of which something is left, ascending."""
+"""Digests to shuffle: `file` is the number of a file with remaining messages, ascending."""
 
 _DECIDED = pa.schema([*list(DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
@@ -68,15 +69,15 @@ _BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class DealTask:
-    """A task: the digests of neighbouring files, to be dealt into buckets."""
+    """A task: the digests of neighbouring files, to partition into buckets."""
 
     files: tuple[DataFile, ...]
     first: RemainingRow
-    """The first file's row number in what remains; the others follow it."""
+    """The first file's row number among the remaining files; the others follow it."""
     messages: tuple[int, ...]
-    """Number of messages that each file holds."""
+    """The number of messages in each file."""
     digests: tuple[pa.Table | StoredDigest | None, ...]
-    """The digest of what is left of a file, where that is less than it holds."""
+    """The digest of a file's remaining messages, if some are released."""
     buckets: int
 
 
@@ -87,26 +88,26 @@ class DecidedSpan:
     span: int
     messages: int
     place: str
-    """The file that has the limit's rule for the rows of the span."""
+    """The file with the rule of the limit for the rows of the span."""
 
 
 @dataclass(frozen=True)
 class ShuffledExcess:
-    """The messages of each span beyond the limit, like `Excess`, but kept in files."""
+    """The messages of each span beyond the limit, like `Excess`, but stored in files."""
 
     messages: Array
     places: Mapping[int, str]
-    """Span → its file; spans of which nothing goes have none."""
+    """Span → its file; spans without removals are omitted."""
 
     def of_span(self, span: int) -> StoredShare:
-        """The place of one span's share: what the limit does to it."""
+        """The location of one span's share of the excess."""
         return StoredShare(self.places[span], span)
 
 
 def subject_excess(
     opened: OpenedStream, left: RemainingMessages, spans: Spans, limit: int, engines: Engines
 ) -> SubjectExcess:
-    """Count each span's excess over the limit per subject, from digests: in this process, or by tasks if many.
+    """Count each span's excess over the limit per subject from digests, in this process, or by tasks if there are many.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
@@ -123,7 +124,7 @@ def subject_excess(
 
 
 def with_fetched_shares(question: Asked) -> Asked:
-    """Complete a question with all that it takes to answer it, wherever that was kept."""
+    """Complete a question with its stored share, if it has one."""
     if not isinstance(question, Question):
         return question
     parts = tuple(
@@ -134,7 +135,7 @@ def with_fetched_shares(question: Asked) -> Asked:
 
 
 def deal_subjects(task: DealTask) -> Iterator[Part]:
-    """Deal the subjects of a `DealTask` into buckets; contents are batches of the shape `DEALT`."""
+    """Partition the subjects of a `DealTask` into buckets; contents are batches of shape `DEALT`."""
     given = zip(task.files, task.messages, task.digests, strict=True)
     tables = []
     for at, (file, messages, digest) in enumerate(given):
@@ -145,13 +146,13 @@ def deal_subjects(task: DealTask) -> Iterator[Part]:
 
 
 def deal_rows(digests: pa.Table, buckets: int) -> Iterator[Part]:
-    """Deal the rows of digests into buckets of subjects; contents are batches for `unpacked`.
+    """Partition the rows of digests into buckets of subjects; contents are batches for `unpacked`.
 
     Args:
         digests: a column `subject` (string), and others.
         buckets: the number of buckets.
     """
-    # NumPy sorts small numbers by their digits, which takes a tenth of the time.
+    # NumPy uses a radix sort for small integers, which takes a tenth of the time.
     bucket = bucket_of(digests["subject"], buckets).astype(np.min_scalar_type(buckets))
     # Rows stay in order of files within each bucket.
     ordered = digests.combine_chunks().take(pa.array(np.argsort(bucket, kind="stable")))
@@ -163,10 +164,10 @@ def deal_rows(digests: pa.Table, buckets: int) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class DecideBucket:
-    """A function that decides what goes of each span in one bucket, and deals that out by span.
+    """A function that decides the removals of each span in one bucket, and emits them by span.
 
-    A part has the number of messages that go, and which: under a limit of one the last messages that stay of each
-    subject tell, else all subjects have to.
+    A part has the number of removed messages and identifies them: under a limit of one by the last
+    kept message of each subject, otherwise by all subjects.
     """
 
     limit: int
@@ -174,7 +175,7 @@ class DecideBucket:
     spans: int
 
     def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
-        """The parts of a bucket's spans; contents are batches of the shape `DEALT`."""
+        """The parts of a bucket's spans; contents are batches of shape `DEALT`."""
         del bucket
         counts = unpacked(contents, DEALT)
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
@@ -191,13 +192,13 @@ class DecideBucket:
 
 @dataclass(frozen=True)
 class GatherSpan:
-    """A function that puts together what goes of one span, and leaves it in a file of its own."""
+    """A function that collects the removals of one span, and stores them in a file."""
 
     limit: int
     directory: str
 
     def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | None:
-        """The span, of parts that `DecideBucket` gave; None: nothing of it goes."""
+        """The span, from parts of `DecideBucket`; None: nothing of it is removed."""
         messages = sum(int.from_bytes(content[:8], "little") for content in contents)
         if not messages:
             return None
@@ -224,19 +225,19 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
 
 
 def buckets_for(length: int) -> int:
-    """The number of buckets for digests of that length together."""
+    """The number of buckets for a total length of digests."""
     return -(-length // BUCKET_BYTES)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """An exchange of digests between tasks: dealt out, decided bucket by bucket, and gathered span by span."""
+    """A shuffle of digests between tasks: partitioned, decided bucket by bucket, and collected span by span."""
 
     engine: Engine
     decide: DecideBucket
     buckets: int
     directory: str
-    """The place for a file of each span of which something goes."""
+    """The directory for the files of spans with removals."""
 
     def excess(
         self,
@@ -244,12 +245,12 @@ class Exchange:
         tasks: Sequence[Task],
         weights: Sequence[int],
     ) -> ShuffledExcess:
-        """Count what goes of each span.
+        """Count the removals of each span.
 
         Args:
-            deal: deals the digests of a task out into the buckets, as `deal_rows` does; picklable.
-            tasks: the digests, those of earlier files first.
-            weights: bytes that each of them reads.
+            deal: partitions the digests of a task into buckets, like `deal_rows`; picklable.
+            tasks: the digests, in the order of files.
+            weights: the bytes that each task reads.
         """
         spans, limit = self.decide.spans, self.decide.limit
         decided = self.engine.shuffle(
@@ -298,7 +299,7 @@ def _shuffled(
 
 
 def _packed(table: pa.Table) -> bytes:
-    """A table as one compressed batch, without its schema: a shuffle moves very many of them; nothing of no rows."""
+    """A table as one compressed batch without schema, because a shuffle moves very many of them; empty for no rows."""
     if not table.num_rows:
         return b""
     [batch] = table.combine_chunks().to_batches()
@@ -307,7 +308,7 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    """The rows in the contents of parts, in their order."""
+    """The rows in the contents of parts, in order."""
     return pa.Table.from_batches(
         [
             pa.ipc.read_record_batch(_decompressed(content), schema)

@@ -1,4 +1,4 @@
-"""Planning from an opened table: reading what the plan of one pass rests on."""
+"""Planning from an opened table: reading the inputs of the plan of one pass."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from retention.ports import Snapshot
 
 @dataclass(frozen=True)
 class TablePlanning:
-    """The planning of a pass, and the table that it was made from."""
+    """The planning of a pass, and its table."""
 
     planning: Planning
     snapshot: Snapshot
 
 
 def plan_table(opened: OpenedStream, as_of_ns: int, engines: Engines) -> TablePlanning:
-    """Plan one pass over a stream that exists, from all of its table.
+    """Plan one pass over an existing stream, from its whole table.
 
     Args:
         opened: the stream.
         as_of_ns: the pass's one instant, nanoseconds since the epoch.
-        engines: where rows are read.
+        engines: the engines that read rows.
 
     Raises:
-        RefusedError: the stream's configuration or its table needs what this version cannot do, or consumers
-            contradict themselves, the stream, or one another.
-        DamagedError: a file or a record that had to be read is damaged.
+        RefusedError: the configuration or the table needs a feature that this version does not
+            have, or consumers contradict themselves, the stream, or one another.
+        DamagedError: a required file or record is damaged.
     """
     snapshot = opened.store.snapshot()
-    # Consumers are read behind the snapshot, on whose counter of edits the commit rests.
+    # Consumers are read after the snapshot, because the commit requires the snapshot's counter of edits.
     inventory = opened.store.inventory(snapshot, runner(opened, engines))
     context = gather(opened, inventory, as_of_ns)
     return TablePlanning(plan(context, StoredRows(opened, engines)), snapshot)
 
 
 def runner(opened: OpenedStream, engines: Engines) -> Run:
-    """A function that runs tasks on the engine that the bytes they read ask for."""
+    """A function that runs tasks on the engine suitable for the bytes that they read."""
 
     def run(
         function: Callable[[Any], Any], tasks: Sequence[Any], weights: Sequence[int]
@@ -60,7 +60,7 @@ def runner(opened: OpenedStream, engines: Engines) -> Run:
 
 
 def gather(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> PlanningContext:
-    """Read what planning starts from beside the inventory.
+    """Read the inputs of planning in addition to the inventory.
 
     Raises:
         RefusedError, DamagedError: as `plan_table`, of consumers and the run history.

@@ -1,4 +1,4 @@
-"""Planning a pass over a topic: its segments from statistics, Iggy's rules, and a plan of whole files."""
+"""Planning of a pass over a topic: its segments from statistics, Iggy's rules, and a plan of whole files."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ RULE_OF = {
     BY_SIZE: RULES.index(MAX_TOPIC_SIZE),
     BY_REQUEST: RULES.index(DELETE_SEGMENTS),
 }
-"""The rule of each fate but `STAYS`, an index into `RULES`."""
+"""The rule of each fate except `STAYS`, an index into `RULES`."""
 
 
 @dataclass(frozen=True)
 class TopicPlanning:
-    """Everything that a topic's plan was made from."""
+    """A topic's plan, and its inputs."""
 
     inventory: Inventory
     stored_segments: TopicSegments
-    """The topic's segments as they are."""
+    """The topic's stored segments."""
     segments: TopicSegments
-    """The segments as the pass sees them: with those sealed that `roll_after` seals."""
+    """The segments for the pass: those due by `roll_after` count as sealed."""
     decided: TopicPass
     offsets: Offsets
     plan: Plan
@@ -55,21 +55,21 @@ class TopicPlanning:
 def plan_topic_table(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
 ) -> TopicPlanning:
-    """Plan one pass over a topic that exists, from metadata alone.
+    """Plan one pass over an existing topic, from metadata alone.
 
     Args:
         opened: the topic.
         topic: its rules.
         as_of_ns: the pass's one instant.
-        snapshot: the table, if it was opened already.
+        snapshot: the table, if it is open already.
 
     Raises:
-        RefusedError: the table needs what this version cannot do.
+        RefusedError: the table needs a feature that this version does not have.
         DamagedError: the table or the stored offsets cannot be read.
     """
     snapshot = snapshot or opened.store.snapshot()
     inventory = with_floors(opened, opened.store.inventory(snapshot))
-    # Read behind the snapshot, on whose counter of edits the commit rests.
+    # Read after the snapshot, because the commit requires the snapshot's counter of edits.
     offsets = OffsetTable(opened.root).live(inventory.counters)
     stored = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
     segments, decided = decide_topic(stored, topic, as_of_ns, offsets)
@@ -87,13 +87,13 @@ def plan_topic_table(
 def decide_topic(
     stored: TopicSegments, topic: TopicPolicy, as_of_ns: int, offsets: Offsets
 ) -> tuple[TopicSegments, TopicPass]:
-    """Decide a pass over a topic: its segments as the pass sees them, and what becomes of each.
+    """Decide a pass over a topic; returns its segments for the pass, and the fate of each.
 
     Args:
-        stored: its segments as they are.
+        stored: its stored segments.
         topic: its rules.
         as_of_ns: the pass's one instant, nanoseconds since the epoch.
-        offsets: the stored ones.
+        offsets: the stored offsets.
     """
     now_us = as_of_ns // MICROSECOND
     segments = with_sealed(stored, aged_mask(stored.first_us, topic, now_us))
@@ -101,17 +101,17 @@ def decide_topic(
 
 
 def pins_of(offsets: Offsets) -> tuple[Pin, ...]:
-    """The pins on which a plan rests that respects stored offsets."""
+    """The pins of a plan that respects stored offsets."""
     return (Pin(OFFSETS, offsets.revision, offsets.version),)
 
 
 def segments_of(files: pa.Table, open_base: Mapping[int, int], partitions: int) -> TopicSegments:
-    """The segments of a topic, an active one without messages included.
+    """The segments of a topic, including an active one without messages.
 
     Args:
         files: an inventory's; the columns of `CAUSE_FILES` at least.
         open_base: partition → the base of its active segment.
-        partitions: how many it has by its configuration.
+        partitions: the configured number of partitions.
     """
     numbers, count = segment_numbers(files)
     column = {name: files[name].to_numpy() for name in _COLUMNS}
@@ -137,10 +137,10 @@ def segments_of(files: pa.Table, open_base: Mapping[int, int], partitions: int) 
 
 
 def with_active(stored: TopicSegments, open_base: Mapping[int, int]) -> TopicSegments:
-    """Add to segments every partition's active one, which may hold nothing.
+    """Add every partition's active segment, which may be empty.
 
-    Stored are the segments 0 and 5 of partition 0; `open_base` is {0: 5, 1: 0}. Then 5 is not sealed, and segment 0 of
-    partition 1 is added: not sealed, from offset 0 to -1.
+    Example: segments 0 and 5 of partition 0 are stored, and `open_base` is {0: 5, 1: 0}. Then 5 is
+    not sealed, and segment 0 of partition 1 is added: not sealed, from offset 0 to -1.
 
     Args:
         stored: segments with messages, as if all of them were sealed.
@@ -180,7 +180,7 @@ _FIELDS = ("partition", "start", "end", "first_us", "last_us", "max_us", "bytes"
 
 
 def rules_of_files(inventory: Inventory, segments: TopicSegments, fates: Array) -> Array:
-    """The rule by which each file of the inventory goes, an index into `RULES`; `STAYS`: it does not."""
+    """The rule that removes each file of the inventory, an index into `RULES`; `STAYS`: the file is kept."""
     stored = segments.end >= segments.start
     rules = np.full(int(stored.sum()), STAYS, dtype=np.int64)
     for fate, rule in RULE_OF.items():

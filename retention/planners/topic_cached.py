@@ -1,4 +1,4 @@
-"""Planning a topic without opening it, where it is remembered that nothing of it is due yet."""
+"""Planning of a topic without opening it, if it is remembered as not due yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.messages import NEVER
 def plan_topic(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int], Snapshot | None]:
-    """Plan one pass: the plan, partition → the next offset, and the table; None: there was no need to open it.
+    """Plan one pass; returns the plan, partition → next offset, and the table, or None if it was not opened.
 
     Raises:
         RefusedError, DamagedError: as `plan_topic_table`.
@@ -43,7 +43,7 @@ def plan_topic(
 def _remembered(
     opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int]] | None:
-    """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
+    """The empty plan, if the table and the stored offsets are remembered as not due yet; otherwise None."""
     policy = opened.config.policy()
     cached = due.recall(opened.root, mark, policy)
     if cached is None or cached.due_ns <= as_of_ns:
@@ -72,12 +72,12 @@ def _remembered(
 def _remember(
     opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, planning: TopicPlanning
 ) -> None:
-    """Keep the next due instant, if statistics that were known already told that nothing goes, nor is held back."""
+    """Cache the next due instant, if known statistics alone show that nothing is due or held."""
     plan = planning.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
     if plan.ahead:
-        # Said by each plan, and known from the segments alone.
+        # Every plan reports this, from its segments.
         return
     if not (planning.snapshot.follows and mark.tells(planning.snapshot)) or (
         plan.held_segments and plan.held_segments.segments
