@@ -1,11 +1,12 @@
-"""Retention rules: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
+"""Retention rules: pure functions on statistics and Arrow tables, one module per rule, in the server's order.
 
-One pass first releases the messages that no consumer needs (docs/semantics/consumers-release.md). The rest it judges
-in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry; between
-the latter two, deleted subjects go (docs/semantics/log-compaction.md). A message that several rules would remove
-belongs to the first of them. Beside them stand the removals that people ask for (delete, purge, rollup, drop), which
-are no part of a pass, and the rules of topics, whose passes have no others: segments that people asked to remove by
-`delete_segments`, and that could not go at once, a later pass takes.
+A pass first releases the messages that no consumer needs (docs/semantics/consumers-release.md). It
+then applies limits in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, the
+limit per subject, and expiry; deleted subjects are removed between the last two
+(docs/semantics/log-compaction.md). A message that several rules remove is counted for the first of
+them. Requested removals (delete, purge, rollup, drop) are not part of a pass. Topics have rules of
+their own, and no others; a later pass removes the segments that an operator requested by
+`delete_segments` and that were held at the time.
 """
 
 from __future__ import annotations
@@ -29,4 +30,4 @@ DELETE_RETENTION = "delete_retention"
 DROP = "drop"
 
 RULES = RULE_NAMES
-"""Every rule that can let a message go."""
+"""Every rule that can remove a message."""

@@ -1,4 +1,4 @@
-"""Deleted subjects: those whose last message is a deletion, and what files hold of them."""
+"""Deleted subjects: subjects with a deletion as their last message, and their messages in files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _HIGHEST = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class DeletedSubjects:
-    """The subjects whose last message is a deletion, as far as somebody has looked for deletions in files.
+    """The subjects with a known deletion as their last message.
 
-    The messages of each subject in each file have one entry in `file`, `subject`, `stored` and `left`, ascending by
-    `file`.
+    The messages of each subject in each file have one entry in `file`, `subject`, `stored` and
+    `left`, ascending by `file`.
     """
 
     names: pa.Array
     """The subjects, string."""
     deleted_ns: Array
-    """The time of the last message of each of them, nanoseconds since the epoch."""
+    """The time of the last message of each subject, nanoseconds since the epoch."""
     file: Array
     """The file's row number."""
     subject: Array
@@ -34,34 +34,34 @@ class DeletedSubjects:
     stored: Array
     """The number of its messages in the file."""
     left: Array
-    """Of these, the messages that a limit per subject leaves."""
+    """The number of these messages within a limit per subject."""
     unseen_ns: Array
-    """For each file in which nobody has looked for deletions: the time of its oldest message; `NEVER` for others."""
+    """For each file not searched for deletions: the time of its oldest message; `NEVER` for other files."""
     read: ReadCount = field(default_factory=ReadCount)
-    """The cost of looking."""
+    """The cost of the search."""
 
     def until(self, cutoff_ns: int) -> Array:
-        """The entries of the subjects that were deleted by `cutoff_ns`; a mask."""
+        """A mask of the entries of subjects deleted by `cutoff_ns`."""
         mask: Array = self.deleted_ns[self.subject] <= cutoff_ns
         return mask
 
     def names_in(self, spans: Spans, span: int, cutoff_ns: int) -> pa.Array:
-        """The subjects deleted by `cutoff_ns` of which a span holds messages, each once."""
+        """The subjects deleted by `cutoff_ns` with messages in a span, each once."""
         first, end = np.searchsorted(self.file, spans.first_file[span : span + 2])
         inside = np.unique(self.subject[first:end])
         return self.names.take(pa.array(inside[self.deleted_ns[inside] <= cutoff_ns]))
 
     def unseen_in(self, spans: Spans) -> Array:
-        """For each span: the time of the oldest message in files in which nobody has looked for deletions."""
+        """For each span: the time of the oldest message in files not searched for deletions."""
         return _least(self.unseen_ns, np.arange(len(self.unseen_ns)), spans)
 
     def deleted_in(self, spans: Spans) -> Array:
-        """For each span: the time of the first deletion of a subject in it; `NEVER`: none is known."""
+        """For each span: the earliest deletion time of its subjects; `NEVER`: none is known."""
         return _least(self.deleted_ns[self.subject], self.file, spans)
 
 
 def _least(values: Array, file: Array, spans: Spans) -> Array:
-    """The least of the values of each span's files; `NEVER` for a span without a value."""
+    """The minimum of the values of each span's files; `NEVER` for a span without a value."""
     least = np.full(len(spans), NEVER, dtype=np.int64)
     np.minimum.at(least, spans.span_of_file[file], values)
     return least
@@ -70,9 +70,9 @@ def _least(values: Array, file: Array, spans: Spans) -> Array:
 def deleted_subjects_of(
     deletions: pa.Table, counts: pa.Table, limit: int | None, unseen_ns: Array
 ) -> DeletedSubjects:
-    """Find the subjects whose last message, by the digests of all files, is one of some deletions.
+    """Find the subjects with one of these deletions as their last message, by the digests of all files.
 
-    One subject with a deletion as its message 5, of which 2 may stay:
+    One subject with a deletion as its message 5, and a limit of 2:
 
         file      0   1         a message 6 in any file, and it would be no deleted subject
         stored    1   2
@@ -81,10 +81,10 @@ def deleted_subjects_of(
 
     Args:
         deletions: every deletion in some files: `subject` string, `seq` and `ts_ns` int64.
-        counts: subject digests of all files, at least as far as they name these subjects: `file` int64, ascending;
-            `subject`, once a file; `messages` and `last_seq`.
-        limit: messages that may stay per subject; None: any number.
-        unseen_ns: as `DeletedSubjects` has it.
+        counts: subject digests of all files, at least the entries of these subjects: `file` int64,
+            ascending; `subject`, once per file; `messages` and `last_seq`.
+        limit: the maximum number of messages per subject; None: unlimited.
+        unseen_ns: as in `DeletedSubjects`.
     """
     named = counts.filter(pc.is_in(counts["subject"], value_set=pc.unique(deletions["subject"])))
     last = named.group_by("subject").aggregate([("last_seq", "max")])
@@ -101,7 +101,7 @@ def deleted_subjects_of(
 
 
 def _left(subject: Array, stored: Array, limit: int) -> Array:
-    """The messages of each entry that a limit per subject leaves: the newest of each subject stay."""
+    """The messages of each entry within a limit per subject: the newest of each subject are kept."""
     order = np.lexsort((-np.arange(len(subject)), subject))
     counted = stored[order]
     reached = np.cumsum(counted)

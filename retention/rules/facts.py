@@ -1,4 +1,4 @@
-"""Facts about one message that the rules compare in order to explain its fate."""
+"""Facts about one message that rules compare to explain its fate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retention.core.units import MINUTE, SECOND, format_duration
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about one message that the rules compare."""
+    """The facts about one message."""
 
     seq: int
     subject: str
@@ -17,26 +17,26 @@ class Facts:
     size: int
     deadline_ns: int | None
     newer: int
-    """Messages with higher sequences."""
+    """The number of messages with higher sequences."""
     bytes_with_newer: int
     newer_on_subject: int
     as_of_ns: int
     scan_end: int | None
-    """The message at which the age scan ends, if that comes before this one."""
+    """The message at which the age scan ends, if it precedes this message."""
     last_on_subject: int | None = None
-    """The sequence of the last message on its subject; None: nobody asked, or it is this one."""
+    """The sequence of the last message on its subject; None: not read, or it is this message."""
     deleted_ns: int | None = None
-    """The time of that last message, if it is a deletion; None also where nobody asked."""
+    """The time of that last message, if it is a deletion; None also if not read."""
     marker: int | None = None
-    """The sequence of the delete marker that announces that the message is gone."""
+    """The sequence of the delete marker for the removal of the message."""
     refused: bool = False
-    """Whether age or TTL would take the message, but the marker that would have to announce it does not fit."""
+    """Whether age or TTL would remove the message, but its delete marker does not fit."""
     needs: str | None = None
-    """The line about consumers that need the message; None: none was asked."""
+    """The line about consumers that need the message; None: no consumers were read."""
     held: str | None = None
-    """The line of the hold for consumers about the message; None: there is no hold."""
+    """The line about the hold for consumers; None: there is no hold."""
     is_held: bool = False
-    """Whether limits leave the message alone, whatever they say."""
+    """Whether the message is held from all limits."""
 
 
 REFUSES = ": discard is new, so this limit refuses new messages and never removes stored ones"

@@ -1,4 +1,4 @@
-"""One pass over a stream: rules folded in order, as far as statistics decide, and the questions that remain."""
+"""Fold of rules over a stream, in order: the decisions from statistics, and the questions that remain for rows."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from retention.rules.rule import NO_FACTS, Decision, PriorRemovals, Rule, Scan, 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The pass, decided per span where statistics can; masks with an entry a span."""
+    """The pass, decided per span if statistics allow it; masks have one entry per span."""
 
     spans: Spans
     decisions: tuple[Decision, ...]
-    """One decision a rule, in the order of the pass."""
+    """One decision per rule, in the order of the pass."""
     gone: Array
-    """Spans that go whole, whatever rows say; a mask."""
+    """A mask of spans removed completely for any content of rows."""
     ask: Array
-    """Spans whose rows decide; a mask."""
+    """A mask of spans that need their rows."""
     subjects: SubjectFacts = NO_FACTS
-    """The facts by which rules about subjects were decided."""
+    """The facts for rules about subjects."""
     held: Array | None = None
-    """Spans that stay whole although rules would take them; a mask; None: none does."""
+    """A mask of held spans, which rules would remove; None: none."""
 
     @property
     def scan(self) -> Scan | None:
-        """The scan of the pass; None: no rule scans."""
+        """The age scan of the pass; None: no rule scans."""
         return next(
             (decision.scan for decision in self.decisions if decision.scan is not None), None
         )
 
     def question(self, span: int) -> Question:
-        """The rules' question to the rows of any span, also of one that statistics decided."""
+        """The rules' question to the rows of any span, including one decided by statistics."""
         row_rules = (decision.question(span) for decision in self.decisions)
         return Question(span, tuple(rule for rule in row_rules if rule is not None))
 
     def whole(self, stopped_at: int | None) -> Array:
-        """Spans that go whole by statistics, once it is known where the scan ended; a mask.
+        """A mask of spans removed completely by statistics, given the end of the scan.
 
         Args:
-            stopped_at: the first asked span whose rows end the scan; None: only statistics end it.
+            stopped_at: the first queried span whose rows end the scan; None: only statistics end it.
         """
         goes = np.zeros(len(self.spans), dtype=bool)
         for decision in self.decisions:
@@ -55,7 +55,7 @@ class Evaluation:
         return goes & ~self.ask
 
     def by_rule(self, stopped_at: int | None) -> Array:
-        """Messages that each rule takes of each span that goes whole; shape (spans, rules).
+        """Messages that each rule removes from each completely removed span; shape (spans, rules).
 
         Args:
             stopped_at: as in `whole`.
@@ -71,12 +71,12 @@ class Evaluation:
 
 
 def fold(spans: Spans, rules: Sequence[Rule], subjects: SubjectFacts) -> Evaluation:
-    """Decide a pass as far as statistics do: each rule sees what the rules before it leave.
+    """Decide a pass from statistics; each rule applies to the messages left by the rules before it.
 
     Args:
         spans: the stream.
         rules: in the order of the pass; at most one scans.
-        subjects: what is known of subjects, by which rules about them decide.
+        subjects: the known facts for rules about subjects.
     """
     gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
     decisions = []

@@ -1,4 +1,4 @@
-"""A purge of deleted keys: old deletions go with all of their key, younger ones stay alone (KV PurgeDeletes)."""
+"""A purge of deleted keys: old deletions are removed with their key, young ones are kept alone (KV PurgeDeletes)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64(
 
 @dataclass(frozen=True)
 class PurgeDeletes:
-    """Remove every subject whose last message is a deletion; a deletion that is too young for that stays alone."""
+    """Remove every subject with a deletion as its last message, but keep the deletion itself if it is young."""
 
     older_than_ns: int
-    """The age from which on a deletion goes itself, nanoseconds; 0: at once."""
+    """The age at which the deletion itself is removed, nanoseconds; 0: immediately."""
     erase: ClassVar[bool] = False
-    """False: it can be brought back."""
+    """False: the removal can be undone."""
 
     @property
     def rule(self) -> str:
@@ -47,7 +47,7 @@ class BelowCuts:
 
     span: int
     cuts: pa.Table
-    """`subject` and `below`: the messages of a subject below a sequence go."""
+    """`subject` and `below`: the messages of the subject below that sequence are removed."""
     columns: ClassVar[tuple[str, ...]] = ("seq", "size", "subject")
 
 
@@ -63,12 +63,12 @@ def purge_deletes_request(older_than_ns: int) -> PurgeDeletes:
 
 
 def cuts_of(deletions: pa.Table, last_seqs: pa.Table, cutoff_ns: int) -> pa.Table:
-    """The cuts of all deleted subjects: beyond an old deletion, or at a young one.
+    """The cuts of all deleted subjects: after an old deletion, or at a young one.
 
     Args:
-        deletions: shape `DELETIONS`, all of the stream.
-        last_seqs: `subject` and `last_seq`, at least of the subjects of deletions.
-        cutoff_ns: the time of the youngest deletion that is old, nanoseconds since the epoch.
+        deletions: shape `DELETIONS`, of the whole stream.
+        last_seqs: `subject` and `last_seq`, at least for the subjects of deletions.
+        cutoff_ns: the latest time of an old deletion, nanoseconds since the epoch.
 
     Returns:
         `subject`, each once, and `below`.
@@ -80,12 +80,12 @@ def cuts_of(deletions: pa.Table, last_seqs: pa.Table, cutoff_ns: int) -> pa.Tabl
 
 
 def questions(cuts: pa.Table, counts: pa.Table, spans: Spans) -> list[BelowCuts]:
-    """The questions to the spans that hold messages of deleted subjects.
+    """The questions to the spans with messages of deleted subjects.
 
     Args:
-        cuts: as `cuts_of` makes them.
+        cuts: the result of `cuts_of`.
         counts: subject digests of all files: `file` and `subject`.
-        spans: of the same files.
+        spans: the spans of the same files.
     """
     subject = pc.index_in(counts["subject"], value_set=cuts["subject"].combine_chunks())
     named = np.flatnonzero(subject.is_valid().to_numpy())

@@ -1,4 +1,4 @@
-"""Reasons why rules let messages go, in a few words with their numbers."""
+"""Reasons for removals by rules, in a few words with their numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retention.rules.jetstream.evaluate import ORDER
 
 
 def reason_of(rule: str, policy: Policy, as_of_ns: int) -> str:
-    """The reason why a rule lets messages go in a pass, with its numbers; of any other rule, its name."""
+    """The reason for removals by a rule in a pass, with its numbers; for any other rule, its name."""
     words = _OF.get(rule)
     return rule if words is None else f"{rule}{words(policy, as_of_ns)}"
 

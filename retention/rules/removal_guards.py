@@ -1,4 +1,4 @@
-"""Guards held against what a pass takes: a function of counts, exact in integers."""
+"""Check of guards against the removals of a pass: a function of counts, exact in integers."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ MIN_KEPT_MESSAGES = "min_kept_messages"
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss that limits inflict on a stream in one pass; messages that consumers release are no part of it."""
+    """The loss of a stream to limits in one pass; messages released by consumers are not part of it."""
 
     messages: int = 0
-    """Messages that limits take."""
+    """Messages removed by limits."""
     bytes: int = 0
     """Bytes of these messages, by the broker's accounting."""
     of_messages: int = 0
-    """Messages of the stream, without those that consumers release in the pass; never fewer than `messages`."""
+    """Messages of the stream, without those released by consumers in the pass; at least `messages`."""
 
     @property
     def kept(self) -> int:
-        """Messages that are left behind the pass."""
+        """Messages that remain after the pass."""
         return self.of_messages - self.messages
 
 
 @dataclass(frozen=True)
 class GuardFinding:
-    """A guard whose limit a pass exceeds."""
+    """A guard that a pass exceeds."""
 
     guard: str
     """The name of its key."""
     limit: int
-    """Percent, bytes or messages, as the guard counts."""
+    """Percent, bytes or messages, in the unit of the guard."""
     then: GuardAction
     removed_messages: int
     removed_bytes: int
     of_messages: int
-    """Messages of the stream, without those that consumers release in the pass."""
+    """Messages of the stream, without those released by consumers in the pass."""
     lifted: bool = False
     """Whether a guard that refuses was lifted for this one pass."""
 
     @property
     def refuses(self) -> bool:
-        """Whether the pass must not be carried out."""
+        """Whether the pass must not be applied."""
         return self.then == "refuse" and not self.lifted
 
     @property
     def sentence(self) -> str:
-        """The numbers that were compared, as the predicate of a sentence about the pass."""
+        """The compared numbers, as the predicate of a sentence about the pass."""
         return _SENTENCES[self.guard](self)
 
     def as_json(self) -> dict[str, Any]:
@@ -64,13 +64,13 @@ class GuardFinding:
 
 
 def guard_findings(guards: RemovalGuards, loss: Loss) -> tuple[GuardFinding, ...]:
-    """Name the guards whose limits a loss exceeds; none where nothing is lost, however little there is.
+    """List the guards that a loss exceeds; none if nothing is lost, even in a small stream.
 
     A loss of 51 of 100 messages exceeds a share of 50%, one of 50 does not; 51 of 100 leave 49, which is below 50.
 
     Args:
-        guards: those of the stream.
-        loss: what limits take in the pass.
+        guards: the guards of the stream.
+        loss: the removals by limits in the pass.
     """
     if not loss.messages:
         return ()
@@ -103,7 +103,7 @@ def _finding(name: str, guard: GuardLimit, loss: Loss) -> GuardFinding:
 
 
 def _share_sentence(finding: GuardFinding) -> str:
-    # Rounded up, so that a share beyond the limit never looks as if it met it.
+    # Rounded up, so that a share beyond the limit never appears to meet it.
     tenths = -(-finding.removed_messages * 1000 // finding.of_messages)
     percent = f"{tenths // 10}.{tenths % 10}".removesuffix(".0")
     removed = (

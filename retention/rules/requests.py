@@ -1,4 +1,4 @@
-"""Removals that people ask for: which messages a purge or a delete means (NATS STREAM.PURGE, STREAM.MSG.DELETE)."""
+"""Requested removals: the messages selected by a purge or a delete (NATS STREAM.PURGE, STREAM.MSG.DELETE)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
 
 @dataclass(frozen=True)
 class Purge:
-    """Remove all messages, or those that match a filter; below a sequence only, or all but the newest."""
+    """Remove all messages, or those that match a filter; optionally only below a sequence, or all except the newest."""
 
     subject: str | None = None
     """A filter; None: every subject."""
     seq: int | None = None
-    """Only messages below it; without a filter, the next sequence is at least this one afterwards."""
+    """Only messages below it; without a filter, it is also a lower bound of the next sequence afterwards."""
     keep: int | None = None
-    """So many of the highest sequences stay; never together with `seq`."""
+    """The number of highest sequences to keep; never together with `seq`."""
     erase: ClassVar[bool] = False
-    """False: purged messages can be brought back."""
+    """False: purged messages can be restored."""
 
     @property
     def rule(self) -> str:
@@ -57,7 +57,7 @@ class Delete:
     seqs: tuple[int, ...]
     """Ascending, each once."""
     erase: bool = False
-    """Also remove, at once, every file that still holds them: it cannot be undone."""
+    """Also delete, immediately, every file that still contains them: this cannot be undone."""
 
     @property
     def rule(self) -> str:
@@ -72,10 +72,10 @@ class Delete:
 
 @dataclass(frozen=True)
 class Drop:
-    """Remove a stream or topic with all that it holds: its first write afterwards begins another table."""
+    """Remove a stream or topic with all its messages; its first write afterwards begins another table."""
 
     erase: ClassVar[bool] = False
-    """False: it can be brought back."""
+    """False: the stream can be restored."""
 
     @property
     def rule(self) -> str:
@@ -97,10 +97,10 @@ Request = MessageRequest | DeleteSegments | Drop
 def purge_request(
     subject: str | None = None, seq: int | None = None, keep: int | None = None
 ) -> Purge:
-    """Make the request for a purge; 0 and the filter `>` are as good as nothing (NATS STREAM.PURGE).
+    """Make the request for a purge; 0 and the filter `>` mean no restriction (NATS STREAM.PURGE).
 
     Raises:
-        UsageError: a number is out of range, the filter is none, or `seq` and `keep` are both given.
+        UsageError: a number is out of range, the filter is invalid, or `seq` and `keep` are both given.
     """
     for name, number in (("seq", seq), ("keep", keep)):
         if number is not None:
@@ -145,7 +145,7 @@ def as_json(request: Request) -> dict[str, Any]:
 
 
 def from_json(values: Mapping[str, Any]) -> Request:
-    """The request of which `as_json` made these values."""
+    """The request with these `as_json` values."""
     given = {name: value for name, value in values.items() if name != "rule"}
     if "older_than_ns" in given:
         return PurgeDeletes(**given)
@@ -169,28 +169,28 @@ class Meant:
     below: int | None = None
     """Only sequences below this one."""
     lowest: int | None = None
-    """Only so many of the lowest messages that the other conditions leave."""
+    """Only this number of the lowest messages that meet the other conditions."""
     seqs: tuple[int, ...] | None = None
     """Only these sequences."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it takes to answer."""
+        """The columns needed to answer."""
         return ("seq", "size") if self.subject is None else ("seq", "size", "subject")
 
 
 @dataclass(frozen=True)
 class Removal:
-    """A request, decided per span where metadata can."""
+    """A request, decided per span from metadata if possible."""
 
     spans: Spans
     request: MessageRequest
     whole: Array
-    """Spans that go whole by metadata; a mask."""
+    """A mask of spans removed completely by metadata."""
 
     @property
     def by_rule(self) -> Array:
-        """Messages that each rule takes of each span that goes whole; shape (spans, rules)."""
+        """Messages that each rule removes from each completely removed span; shape (spans, rules)."""
         counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
         counts[self.whole, RULES.index(self.request.rule)] = self.spans.messages[self.whole]
         return counts
@@ -198,16 +198,16 @@ class Removal:
 
 @dataclass(frozen=True)
 class NamedRemoval(Removal):
-    """A request that names what goes."""
+    """A request for named messages."""
 
     request: Purge | Delete
     ask: Array
-    """Spans whose rows decide; a mask."""
+    """A mask of spans that need their rows."""
     cut: HeadCut = _NOTHING_KEPT
-    """The reach of a purge that keeps the newest, in messages that it could mean."""
+    """The extent of a purge that keeps the newest messages, counted in matching messages."""
 
     def questions(self) -> list[Meant]:
-        """The questions to the rows of the spans that metadata left open."""
+        """The questions to the rows of the undecided spans."""
         return [self._question(int(span)) for span in np.flatnonzero(self.ask)]
 
     def _question(self, span: int) -> Meant:
@@ -236,7 +236,7 @@ def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) ->
 
 
 def purge(spans: Spans, request: Purge, matched: Array) -> NamedRemoval:
-    """Decide a purge as far as metadata goes (NATS STREAM.PURGE).
+    """Decide a purge from metadata, as far as possible (NATS STREAM.PURGE).
 
     Args:
         spans: the stream.
@@ -257,7 +257,7 @@ def purge(spans: Spans, request: Purge, matched: Array) -> NamedRemoval:
 
 
 def delete(spans: Spans, request: Delete) -> NamedRemoval:
-    """Decide in which spans messages to be deleted can be (NATS STREAM.MSG.DELETE)."""
+    """Find the spans that may have the messages to delete (NATS STREAM.MSG.DELETE)."""
     wanted = np.array(request.seqs, dtype=np.int64)
     before = np.searchsorted(wanted, spans.min_seq, side="left")
     until = np.searchsorted(wanted, spans.max_seq, side="right")
@@ -265,7 +265,7 @@ def delete(spans: Spans, request: Delete) -> NamedRemoval:
 
 
 def answer_request(span: SpanRows, question: Meant) -> Answer:
-    """Answer for one span with the rows that a request means."""
+    """Answer for one span with the rows selected by a request."""
     seqs = span.rows["seq"].to_numpy()
     meant = np.ones(len(seqs), dtype=bool)
     if question.subject is not None:
@@ -281,7 +281,7 @@ def answer_request(span: SpanRows, question: Meant) -> Answer:
 
 
 def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
-    """The sequences to be deleted that no answer has; `removed` has the shape `REMOVED_RANGES`."""
+    """The sequences to delete that no answer has; `removed` has shape `REMOVED_RANGES`."""
     wanted = np.array(request.seqs, dtype=np.int64)
     first, last = (np.sort(removed[name].to_numpy()) for name in ("first_seq", "last_seq"))
     at = np.searchsorted(first, wanted, side="right") - 1
@@ -290,11 +290,11 @@ def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
 
 
 def moved(request: MessageRequest, next_seq: int) -> tuple[int, int] | None:
-    """The next sequence before and behind a purge that goes beyond it (NATS STREAM.PURGE); None: it stays.
+    """The next sequence before and after a purge that exceeds it (NATS STREAM.PURGE); None: it is unchanged.
 
     Args:
         request: the purge, or a deletion.
-        next_seq: the sequence that the next message would get.
+        next_seq: the next sequence to assign.
     """
     if not isinstance(request, Purge) or request.subject is not None or request.seq is None:
         return None

@@ -1,4 +1,4 @@
-"""Row verdicts: which rule, if any, lets each message of one span go."""
+"""Row verdicts: the rule, if any, that removes each message of one span."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from retention.rules.jetstream.protection import Protection
 
 STAYS = -1
-"""The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or provisional."""
+"""The verdict on a message kept by every rule; any other verdict is an index into `RULES`, or provisional."""
 
 _RULES_AT_MOST = 16
 
 
 def provisional(scanning: int, otherwise: int) -> int:
-    """The verdict on a message that a rule takes if its scan comes to the span.
+    """The verdict on a message that a rule removes only if its scan reaches the span.
 
     Args:
         scanning: the rule's index into `RULES`.
-        otherwise: the rule that takes it if not, or `STAYS`.
+        otherwise: the rule that removes it otherwise, or `STAYS`.
     """
     return _RULES_AT_MOST * (scanning + 1) + otherwise + 1
 
 
 def settled(verdicts: Array, *, reached: bool) -> Array:
-    """Verdicts once it is known whether the scan came to the span: indexes into `RULES`, or `STAYS`."""
+    """Final verdicts, given whether the scan reached the span: indexes into `RULES`, or `STAYS`."""
     scanning, otherwise = np.divmod(verdicts, _RULES_AT_MOST)
     final = (scanning if reached else otherwise) - 1
     return np.where(verdicts < _RULES_AT_MOST, verdicts, final).astype(verdicts.dtype)
@@ -44,19 +44,19 @@ def settled(verdicts: Array, *, reached: bool) -> Array:
 
 @dataclass(frozen=True)
 class Question:
-    """The rules' question to the rows of one span, the rest of the stream being known."""
+    """The rules' question to the rows of one span, given the rest of the stream."""
 
     span: int
     parts: tuple[RowRule, ...] = ()
     """Each rule's part of the question, in the order of the pass."""
     in_full: bool = False
-    """Whether all narrow columns are looked at, also those that verdicts do without."""
+    """Whether all narrow columns are needed, including those not used by verdicts."""
     hold: Protection | None = None
-    """The messages that stay although rules would take them; None: none do."""
+    """The protection that holds messages from the rules; None: there is none."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that an answer takes."""
+        """The columns needed to answer."""
         if self.in_full:
             return RULE_COLUMNS
         wanted = {"seq", "size", *(name for part in self.parts for name in part.columns)}
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def before_expiry(self) -> Question:
-        """The question of the rules that do not look at time."""
+        """The question of the rules before expiry."""
         return replace(self, parts=tuple(part for part in self.parts if not part.expires))
 
 
@@ -84,17 +84,17 @@ class SpanRows:
 
 @dataclass(frozen=True)
 class StoredRanges:
-    """Ranges of one span that lie in a file, because they are many."""
+    """Ranges of one span, stored in a file because they are many."""
 
     place: str
-    """An Arrow file of the shape `REMOVED_RANGES`."""
+    """An Arrow file of shape `REMOVED_RANGES`."""
     counts: pa.Table
-    """Sums of what each verdict takes of each file: `file`, `rule`, `messages`, `bytes`, the highest `last_seq`."""
+    """Sums of removals by file and verdict: `file`, `rule`, `messages`, `bytes`, the highest `last_seq`."""
     owner: object = field(default=None, compare=False)
-    """The directory that is deleted when nobody refers to it any more."""
+    """The scratch directory; deleted when the last reference to it ends."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the owner, which is the affair of one process."""
+        """The fields without the owner, which belongs to one process."""
         return vars(self) | {"owner": None}
 
 
@@ -104,22 +104,22 @@ class Answer:
 
     span: int
     removed: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory; empty where they are stored."""
+    """Shape `REMOVED_RANGES`; `file` is a row number of the inventory. Empty if the ranges are stored."""
     stop_seq: int | None
     """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
     held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
-    """Ranges that stay although rules would take them, and for whom; shape `HELD_RANGES`."""
+    """Held ranges, with their consumers; shape `HELD_RANGES`."""
     stop_ts_ns: int | None = None
-    """The time of that message; None also where rows were not read."""
+    """The time of that message; None also if rows were not read."""
     skipped: int | None = None
-    """Messages that stay because the scan ends before them in this span; None: no row was read for it."""
+    """Messages kept because the scan ends before them in this span; None: no rows were read."""
     stored: StoredRanges | None = None
-    """The ranges that go, where they are so many that they lie in a file."""
+    """The ranges to remove, if they are so many that they are stored in a file."""
 
     @property
     def counts(self) -> pa.Table:
-        """Rows with `file`, `rule` (a verdict), `messages` and `bytes`, which add up to what goes."""
+        """Rows with `file`, `rule` (a verdict), `messages` and `bytes`, which add up to the removed messages."""
         return self.removed if self.stored is None else self.stored.counts
 
 
@@ -132,7 +132,7 @@ def answer_question(span: SpanRows, question: Question) -> Answer:
 
 
 def stop_of(answers: Sequence[Answer]) -> int | None:
-    """The first span whose rows end the scan, None if rows end it nowhere."""
+    """The first span whose rows end the scan; None if no rows end it."""
     stops = [answer.span for answer in answers if answer.stop_seq is not None]
     return min(stops, default=None)
 
@@ -140,13 +140,13 @@ def stop_of(answers: Sequence[Answer]) -> int | None:
 def scan_end(
     unended: Answer, rows: pa.Table, question: Question, stays: Array, until: int | None
 ) -> Answer:
-    """Add to an answer the end of the scan, and the number of messages that stay behind it.
+    """Add to an answer the end of the scan, and the number of messages kept after it.
 
     Args:
         unended: the answer without these.
         rows: the rows of the span.
         question: the question that they answer.
-        stays: the rows that no rule takes and nothing protects; a mask.
+        stays: a mask of the rows that no rule removes and nothing protects.
         until: the row number at which the scan ends; None: not in this span.
     """
     scanning = [part for part in question.parts if part.stops(rows) is not None]
@@ -170,10 +170,10 @@ def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:
 
 
 def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
-    """Give each row its verdict, and the row number at which the scan ends (None: it goes on).
+    """Give each row its verdict; also returns the row number at which the scan ends (None: it continues).
 
-    A scan may end in a span before, which only that span's rows tell. What it takes is therefore provisional, and the
-    rules behind it see it as well:
+    A scan may end in an earlier span, depending on that span's rows. So its removals are
+    provisional, and later rules see these rows as well:
 
         seq       1     2     3     4
         max_age   old   old   young old
@@ -183,7 +183,7 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
 
     Args:
         rows: the columns of the question, of all files of the span, ascending by `seq`.
-        question: what to decide.
+        question: the question of the rules.
     """
     verdicts, until = np.full(rows.num_rows, STAYS, dtype=np.int8), None
     remaining = np.ones(rows.num_rows, dtype=bool)
@@ -223,7 +223,7 @@ def ranges_of(rows: pa.Table, verdicts: Array) -> pa.Table:
 
 
 def _ranges(rows: pa.Table, verdicts: Array, gone: Array, files: Array) -> pa.Table:
-    """The ranges of the rows `gone`, each of which is in one of `files`; shape `REMOVED_RANGES`."""
+    """The ranges of the rows `gone`, with the file of each in `files`; shape `REMOVED_RANGES`."""
     seqs, sizes = (rows[name].to_numpy()[gone] for name in ("seq", "size"))
     rules = verdicts[gone]
     begins = np.ones(len(gone), dtype=bool)

@@ -1,1 +1,1 @@
-"""Iggy's rules: whole sealed segments, as server 0.8 and 0.9 drop them."""
+"""Iggy's rules, which remove whole sealed segments, as servers 0.8 and 0.9 do."""

@@ -1,4 +1,4 @@
-"""The request `delete-segments` of a topic: so many of the oldest sealed segments of one partition."""
+"""The request `delete-segments` of a topic: a number of the oldest sealed segments of one partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.rules import DELETE_SEGMENTS
 from retention.rules.iggy.segments import BY_REQUEST, TopicSegments, is_free, leading
 
 MOST_SEGMENTS = 2**32 - 1
-"""The largest count that Iggy's request can name: all segments."""
+"""The largest count of Iggy's request; it means all segments."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class DeleteSegments:
     count: int
     """The number of segments to remove."""
     up_to: int | None = None
-    """The last offset of the last of them when the request was planned; None: it is not planned yet, or means none."""
+    """The last offset of these segments at planning time; None: not planned yet, or there are no such segments."""
     erase: ClassVar[bool] = False
-    """False: removed segments can be brought back."""
+    """False: removed segments can be restored."""
 
     @property
     def rule(self) -> str:
@@ -41,7 +41,7 @@ class DeleteSegments:
 
 
 def delete_segments_request(partition: int, count: int) -> DeleteSegments:
-    """Make the request to remove a partition's oldest segments; 0 segments are none.
+    """Make the request to remove a partition's oldest segments; 0 removes none.
 
     Raises:
         UsageError: a number is out of range.
@@ -56,12 +56,12 @@ def delete_segments_request(partition: int, count: int) -> DeleteSegments:
 def requested_fates(
     segments: TopicSegments, requested: Mapping[int, int], barriers: Mapping[int, int]
 ) -> Array:
-    """Fates by request: requested segments go, the oldest first, until one is held back (docs/semantics/topics.md).
+    """Fates by request: requested segments are removed, oldest first, up to a held one (docs/semantics/topics.md).
 
     Args:
-        segments: those of all partitions.
-        requested: partition → the offset up to which its sealed segments shall go.
-        barriers: partition → the lowest offset that a consumer or a group has stored.
+        segments: the segments of all partitions.
+        requested: partition → the offset up to which its sealed segments are requested.
+        barriers: partition → the lowest offset stored by a consumer or a group.
     """
     fates = np.zeros(len(segments), dtype=np.int8)
     for partition, part in segments.parts():

@@ -1,4 +1,4 @@
-"""One pass over a topic by Iggy's rules, and what consumers hold back of it (docs/semantics/topics.md)."""
+"""One pass over a topic by Iggy's rules, and the segments held for consumers (docs/semantics/topics.md)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NOTHING_REQUESTED: Mapping[int, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TopicPass:
-    """The decisions of one pass; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `BY_REQUEST`."""
+    """The decisions of one pass; one entry per segment: `STAYS`, `BY_AGE`, `BY_SIZE` or `BY_REQUEST`."""
 
     fates: Array
     held: Array
-    """For each segment that stays: its fate, had no consumer and no group stored an offset."""
+    """For each kept segment: its fate without stored offsets of consumers and groups."""
 
 
 def topic_pass(
@@ -35,14 +35,14 @@ def topic_pass(
     barriers: Mapping[int, int],
     requested: Mapping[int, int] = NOTHING_REQUESTED,
 ) -> TopicPass:
-    """Decide a pass, as the cleaner of the profile's server would (docs/semantics/topics.md).
+    """Decide a pass like the cleaner of the profile's server (docs/semantics/topics.md).
 
     Args:
-        segments: those of all partitions.
-        policy: what lets segments go, and whose rules.
+        segments: the segments of all partitions.
+        policy: the limits, and the profile that interprets them.
         now_us: the pass's one instant, microseconds since the epoch.
-        barriers: partition → the offset of `barrier_of`; a partition that is not in it is held by nobody.
-        requested: partition → the offset up to which `delete-segments` wants it gone; servers of 0.8 forget it.
+        barriers: partition → the offset of `barrier_of`; other partitions have no barrier.
+        requested: partition → the offset up to which `delete-segments` is requested; servers of 0.8 ignore it.
     """
 
     def fates_with(barriers: Mapping[int, int]) -> Array:
@@ -59,7 +59,7 @@ def topic_pass(
 
 
 def barrier_of(stored: Iterable[int]) -> int | None:
-    """The offset to which the slowest of a partition's consumers and groups has read; None if none stored an offset."""
+    """The offset of the slowest of a partition's consumers and groups; None if none stored an offset."""
     return min(stored, default=None)
 
 

@@ -1,4 +1,4 @@
-"""The next due instant of a topic: until then, a pass over the same segments takes, seals and holds nothing."""
+"""The next due instant of a topic: until then, a pass over the same segments removes, seals and holds nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from retention.rules.iggy.segments import TopicSegments
 
 
 def next_due(segments: TopicSegments, policy: TopicPolicy) -> int | None:
-    """The earliest instant at which a pass could find something to do, given that it finds nothing now.
+    """The earliest instant at which a pass may have an effect, given that it has none now.
 
-    Time lets segments expire and `roll_after` seal them, and does nothing else: what size takes, and what was asked
-    for, only a commit or a stored offset changes. Never later than the truth; it may be earlier.
+    Time only expires segments and seals them by `roll_after`. Removals by size or by request change
+    only with a commit or a stored offset. The instant is a lower bound.
 
     Args:
-        segments: those of all partitions, as they are; nobody's offset holds one that a pass would take.
-        policy: what seals them and lets them go, and whose rules.
+        segments: the stored segments of all partitions; no offset holds a segment that a pass would remove.
+        policy: the limits and `roll_after`, and the profile that interprets them.
 
     Returns:
         Microseconds since the epoch; None: time alone changes nothing.
@@ -29,7 +29,7 @@ def _expiries(segments: TopicSegments, policy: TopicPolicy) -> Iterator[int]:
         return
     for _, part in segments.parts():
         able = segments.may_go(part)
-        # Under `modern` nothing of a partition goes before its first segment does.
+        # Under `modern` the first segment of a partition is removed before any other.
         times = segments.max_us[part][:1] if policy.profile == "modern" else segments.last_us[part]
         newest = times[able[: len(times)] & (times != 0)]
         if len(newest):

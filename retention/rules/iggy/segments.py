@@ -1,4 +1,4 @@
-"""The segments of a topic as rules see them: their offsets, times and bytes, and which of them may ever go."""
+"""The segments of a topic for rules: their offsets, times and bytes, and whether they can be removed."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ STAYS, BY_AGE, BY_SIZE, BY_REQUEST = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class TopicSegments:
-    """One entry a segment, by partition, then the oldest first; int64, times in microseconds since the epoch."""
+    """One entry per segment, by partition, then oldest first; int64, times in microseconds since the epoch."""
 
     partition: Array
     start: Array
     """Offset of its first message."""
     end: Array
-    """Offset of its last message; below `start` in an active segment that holds none."""
+    """Offset of its last message; below `start` in an empty active segment."""
     first_us: Array
     last_us: Array
-    """The broker's time of the message with the highest offset."""
+    """The broker's timestamp of the message with the highest offset."""
     max_us: Array
-    """The latest time of the broker in it; 0 is none."""
+    """The latest broker timestamp in it; 0 means none."""
     bytes: Array
     sealed: Array
-    """A mask; the last segment of a partition never goes, sealed or not."""
+    """A mask; the last segment of a partition is never removed, sealed or not."""
 
     def __len__(self) -> int:
         return len(self.start)
 
     def parts(self) -> Iterator[tuple[int, slice]]:
-        """Each partition, and where its segments lie."""
+        """Each partition, with the slice of its segments."""
         if not len(self):
             return
         bounds = [0, *(np.flatnonzero(np.diff(self.partition)) + 1).tolist(), len(self)]
@@ -45,18 +45,18 @@ class TopicSegments:
             yield int(self.partition[begin]), slice(begin, end)
 
     def may_go(self, part: slice) -> Array:
-        """Segments of a partition that are sealed and not its last; a mask."""
+        """A mask of the sealed segments of a partition, except its last one."""
         able = self.sealed[part].copy()
         able[-1:] = False
         return able
 
 
 def with_sealed(segments: TopicSegments, chosen: Array) -> TopicSegments:
-    """Seal the chosen active segments, and put an empty active one behind each of them.
+    """Seal the chosen active segments, and add an empty active segment after each of them.
 
     Args:
-        segments: those of all partitions.
-        chosen: the segments to seal; a mask, of which those that are active and hold messages count.
+        segments: the segments of all partitions.
+        chosen: a mask of segments to seal; only active segments with messages count.
     """
     chosen = chosen & ~segments.sealed & (segments.end >= segments.start)
     behind = segments.end[chosen] + 1
@@ -77,9 +77,9 @@ def with_sealed(segments: TopicSegments, chosen: Array) -> TopicSegments:
 
 
 def expired(time_us: Array, policy: TopicPolicy, now_us: int) -> Array:
-    """Segments that have been kept long enough, their newest message being of that time; a mask.
+    """A mask of the segments past their expiry, from the time of their newest message.
 
-    A time and an expiry that together exceed every instant never expire, and 0 is no time.
+    A segment never expires if the sum of time and expiry overflows, or if the time is 0 (none).
     """
     if policy.message_expiry_us is None or policy.message_expiry_us > now_us:
         return np.zeros(len(time_us), dtype=bool)
@@ -87,12 +87,12 @@ def expired(time_us: Array, policy: TopicPolicy, now_us: int) -> Array:
 
 
 def is_free(end: Array, barrier: int | None) -> Array:
-    """Segments that every consumer has read to their last message; a mask."""
+    """A mask of the segments that every consumer has read to their last message."""
     if barrier is None:
         return np.ones(len(end), dtype=bool)
     return end <= barrier
 
 
 def leading(mask: Array) -> int:
-    """Count the entries that are true before the first that is not."""
+    """Count the leading true entries."""
     return len(mask) if mask.all() else int(np.argmin(mask))

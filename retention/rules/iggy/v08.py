@@ -1,4 +1,4 @@
-"""The segments of a topic that a server of 0.8 drops: every expired one, then the oldest while the topic is large."""
+"""Segments that a server of 0.8 drops: every expired one, then the oldest while the topic is too large."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from retention.rules.iggy.segments import (
 def fates_v8(
     segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
 ) -> Array:
-    """The fate of each segment; an expired one goes though an older one stays, which leaves a hole.
+    """The fate of each segment; an expired one is removed even if an older one is kept, which leaves a gap.
 
-    Age is that of a segment's last message, and size is that of the whole topic, with its active segments.
+    The age of a segment is that of its last message; the size is that of the whole topic, including active segments.
 
     Args:
-        segments: those of all partitions.
-        policy: what lets segments go.
+        segments: the segments of all partitions.
+        policy: the limits.
         now_us: the pass's one instant, microseconds since the epoch.
-        barriers: partition → the lowest offset that a consumer or a group has stored.
+        barriers: partition → the lowest offset stored by a consumer or a group.
     """
     able = np.zeros(len(segments), dtype=bool)
     for partition, part in segments.parts():
@@ -45,9 +45,9 @@ def fates_v8(
 def _oldest_while_large(
     segments: TopicSegments, policy: TopicPolicy, able: Array, there: Array
 ) -> Iterator[int]:
-    """The segments that go, the oldest first, until the topic is below nine tenths of `max_topic_size`.
+    """The segments to remove, oldest first, until the topic is below nine tenths of `max_topic_size`.
 
-    Of each partition only the first segment that is there can be next; one that cannot go ends its partition.
+    Only the first remaining segment of each partition is a candidate; one that must be kept ends its partition.
     """
     if policy.max_topic_size is None:
         return
@@ -64,7 +64,7 @@ def _oldest_while_large(
 def _queue(
     segments: TopicSegments, able: Array, there: Array, part: slice
 ) -> Iterator[tuple[int, int, int]]:
-    """Segments of a partition that can go, in order: time of the first message, for ties the partition, number."""
+    """Removable segments of a partition, in order, as (time of the first message, partition for ties, number)."""
     for at in np.flatnonzero(there[part]) + part.start:
         if not able[at]:
             return

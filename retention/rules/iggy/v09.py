@@ -1,4 +1,4 @@
-"""The segments of a topic that a server of version 0.9 drops: of each partition the oldest, by age and by size."""
+"""Segments that a server of 0.9 drops: the oldest of each partition, by age and by size."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from retention.rules.iggy.segments import (
 def fates_modern(
     segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
 ) -> Array:
-    """The fate of each segment; none goes behind a segment of its partition that stays.
+    """The fate of each segment; a segment is kept if an older one of its partition is kept.
 
     Args:
-        segments: those of all partitions.
-        policy: what lets segments go.
+        segments: the segments of all partitions.
+        policy: the limits.
         now_us: the pass's one instant, microseconds since the epoch.
-        barriers: partition → the lowest offset that a consumer or a group has stored.
+        barriers: partition → the lowest offset stored by a consumer or a group.
     """
     fates = np.zeros(len(segments), dtype=np.int8)
     budget = budget_of(policy)
@@ -43,9 +43,9 @@ def fates_modern(
 
 
 def budget_of(policy: TopicPolicy) -> int | None:
-    """The bytes of sealed segments that each partition may keep; None: any number.
+    """The bytes of sealed segments that each partition may keep; None: unlimited.
 
-    It is the partition's share of `max_topic_size`, but never less than a full segment and the largest message.
+    The budget is the partition's share of `max_topic_size`, but at least a full segment plus the largest message.
     """
     if policy.max_topic_size is None:
         return None
@@ -54,9 +54,9 @@ def budget_of(policy: TopicPolicy) -> int | None:
 
 
 def _beyond(budget: int | None, sealed_bytes: Array) -> int:
-    """Count the oldest segments that go until the remaining sealed ones are within the budget.
+    """Count the oldest segments to remove until the remaining sealed ones are within the budget.
 
-    A budget of 50 and segments of 30, 40, 20 and 10 bytes: from each on 100, 70, 30 and 10 remain, so that two go.
+    For a budget of 50 and segments of 30, 40, 20 and 10 bytes, the suffix sums are 100, 70, 30 and 10: two are removed.
     """
     if budget is None or budget > INT64_MAX:
         return 0

@@ -1,1 +1,1 @@
-"""JetStream's rules, one module a rule, and the pass that applies them in the server's order."""
+"""JetStream's rules, one module per rule, and the pass that applies them in the server's order."""

@@ -1,4 +1,4 @@
-"""Holds: messages that limits would take, and that stay while consumers still need them."""
+"""Holds: messages that limits would remove, kept while consumers need them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from retention.rules.row_verdicts import settled as settled_rules
 from schemas.plan import HELD_RANGES
 
 ANYBODY = -1
-"""In place of a consumer: a message that is held for several is counted once."""
+"""The entry for all consumers, in which a message held for several counts once."""
 
 
 def answer_protected(span: SpanRows, question: Question) -> Answer:
-    """Answer a question from the rows of one span, those left out that its hold covers."""
+    """Answer a question from the rows of one span, without the held rows."""
     verdicts, until = judge(span.rows, question)
     covers = _covers(span, question)
     goes = np.where(covers.any(axis=0), STAYS, verdicts)
@@ -48,7 +48,7 @@ def answer_protected(span: SpanRows, question: Question) -> Answer:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The messages of one span that are held."""
+    """The held messages of one span."""
 
     held: pa.Table
     """`seq` and `size`."""
@@ -56,12 +56,12 @@ class Sizes:
 
 
 def protected_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
-    """Find the messages of one span that are held, with their sizes.
+    """Find the held messages of one span, with their sizes.
 
     Args:
         span: its rows.
-        question: that of the rules and the hold to them.
-        reached: whether the scan comes to the span.
+        question: the question of the rules and the hold.
+        reached: whether the scan reaches the span.
     """
     verdicts, _ = judge(span.rows, question)
     taken = settled_rules(verdicts, reached=reached) != STAYS
@@ -76,7 +76,7 @@ def _covers(span: SpanRows, question: Question) -> Array:
 
 
 def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
-    """The held ranges of a span's rows, for anybody and for each consumer; shape `HELD_RANGES`."""
+    """The held ranges of a span's rows, for all consumers together and for each; shape `HELD_RANGES`."""
     parts = [HELD_RANGES.empty_table()]
     for consumer, covered in ((ANYBODY, covers.any(axis=0)), *enumerate(covers)):
         held = np.where(covered, verdicts, STAYS)
@@ -91,7 +91,7 @@ def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
 
 
 def settled(held: pa.Table, *, reached: bool) -> pa.Table:
-    """Held ranges once it is known whether the age scan came to their span; shape `HELD_RANGES`."""
+    """Held ranges, given whether the age scan reached their span; shape `HELD_RANGES`."""
     rules = settled_rules(held["rule"].to_numpy(), reached=reached)
     at = held.schema.get_field_index("rule")
     ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int8()))
@@ -99,16 +99,16 @@ def settled(held: pa.Table, *, reached: bool) -> pa.Table:
 
 
 def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array) -> pa.Table:
-    """The held ranges of spans whose rows were not asked, each of which one rule would take.
+    """The held ranges of spans held by metadata; one rule would remove each of them.
 
     Args:
         spans: the stream.
-        by_rule: messages that each rule would take of them; shape (spans, rules).
-        hold: the protection by which they are held.
-        whole: the spans that are held whole; a mask.
+        by_rule: messages that each rule would remove from them; shape (spans, rules).
+        hold: the protection.
+        whole: a mask of the completely held spans.
 
     Returns:
-        Shape `HELD_RANGES`; a range may hold sequences that are not there.
+        Shape `HELD_RANGES`; a range may include sequences without a message.
     """
     chosen = np.flatnonzero(whole)
     parts = [HELD_RANGES.empty_table()]
@@ -130,23 +130,23 @@ def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array
 
 @dataclass(frozen=True)
 class Budget:
-    """The place at which the newest held messages have taken all bytes that may be held."""
+    """The point at which the newest held messages use up the bytes that may be held."""
 
     spans: Array
-    """The spans in which that happens: several where their sequences interleave."""
+    """The spans at that point: several if their sequences interleave."""
     rest: int
-    """The bytes of their lowest held messages that are beyond it."""
+    """The bytes of their lowest held messages beyond that point."""
     above: int
-    """The sequence from which on all held messages have room; where `rest` is 0, below it none has."""
+    """The sequence from which all held messages have room; if `rest` is 0, no message below it has."""
 
 
 def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
-    """Find how far down held messages have room; None: all have.
+    """Find the lowest held message with room; None: all have room.
 
     Args:
         spans: the stream.
-        held: its held ranges, shape `HELD_RANGES`.
-        max_bytes: how many bytes may be held.
+        held: the held ranges, shape `HELD_RANGES`.
+        max_bytes: the maximum number of held bytes.
     """
     apart = joined(spans)
     group = np.searchsorted(apart.first_file, spans.first_file[:-1], side="right") - 1
@@ -165,10 +165,10 @@ def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
 
 
 def first_protected(budget: Budget, held: Sequence[pa.Table]) -> int:
-    """The lowest sequence of a held message that has room.
+    """The lowest sequence of a held message with room.
 
     Args:
-        budget: the place at which room ends.
+        budget: the point at which room ends.
         held: the held messages of its spans; `seq` and `size`.
     """
     if not held:

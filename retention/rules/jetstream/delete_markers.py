@@ -1,4 +1,4 @@
-"""Subject-delete markers: which subjects get one when the last of their messages dies of age, and what it says."""
+"""Subject-delete markers: the subjects that get one after expiry of their last message, and its content."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DEATHS = pa.schema(
         pa.field("silent", pa.bool_(), nullable=False),
     ]
 )
-"""Messages that expiry takes of one stretch of the stream, by subject and scan (0: of the first rule that expires
-messages; the scans follow each other): the highest sequence, and whether that message ends silently (it is a marker
-itself, or a KV purge)."""
+"""Messages expired in one range of the stream, by subject and scan (0: the first rule that expires
+messages; the scans run in order): the highest sequence, and whether that message is removed without
+a marker (it is a marker itself, or a KV purge)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def block(ttl_ns: int) -> bytes:
     """The header block of a marker, byte for byte (ADR-43; docs/semantics/ttl.md).
 
     Args:
-        ttl_ns: `subject_delete_marker_ttl`; a part of a second is cut off.
+        ttl_ns: `subject_delete_marker_ttl`; truncated to seconds.
     """
     return build(
         [
@@ -52,7 +52,7 @@ def block(ttl_ns: int) -> bytes:
 
 
 def sizes(subjects: pa.Array, policy: Policy) -> Array:
-    """The size of a marker on each of the subjects, bytes by the broker's accounting."""
+    """The size of a marker on each subject, bytes by the broker's accounting."""
     ttl_ns = policy.subject_delete_marker_ttl_ns or 0
     headings = pa.array(np.full(len(subjects), len(block(ttl_ns))), pa.int64())
     nothing = pa.array(np.zeros(len(subjects)), pa.int64())
@@ -61,14 +61,14 @@ def sizes(subjects: pa.Array, policy: Policy) -> Array:
 
 
 def candidates(deaths: pa.Table, staying: pa.Array) -> pa.Table:
-    """The messages of which a marker must be stored in order to remove them, in the order of the scans.
+    """The messages that need a marker to be removed, in the order of the scans.
 
-    A subject has at most one: the last of its messages that the scans come to, if none stays and that one does not
-    end silently (NATS STREAM.UPDATE order, step 5c).
+    A subject has at most one: its last message in the order of the scans, if none is kept and that
+    message needs a marker (NATS STREAM.UPDATE order, step 5c).
 
     Args:
-        deaths: shape `DEATHS`, from every stretch of the stream.
-        staying: subjects of which some message stays.
+        deaths: shape `DEATHS`, from every range of the stream.
+        staying: subjects with a kept message.
 
     Returns:
         `DEATHS` without `silent`.
@@ -77,17 +77,17 @@ def candidates(deaths: pa.Table, staying: pa.Array) -> pa.Table:
     encoded = pc.dictionary_encode(dying["subject"].combine_chunks())
     order = np.lexsort((dying["last_seq"].to_numpy(), dying["scan"].to_numpy()))
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    # Of several places for one subject the last assigned stays: the last that the scans come to.
+    # Later assignments overwrite earlier ones, so each subject gets its last position in the order of the scans.
     last[encoded.indices.to_numpy()[order]] = np.arange(len(order))
     chosen = dying.take(pa.array(order[np.sort(last)]))
     return chosen.filter(pc.invert(chosen["silent"])).drop_columns(["silent"])
 
 
 def all_fit(dying: pa.Table, policy: Policy, left: Totals) -> bool:
-    """Whether every marker can be stored without that any is refused, and without that one evicts anything.
+    """Whether every marker can be stored without a refusal and without an eviction.
 
     Args:
-        dying: the messages of `candidates`, each of which takes a marker.
+        dying: the messages of `candidates`; each needs a marker.
         policy: the limits.
         left: the stream's messages and bytes before the first marker.
     """
@@ -97,7 +97,7 @@ def all_fit(dying: pa.Table, policy: Policy, left: Totals) -> bool:
 
 
 def have_room(taken: int, policy: Policy, left: Totals) -> bool:
-    """Whether at least one marker, of so many bytes together, can be stored in the way of `all_fit`."""
+    """Whether markers of this total size, at least one, can be stored as in `all_fit`."""
     if refuses_all(policy):
         return False
     replaces_itself = policy.discard == "old" and policy.max_msgs_per_subject == 1
@@ -108,35 +108,35 @@ def have_room(taken: int, policy: Policy, left: Totals) -> bool:
 
 
 def most_bytes(messages: int, total_bytes: int, policy: Policy) -> int:
-    """The most that markers for so many messages, of so many bytes together, take.
+    """The upper bound of the bytes of markers for a number of messages of a total size.
 
     Args:
-        messages: how many of them die at most.
-        total_bytes: their sizes, of which their subjects are a part.
+        messages: the maximum number of expired messages.
+        total_bytes: the total size of the messages, including their subjects.
         policy: says how long markers live.
     """
     return messages * int(sizes(pa.array([""]), policy)[0]) + total_bytes
 
 
 def refuses_all(policy: Policy) -> bool:
-    """Whether the stream stores no marker at all, whatever it holds."""
+    """Whether the stream never stores a marker, for any content."""
     return policy.sealed or _is_too_long(policy)
 
 
 def numbered(dying: pa.Table, next_seq: int) -> pa.Table:
-    """Number the markers for these messages, in order; shape `PLANNED_MARKERS`."""
+    """Assign sequences to the markers of these messages, in order; shape `PLANNED_MARKERS`."""
     seqs = np.arange(next_seq, next_seq + dying.num_rows)
     columns = [pa.array(seqs), dying["subject"], dying["last_seq"]]
     return pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
 
 
 def rows(markers: pa.Table, policy: Policy, as_of_ns: int) -> pa.Table:
-    """The markers as raw messages, to be completed; `seq`, `subject`, `ts_ns`, `headers`, `payload`.
+    """The markers as raw messages, for completion; `seq`, `subject`, `ts_ns`, `headers`, `payload`.
 
     Args:
         markers: shape `PLANNED_MARKERS`.
         policy: says how long they live.
-        as_of_ns: the pass's instant, which is their time.
+        as_of_ns: the pass's instant, the time of the markers.
     """
     heading = block(policy.subject_delete_marker_ttl_ns or 0)
     count = markers.num_rows

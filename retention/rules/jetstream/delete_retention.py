@@ -1,8 +1,9 @@
-"""DeleteRetention: a subject whose last message is an old deletion goes whole; no server has this rule.
+"""DeleteRetention: remove subjects with an old deletion as their last message; no server has this rule.
 
-It stands behind the limits and before expiry. Head trims and the limit per subject take the lowest messages of a
-subject, so that its last one, by digests of the stored files, is the last one that they leave. Expiry may take a
-deletion and leave what lies below it, and write a marker in its place: neither helps anybody once a subject is to go.
+The rule runs after the limits and before expiry. Head trims and the limit per subject remove the
+lowest messages of a subject, so its last message by digests of the stored files is also the last
+one after them. Expiry may remove a deletion but keep lower messages, and write a marker in its
+place; both are pointless for a subject that is removed.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from retention.rules.rule import (
 
 @dataclass(frozen=True)
 class DeleteRetention(TimedRule):
-    """A subject goes if its last message is a deletion with `ts_ns <= cutoff_ns` (KV PurgeDeletes has that edge)."""
+    """A subject is removed if its last message is a deletion with `ts_ns <= cutoff_ns` (as in KV PurgeDeletes)."""
 
     name: ClassVar[str] = DELETE_RETENTION
     retention_ns: int
     cutoff_ns: int
-    """`as_of - delete_retention`: the youngest instant of a deletion that goes, nanoseconds since the epoch."""
+    """`as_of - delete_retention`: the latest instant of an old deletion, nanoseconds since the epoch."""
     subjects: SubjectFacts
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule at the instant; None where deletions stay like other messages."""
+        """The rule at the instant; None if deletions are kept like other messages."""
         retention_ns = policy.delete_retention_ns
         return (
             None if retention_ns is None else cls(retention_ns, as_of_ns - retention_ns, subjects)
@@ -49,19 +50,19 @@ class DeleteRetention(TimedRule):
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Whether the rule acts, for a newer message of a subject may lie anywhere."""
+        """Whether the rule is on, because a newer message of a subject may be anywhere."""
         return policy.delete_retention_ns is not None
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
-        """Whether the last message on the subject is a deletion, and old enough."""
+        """Whether the last message on the subject is an old deletion."""
         if policy.delete_retention_ns is None or facts.deleted_ns is None:
             return False
         return facts.as_of_ns - facts.deleted_ns >= policy.delete_retention_ns
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """The last message on the subject: whether it is a deletion, and how old."""
+        """The last message on the subject: whether it is a deletion, and its age."""
         if policy.delete_retention_ns is None:
             return None
         named = f"{cls.name} {format_duration(policy.delete_retention_ns)}"
@@ -69,15 +70,15 @@ class DeleteRetention(TimedRule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """The least age of the deletions, each the last message on its subject."""
+        """The minimum age of the deletions, each the last message on its subject."""
         del as_of_ns
         kept = format_duration(policy.delete_retention_ns or 0)
         return f" {kept}, the last on the subject is a deletion that old"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Count by digests what goes; only rows tell it where nobody has looked for deletions that may be old enough.
+        """Count removals by digests; spans with possible old deletions in unsearched files need their rows.
 
-        What such a file holds decides about messages with lower sequences, wherever they lie.
+        Such a file decides about messages with lower sequences in any file.
         """
         unseen = np.flatnonzero(self._unseen(spans) <= self.cutoff_ns)
         doubtful = np.arange(len(spans)) < (unseen[-1] + 1 if len(unseen) else 0)
@@ -98,29 +99,29 @@ class DeleteRetention(TimedRule):
         )
 
     def share(self, spans: Spans, span: int) -> OfDeleted | None:
-        """The rule for the rows of one span; None: it holds nothing of a subject that is known to go."""
+        """The rule for the rows of one span; None: it has no message of a subject known to be removed."""
         deleted = self.subjects.deleted
         names = None if deleted is None else deleted.names_in(spans, span, self.cutoff_ns)
         return OfDeleted(names) if names is not None and len(names) else None
 
     def first_due(self, spans: Spans) -> Array:
-        """The instant at which the first known deletion is old enough, or a message that may be one."""
+        """The instant at which the first known deletion, or a message that may be one, is old enough."""
         deleted, unseen = self.subjects.deleted, self._unseen(spans)
         known = unseen if deleted is None else deleted.deleted_in(spans)
         return delayed(np.minimum(known, unseen), self.retention_ns)
 
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
-        """The instant at which anything goes, for a deletion takes messages of any segment along."""
+        """The instant of the first removal, because a deletion removes messages of any segment."""
         del alone
         return np.full(len(segments), self.first_due(segments).min(initial=np.iinfo(np.int64).max))
 
     def _unseen(self, spans: Spans) -> Array:
-        """For each span: the oldest time at which a deletion may lie in it that nobody has looked for."""
+        """For each span: the oldest possible time of a deletion in files not searched for deletions."""
         deleted = self.subjects.deleted
         return spans.min_ts_ns if deleted is None else deleted.unseen_in(spans)
 
     def _counted(self, spans: Spans) -> tuple[Array, Array]:
-        """Messages of each span on subjects that are known to go: all, and those that a limit per subject leaves."""
+        """Messages of each span on subjects known to be removed: all, and those within the limit per subject."""
         deleted = self.subjects.deleted
         if deleted is None:
             nothing = np.zeros(len(spans), dtype=np.int64)
@@ -136,7 +137,7 @@ class DeleteRetention(TimedRule):
 
 
 def _behind_limit(spans: Spans, subjects: SubjectFacts) -> Array:
-    """The messages of each span that the limit per subject leaves."""
+    """The messages of each span within the limit per subject."""
     return spans.messages - (0 if subjects.excess is None else subjects.excess.messages)
 
 
@@ -146,25 +147,25 @@ class Decided(Decision):
 
     deletion: DeleteRetention
     stored: Array
-    """Messages of each span on subjects that are known to go; int64."""
+    """Messages of each span on subjects known to be removed; int64."""
     doubtful: Array
 
     def question(self, span: int) -> RowRule | None:
-        """The question for messages of subjects that go, where some are."""
+        """The question for messages of removed subjects, if the span has any."""
         return self.deletion.share(self.spans, span)
 
     def bounds(self) -> tuple[Array, Array]:
-        """Exactly the messages that digests count; up to all where nobody has looked for deletions."""
+        """Exactly the messages that digests count; up to all in spans not searched for deletions."""
         return self.stored, np.where(self.doubtful, self.spans.messages, self.stored)
 
     def ordered(self) -> Array:
-        """Spans in which a deletion may lie that takes messages of other files along; a mask."""
+        """A mask of spans with a possible deletion that removes messages of other files."""
         return self.doubtful
 
 
 @dataclass(frozen=True)
 class OfDeleted:
-    """The rows of subjects that go."""
+    """The rows of removed subjects."""
 
     names: pa.Array
     """The subjects, string."""

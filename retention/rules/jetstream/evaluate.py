@@ -1,4 +1,4 @@
-"""The rules of a JetStream pass, in the server's order (NATS STREAM.UPDATE; docs/semantics/limits.md), and ours."""
+"""Rules of a JetStream pass in the server's order (NATS STREAM.UPDATE; docs/semantics/limits.md), plus our own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER: tuple[type[Rule], ...] = (
     MaxAgeEach,
     MsgTtl,
 )
-"""A rule sees what those before it leave; a message belongs to the first that takes it."""
+"""A rule applies to the messages left by the rules before it; a message counts for the first rule that removes it."""
 
 
 def rules_of(policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS) -> tuple[Rule, ...]:
@@ -35,22 +35,22 @@ def rules_of(policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS) -
 def evaluate(
     spans: Spans, policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS
 ) -> Evaluation:
-    """Decide what statistics can of a pass.
+    """Decide a pass from statistics, as far as possible.
 
     Args:
         spans: the stream.
-        policy: what lets messages go.
+        policy: the limits.
         as_of_ns: the pass's one instant.
-        subjects: what is known of subjects, as far as the policy's rules look at them.
+        subjects: the known facts about subjects that the policy's rules use.
     """
     return fold(spans, rules_of(policy, as_of_ns, subjects), subjects)
 
 
 def expires(policy: Policy) -> bool:
-    """Whether time alone lets messages go."""
+    """Whether time alone removes messages."""
     return any(isinstance(rule, TimedRule) for rule in rules_of(policy, 0))
 
 
 def reaches_all(policy: Policy) -> bool:
-    """Whether a rule can take messages anywhere, so that no prefix of the stream decides a pass."""
+    """Whether a rule can remove messages anywhere, so that no prefix of the stream decides a pass."""
     return any(rule.reaches_all(policy) for rule in ORDER)

@@ -1,4 +1,4 @@
-"""Head trims: the lowest sequences go while the stream holds more of something than a limit lets it."""
+"""Head trims: remove the lowest sequences while the stream exceeds a limit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from retention.rules.rule import Decision
 
 @dataclass(frozen=True)
 class HeadCut:
-    """The reach of a head trim.
+    """The extent of a head trim.
 
-    The first `whole` spans go; of the next one, the lowest messages go until `rest` (messages for MaxMsgs, bytes
-    for MaxBytes) is reached. `rest` 0 means that the cut falls between two spans.
+    The first `whole` spans are removed; from the next one, the lowest messages are removed until
+    `rest` (messages for MaxMsgs, bytes for MaxBytes) is reached. `rest` 0 means that the cut is
+    between two spans.
     """
 
     limit: int
@@ -25,15 +26,15 @@ class HeadCut:
 
 
 def head_cut(limit: int, amounts: Array) -> HeadCut:
-    """Cut so that at most `limit` stays, and no further (NATS STREAM.UPDATE order, steps 2 and 3).
+    """Find the smallest cut that keeps at most `limit` (NATS STREAM.UPDATE order, steps 2 and 3).
 
-    40 of these 90 bytes go, which are the first span and 10 bytes of the second:
+    Of these 90 bytes, 40 are removed: the first span and 10 bytes of the second:
 
     >>> head_cut(50, np.array([30, 40, 20]))
     HeadCut(limit=50, total=90, whole=1, rest=10)
 
     Args:
-        limit: messages or bytes that may stay.
+        limit: the maximum messages or bytes.
         amounts: messages or bytes of each span, in sequence order.
     """
     total = int(amounts.sum())
@@ -47,10 +48,10 @@ def head_cut(limit: int, amounts: Array) -> HeadCut:
 
 
 def lowest_until(rest: int, amounts: Array) -> int:
-    """Count the lowest messages that make up at least `rest`.
+    """Count the lowest messages that amount to at least `rest`.
 
     Args:
-        rest: messages or bytes to lose; 0 or less loses nothing.
+        rest: messages or bytes to remove; 0 or less removes nothing.
         amounts: 1 or the size of each message, in sequence order.
     """
     return 0 if rest <= 0 else int(np.searchsorted(np.cumsum(amounts), rest, side="left")) + 1
@@ -58,32 +59,32 @@ def lowest_until(rest: int, amounts: Array) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadTrim(Decision):
-    """A head trim: a prefix of the spans goes whole, and the next one may lose its lowest messages."""
+    """A head trim: a prefix of the spans is removed, and the next span may lose its lowest messages."""
 
     cut: HeadCut
 
     def share(self, span: int, amounts: Array) -> int:
-        """The messages or bytes of a span that go.
+        """The messages or bytes removed from a span.
 
         Args:
             span: its number.
-            amounts: messages or bytes of each span, as the limit counts.
+            amounts: messages or bytes of each span, in the unit of the limit.
         """
         if span == self.cut.whole:
             return self.cut.rest
         return int(amounts[span]) if span < self.cut.whole else 0
 
     def ordered(self) -> Array:
-        """The span in which the trim ends; a mask."""
+        """A mask of the span in which the trim ends."""
         return self.unclear
 
     def ends_within(self) -> bool:
-        """Always, for a limit that the stream exceeds is a prefix's, too: see `Rule.ahead_of`."""
+        """Always True: a prefix gets a limit equivalent to that of the stream, see `Rule.ahead_of`."""
         return True
 
 
 def cut_masks(cut: HeadCut, spans: Spans) -> tuple[Array, Array]:
-    """The spans that a trim takes whole, and the one in which it ends, if it ends in one; two masks."""
+    """Two masks: the spans that a trim removes completely, and the one in which it ends, if any."""
     whole, ends = np.zeros(len(spans), dtype=bool), np.zeros(len(spans), dtype=bool)
     whole[: cut.whole] = True
     ends[cut.whole : cut.whole + 1] = cut.rest > 0

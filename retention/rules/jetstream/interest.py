@@ -1,4 +1,4 @@
-"""Interest and work-queue retention: messages that no consumer needs any more."""
+"""Interest and work-queue retention: release of messages that no consumer needs any more."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ class Interest:
 
     consumer: str
     ack_floor: int
-    """The stream sequence up to which everything is settled."""
+    """The stream sequence up to which all messages are settled."""
     delivered: int
     """The stream sequence of the last delivery."""
     filters: tuple[str, ...] = ()
     """Empty: every message."""
     explicit: bool = True
-    """Whether each message is acknowledged by itself; else what lies above the floor is needed."""
+    """Whether each message is acknowledged individually; otherwise all messages above the floor are needed."""
     pending: Array = field(default_factory=lambda: _NO_SEQS)
-    """Sequences delivered and not settled, ascending."""
+    """Sequences delivered but not settled, ascending."""
     redelivered: Array = field(default_factory=lambda: _NO_SEQS)
-    """Sequences delivered more than once and not settled, also those given up, ascending."""
+    """Sequences delivered more than once but not settled, including abandoned ones, ascending."""
 
     def matches(self, subjects: pa.Array | pa.ChunkedArray) -> Array:
-        """The subjects that the consumer wants; a mask."""
+        """A mask of the subjects that match the consumer's filters."""
         if not self.filters:
             return np.ones(len(subjects), dtype=bool)
         return matching_mask(subjects, self.filters).to_numpy(zero_copy_only=False)
 
     def needs(self, seqs: Array) -> Array:
-        """The messages that the consumer still needs, of those that it wants; a mask."""
+        """A mask of the messages that the consumer still needs, if they match its filters."""
         needed = seqs > self.ack_floor
         if self.explicit:
             needed &= (seqs > self.delivered) | np.isin(seqs, self.pending)
         return needed | np.isin(seqs, self.redelivered)
 
     def needs_all(self, spans: Spans) -> Array:
-        """Spans of which the consumer needs every message that it wants; a mask."""
+        """A mask of spans in which the consumer needs every matching message."""
         passed = max(self.ack_floor, self.delivered) if self.explicit else self.ack_floor
         return spans.min_seq > passed
 
     def needs_none(self, spans: Spans) -> Array:
-        """Spans of which the consumer needs no message, whatever it wants; a mask."""
+        """A mask of spans in which the consumer needs no message, for any filters."""
         settled = spans.max_seq <= self.ack_floor
         if self.explicit:
             above = self.pending[self.pending > self.ack_floor]
@@ -61,7 +61,7 @@ class Interest:
         return settled & ~_hold_some(spans, self.redelivered)
 
     def within(self, first: int, last: int) -> Interest:
-        """The interest in messages between two sequences, both inclusive, and small: no other sequence is in it."""
+        """The interest reduced to messages between two sequences, both inclusive: it contains no other sequence."""
         return replace(
             self,
             pending=_between(self.pending, first, last),
@@ -71,16 +71,16 @@ class Interest:
 
 @dataclass(frozen=True)
 class Release:
-    """Messages that consumers let go of, per span where metadata can tell; spans in neither mask lose nothing."""
+    """The release by consumers, per span from metadata; spans in neither mask lose nothing."""
 
     whole: Array
-    """Spans that go whole; a mask."""
+    """A mask of spans released completely."""
     ask: Array
-    """Spans whose rows decide; a mask."""
+    """A mask of spans that need their rows."""
 
 
 def release(spans: Spans, interests: Sequence[Interest], unmatched: Unmatched) -> Release:
-    """Decide from sequences alone; subject digests may yet decide spans that are asked here.
+    """Decide from sequences alone; subject digests may decide some of the open spans later.
 
     A stream without consumers keeps everything.
 
@@ -112,14 +112,14 @@ def refined(
     unmatched: Unmatched,
     counts: pa.Table,
 ) -> Release:
-    """Decide from subject digests those asked spans in which every subject's messages fare alike.
+    """Decide open spans from subject digests, if all messages of each subject have the same fate.
 
     Args:
-        undecided: the decision from sequences alone, with spans that it left open.
+        undecided: the decision from sequences alone, with open spans.
         spans: the stream.
         interests: of every consumer.
         unmatched: the fate of messages that no filter matches.
-        counts: the digests of all files of some asked spans; `file`, a row number of the inventory, and `subject`.
+        counts: the digests of all files of some open spans; `file`, a row number of the inventory, and `subject`.
 
     Returns:
         The decision, with those spans decided.
@@ -139,7 +139,7 @@ def refined(
 
 
 def released_rows(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched) -> Array:
-    """The rows that no consumer needs any more; a mask.
+    """A mask of the rows that no consumer needs any more.
 
     Args:
         rows: `seq` and `subject`.
@@ -156,7 +156,7 @@ def released_rows(rows: pa.Table, interests: Sequence[Interest], unmatched: Unma
 
 
 def encoded(subjects: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode subjects as numbers of distinct ones."""
+    """Dictionary-encode subjects."""
     return pc.dictionary_encode(subjects.combine_chunks())
 
 
@@ -165,12 +165,12 @@ def _between(seqs: Array, first: int, last: int) -> Array:
 
 
 def _hold_some(spans: Spans, seqs: Array) -> Array:
-    """Spans in whose range one of these ascending sequences lies; a mask."""
+    """A mask of spans with at least one of these ascending sequences in their range."""
     first = np.searchsorted(seqs, spans.min_seq, side="left")
     return first < np.searchsorted(seqs, spans.max_seq, side="right")
 
 
 def _all_of_span(each: Array, span: Array, spans: int) -> Array:
-    """Spans that have entries, all of which are true; a mask."""
+    """A mask of spans with entries that are all true."""
     entries = np.bincount(span, minlength=spans)
     return (entries > 0) & (np.bincount(span[each], minlength=spans) == entries)

@@ -1,4 +1,4 @@
-"""The messages of keys that a reader at an instant is shown: those that a pass at that instant would leave."""
+"""The messages of keys visible to a reader at an instant: those that a pass at that instant would keep."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from schemas.messages import NEVER
 
 @dataclass(frozen=True)
 class KeyView:
-    """A policy's limits per key and expiry, at an instant (docs/buckets.md).
+    """A policy's limit per key and its expiry, at an instant (docs/buckets.md).
 
-    Whether a pass has run plays no part, but for its delete markers. Age takes each old message, wherever it lies.
+    The view does not depend on past passes, except for their delete markers. Age hides each old message, anywhere.
     """
 
     keep_last: int | None
-    """The messages of a key that its own limit leaves; None: all."""
+    """The maximum number of messages of a key; None: unlimited."""
     cutoff_ns: int | None
-    """The time of the youngest message that is too old, nanoseconds since the epoch; None: age is unlimited."""
+    """The latest time of an expired message, nanoseconds since the epoch; None: age is unlimited."""
     due_ns: int | None
-    """The last deadline that has passed, nanoseconds since the epoch; None: messages have no deadlines."""
+    """The latest passed deadline, nanoseconds since the epoch; None: messages have no deadlines."""
 
     @classmethod
     def of(cls, policy: Policy, now_ns: int) -> Self:
@@ -38,9 +38,9 @@ class KeyView:
         return cls(policy.max_msgs_per_subject, cutoff_ns, due_ns)
 
     def shown(self, rows: pa.Table) -> Array:
-        """Mask the messages that are shown; first the limit of a key takes its oldest, then time what is due.
+        """Mask the visible messages: the limit of a key hides its oldest messages first, then time hides due ones.
 
-        Limit 2, everything at most a minute old:
+        A limit of 2 messages and of one minute:
 
             seq      1     2     3     4
             key      a     a     b     a
@@ -56,7 +56,7 @@ class KeyView:
         return shown & ~self.expired(rows)
 
     def expired(self, rows: pa.Table) -> Array:
-        """Mask the messages of which the time is over: `ts_ns`, `deadline_ns`."""
+        """Mask the expired messages; columns `ts_ns`, `deadline_ns`."""
         over = np.zeros(rows.num_rows, dtype=bool)
         if self.cutoff_ns is not None:
             over |= EachOld(self.cutoff_ns).takes(rows)
@@ -65,7 +65,7 @@ class KeyView:
         return over
 
     def may_expire(self, files: pa.Table) -> Array:
-        """Mask the files, shape `FILE_STATS`, in which a message may be of which the time is over."""
+        """Mask the files, shape `FILE_STATS`, that may have an expired message."""
         some = np.zeros(files.num_rows, dtype=bool)
         if self.cutoff_ns is not None:
             some |= files["min_ts_ns"].to_numpy() <= self.cutoff_ns

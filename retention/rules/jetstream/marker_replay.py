@@ -1,4 +1,4 @@
-"""Expiry with markers where room is short: event by event, since each marker stored may evict or be refused."""
+"""Expiry with markers when room is short: event by event, because each marker may evict messages or be refused."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from schemas.plan import PLANNED_MARKERS
 
 @dataclass(frozen=True)
 class Replayed:
-    """The outcome of the two scans."""
+    """The result of the two scans."""
 
     verdicts: Array
-    """One verdict a row: an index into `RULES`, or `STAYS`."""
+    """One verdict per row: an index into `RULES`, or `STAYS`."""
     markers: pa.Table
     """The markers that remain at the end; shape `PLANNED_MARKERS`."""
     next_seq: int
-    """The next sequence to assign; markers that were evicted again have used theirs."""
+    """The next sequence to assign; evicted markers have used their sequences."""
     refused: Array
-    """Sequences of the messages that stay because no marker could be stored for them."""
+    """Sequences of messages kept because no marker could be stored for them."""
 
 
 def replay(
     rows: pa.Table, verdicts: Array, policy: Policy, expiry: Sequence[RowRule], next_seq: int
 ) -> Replayed:
-    """Run the rules that expire messages over a whole stream (NATS STREAM.UPDATE order, steps 5 and 6).
+    """Apply the rules that expire messages to a whole stream (NATS STREAM.UPDATE order, steps 5 and 6).
 
-    Work is by expired message; everything else is numpy.
+    Python loops over expired messages only; the rest is numpy.
 
     Args:
         rows: the narrow columns of every message, ascending by `seq`.
-        verdicts: those of the limits before expiry; `STAYS` for the rest.
+        verdicts: the verdicts of the limits before expiry; `STAYS` for the rest.
         policy: the stream's rules.
-        expiry: its rules that expire messages, in the order of a pass.
+        expiry: the rules that expire messages, in the order of a pass.
         next_seq: the sequence of the first marker.
     """
     scans = _Scans(rows, verdicts, policy, next_seq)
@@ -53,7 +53,7 @@ def replay(
 
 
 class _Scans:
-    """The stream while the scans run: the stored rows, and behind them the markers stored so far."""
+    """The stream during the scans: the stored rows, followed by the markers stored so far."""
 
     def __init__(self, rows: pa.Table, verdicts: Array, policy: Policy, next_seq: int) -> None:
         subjects = pc.dictionary_encode(rows["subject"].combine_chunks())
@@ -64,18 +64,18 @@ class _Scans:
         self._silent = pc.fill_null(rows["marker"], False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         self._verdicts = verdicts.copy()
         self._refused = np.zeros(len(verdicts), dtype=bool)
-        """Rows whose marker was refused: a pass tries each once."""
+        """Rows with a refused marker; a pass attempts each once."""
         left = verdicts == STAYS
         self._on_subject = np.bincount(self._subject_of[left], minlength=len(subjects.dictionary))
         self._messages, self._bytes = int(left.sum()), int(self._size[left].sum())
         self._marker_size = delete_markers.sizes(subjects.dictionary, policy)
         self._head = 0
         self._stored: list[tuple[int, int]] = []
-        """Of each marker: the row that it stands for, and its size; evicted ones are below `_oldest`."""
+        """For each marker: its row, and its size; evicted markers are below `_oldest`."""
         self._oldest = 0
 
     def run(self, rule: RowRule) -> None:
-        """Let the messages of one rule expire, by sequence, up to the first that is left and stops it."""
+        """Expire the messages of one rule, by sequence, up to the first remaining one that stops it."""
         stops = rule.stops(self._rows)
         stopping = np.zeros(0, dtype=np.int64) if stops is None else np.flatnonzero(stops)
         passed = 0
@@ -120,7 +120,7 @@ class _Scans:
             return False
         if policy.discard == "old":
             return True
-        # The limits let a message pass that only replaces another one of its subject.
+        # Limits admit a message that only replaces another one of its subject.
         replaces = policy.max_msgs_per_subject == 1
         full = policy.max_msgs is not None and self._messages >= policy.max_msgs
         heavy = policy.max_bytes is not None and self._bytes + size > policy.max_bytes
@@ -129,7 +129,7 @@ class _Scans:
         )
 
     def _store(self, row: int, rule: int) -> None:
-        """Append a marker, trim as after every store, then let the message go that it stands for."""
+        """Append a marker, trim as after every store, then remove the message of the marker."""
         size = int(self._marker_size[self._subject_of[row]])
         self._stored.append((row, size))
         self._next_seq += 1
@@ -152,7 +152,7 @@ class _Scans:
             self._evict(RULES.index(MAX_BYTES))
 
     def _evict(self, rule: int) -> None:
-        """Let the lowest sequence go: a stored row, or when none is left the oldest marker."""
+        """Remove the lowest sequence: a stored row, or if none is left the oldest marker."""
         while self._head < len(self._verdicts) and not self._is_left(self._head):
             self._head += 1
         if self._head < len(self._verdicts):

@@ -1,4 +1,4 @@
-"""MaxAge: a scan from the lowest sequence that removes until it meets the first message young enough to stay."""
+"""MaxAge: a scan from the lowest sequence that removes messages up to the first young one."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True)
 class MaxAge(ExpiryRule):
-    """A message goes if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`.
+    """A message is removed if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`.
 
-    The scan ends at the first message with `ts_ns > cutoff_ns` that the rules before it leave (NATS STREAM.UPDATE
-    order, step 5a; ADR-43 for `never`).
+    The scan ends at the first message with `ts_ns > cutoff_ns` left by the rules before it (NATS
+    STREAM.UPDATE order, step 5a; ADR-43 for `never`).
     """
 
     name: ClassVar[str] = MAX_AGE
@@ -43,36 +43,36 @@ class MaxAge(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule at the instant; None where age is unlimited, or does not scan."""
+        """The rule at the instant; None if age is unlimited, or does not scan."""
         del subjects
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
-        """Whether the message is old enough, and the scan comes to it."""
+        """Whether the message is old enough, and the scan reaches it."""
         if policy.max_age_ns is None or policy.expiry != "head":
             return False
         return is_old(policy.max_age_ns, facts) and facts.scan_end is None
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """The age of the message, and what keeps it."""
+        """The age of the message, and the reason to keep it."""
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "head" else age_line(age, facts)
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """The age, and the youngest instant that has it."""
+        """The age, and the latest instant that has reached it."""
         age = policy.max_age_ns or 0
         stored_by = format_instant((as_of_ns - age) // SECOND * SECOND)
         return f" {format_duration(age)}, stored by {stored_by}"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Walk the spans: those without a young message go whole, up to one with a young message that surely stays.
+        """Walk the spans: those without a young message are removed, up to the first certainly kept young message.
 
-        A span with young and old messages is asked, and so is one of which other rules take some: it may lose all its
-        young messages, and then it does not end the scan.
+        A span with young and old messages needs its rows. So does a span that loses some messages
+        to other rules: if it loses all its young messages, it does not end the scan.
         """
         has_young = (spans.max_ts_ns > self.cutoff_ns) & ~before.gone
         has_old = (spans.min_ts_ns <= self.cutoff_ns) & ~before.gone
@@ -104,30 +104,30 @@ class MaxAge(ExpiryRule):
         return most_expired(spans, self.cutoff_ns)
 
     def first_due(self, spans: Spans) -> Array:
-        """The scan has to pass every span before, down to its youngest message, and then to find an old one.
+        """The instant at which the scan has passed the youngest messages of all earlier spans, and finds an old one.
 
         Three spans, and instants to which the age is added:
 
             oldest message      5    20    15
             youngest message   10    40    30
-            due                 5    20    40   (the second span has to be passed)
+            due                 5    20    40   (the scan must pass the second span)
         """
         passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
         due = delayed(np.maximum(passed, spans.min_ts_ns), self.max_age_ns)
         return np.where(spans.never < spans.messages, due, NEVER)
 
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
-        """The scan has to pass the segments before; other rules may take all of one but a message."""
+        """The scan must pass the earlier segments; other rules may remove all of one except one message."""
         times = segments.max_ts_ns if alone else segments.min_ts_ns
         return delayed(np.maximum.accumulate(times), self.max_age_ns)
 
     def tail_due(self, spans: Spans) -> int:
-        """The scan steps over all spans before it comes to the rest."""
+        """The scan passes all spans before it reaches the rest."""
         return int(spans.max_ts_ns.max(initial=_BEFORE_ALL)) + self.max_age_ns
 
 
 def _first(mask: Array) -> int:
-    """The number of the first entry that is set; that of entries, if none is."""
+    """The index of the first true entry; the number of entries if none is."""
     numbers = np.flatnonzero(mask)
     return int(numbers[0]) if len(numbers) else len(mask)
 
@@ -140,28 +140,28 @@ class Decided(Decision):
     scan: Scan
 
     def question(self, span: int) -> RowRule | None:
-        """The question for old rows, where the scan may come to them."""
+        """The question for old rows, if the scan may reach the span."""
         return self.age.everywhere() if span < self.scan.reach else None
 
     def bounds(self) -> tuple[Array, Array]:
-        """None of a span if the scan ends before it; elsewhere at least none, at most `MaxAge.most`."""
+        """Zero for a span after the end of the scan; elsewhere at least zero, at most `MaxAge.most`."""
         most = self.age.most(self.spans)
         reached = np.arange(len(self.spans)) < self.scan.reach
         return np.zeros_like(most), np.where(reached, most, 0)
 
     def ordered(self) -> Array:
-        """Spans in which the scan may take some messages and end at others; a mask."""
+        """A mask of spans in which the scan may remove some messages and end at others."""
         young, all_young = self.scan.may_stop, self.scan.stops
         return young & ~all_young & (np.arange(len(self.spans)) < self.scan.reach)
 
     def ends_within(self) -> bool:
-        """Whether statistics end the scan before what lies behind the spans."""
+        """Whether statistics end the scan within the spans."""
         return self.scan.reach < len(self.spans)
 
 
 @dataclass(frozen=True)
 class Old:
-    """The rows up to the first young one that are old enough."""
+    """The old rows up to the first young one."""
 
     cutoff_ns: int
     rule: ClassVar[str] = MAX_AGE
@@ -178,12 +178,12 @@ class Old:
 
 
 def is_old(max_age_ns: int, facts: Facts) -> bool:
-    """Whether a message has reached an age, and is not `never`."""
+    """Whether a message has reached an age, and its TTL is not `never`."""
     return facts.as_of_ns - facts.ts_ns >= max_age_ns and facts.deadline_ns != NEVER
 
 
 def most_expired(spans: Spans, cutoff_ns: int) -> Array:
-    """The most messages of each span that are old enough to go, by its statistics; int64.
+    """The maximum number of expired messages of each span, by its statistics; int64.
 
     Args:
         spans: the stream.
@@ -194,7 +194,7 @@ def most_expired(spans: Spans, cutoff_ns: int) -> Array:
 
 
 def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:
-    """The rows that are old enough to go, and not `never`; a mask.
+    """A mask of the rows that are old enough and not `never`.
 
     Args:
         rows: `ts_ns` and `deadline_ns`.
@@ -205,10 +205,10 @@ def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:
 
 
 def age_line(max_age_ns: int, facts: Facts) -> str:
-    """The line of an explanation that compares one message with an age.
+    """The line of an explanation about the age of one message.
 
     Args:
-        max_age_ns: the age at which it goes.
+        max_age_ns: the age of removal.
         facts: the message.
     """
     age_ns = facts.as_of_ns - facts.ts_ns

@@ -1,4 +1,4 @@
-"""MaxAge with `expiry: each`: a message that is old enough goes, wherever it lies; no server has this rule."""
+"""MaxAge with `expiry: each`: remove every old message, anywhere; no server has this rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from schemas.messages import NEVER
 
 @dataclass(frozen=True)
 class MaxAgeEach(ExpiryRule):
-    """A message goes if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`."""
+    """A message is removed if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`."""
 
     name: ClassVar[str] = MAX_AGE
     max_age_ns: int
@@ -35,14 +35,14 @@ class MaxAgeEach(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule at the instant; None where age is unlimited, or a scan."""
+        """The rule at the instant; None if age is unlimited, or is a scan."""
         del subjects
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "each" else cls(age, as_of_ns - age)
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Whether the rule acts, for old messages may lie anywhere."""
+        """Whether the rule is on, because old messages may be anywhere."""
         return policy.max_age_ns is not None and policy.expiry == "each"
 
     @classmethod
@@ -64,7 +64,7 @@ class MaxAgeEach(ExpiryRule):
         return MaxAge.reason(policy, as_of_ns)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Spans without a young message and without `never` go whole; those without an old one stay."""
+        """Spans without a young message and without `never` are removed; spans without an old message are kept."""
         old, young = spans.min_ts_ns <= self.cutoff_ns, spans.max_ts_ns > self.cutoff_ns
         whole = ~young & (spans.never == 0)
         lasting = spans.never == spans.messages
@@ -109,7 +109,7 @@ class Decided(Decision):
         return self.age.everywhere()
 
     def bounds(self) -> tuple[Array, Array]:
-        """Exactly those that are not `never` where none is young; else the oldest, unless it may be `never`."""
+        """Exactly those not `never` if none is young; otherwise at least the oldest, unless it may be `never`."""
         most = self.age.most(self.spans)
         oldest = np.minimum(most, self.spans.never == 0)
         return np.where(self.spans.max_ts_ns > self.age.cutoff_ns, oldest, most), most
@@ -117,7 +117,7 @@ class Decided(Decision):
 
 @dataclass(frozen=True)
 class EachOld:
-    """The rows that are old enough."""
+    """The old rows."""
 
     cutoff_ns: int
     rule: ClassVar[str] = MAX_AGE

@@ -1,4 +1,4 @@
-"""MaxBytes: the lowest sequences go while the stream holds more bytes than its limit."""
+"""MaxBytes: remove the lowest sequences while the stream has more bytes than its limit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
 
 @dataclass(frozen=True)
 class MaxBytes(Rule):
-    """At most `limit` bytes stay, by the broker's accounting (NATS STREAM.UPDATE order, step 3).
+    """At most `limit` bytes are kept, by the broker's accounting (NATS STREAM.UPDATE order, step 3).
 
-    MaxMsgs takes the lowest sequences before it, too: both end where one of them does, so that MaxBytes counts the
-    bytes of the whole stream.
+    MaxMsgs removes the lowest sequences, too, so together they end where the further one ends. So
+    MaxBytes can count the bytes of the whole stream.
     """
 
     name: ClassVar[str] = MAX_BYTES
@@ -32,7 +32,7 @@ class MaxBytes(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
+        """The rule of the policy's limit; None also if `discard: new` refuses new messages instead."""
         del as_of_ns, subjects
         return cls(policy.max_bytes) if policy.max_bytes is not None and policy.trims_head else None
 
@@ -44,7 +44,7 @@ class MaxBytes(Rule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """The bytes that the message and everything newer take."""
+        """The bytes of the message and everything newer."""
         limit = policy.max_bytes
         if limit is None:
             return None
@@ -55,13 +55,13 @@ class MaxBytes(Rule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """The limit, which is exceeded."""
+        """The exceeded limit."""
         del as_of_ns
         return f" {format_size(policy.max_bytes or 0)}, exceeded together with everything newer"
 
     @classmethod
     def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
-        """The policy without the part of the limit that messages behind the prefix use up."""
+        """The policy, with the limit reduced by the bytes after the prefix."""
         del messages
         if policy.max_bytes is None:
             return policy
@@ -69,7 +69,7 @@ class MaxBytes(Rule):
         return None if rest < 0 and policy.trims_head else replace(policy, max_bytes=rest)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Cut by the bytes of each span; only rows tell how many messages of the last one these are."""
+        """Cut by the bytes of each span; rows give the number of messages in the last one."""
         cut = head_cut(self.limit, spans.bytes)
         whole, ends = cut_masks(cut, spans)
         return Decided(
@@ -86,10 +86,10 @@ class MaxBytes(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(HeadTrim):
-    """The reach of the trim, in bytes."""
+    """The extent of the trim, in bytes."""
 
     def question(self, span: int) -> RowRule | None:
-        """The question for the lowest messages, by the bytes that go."""
+        """The question for the lowest messages, by the bytes to remove."""
         lose = self.share(span, self.spans.bytes)
         return LowestBytes(lose) if lose else None
 
@@ -100,7 +100,7 @@ class Decided(HeadTrim):
 
 @dataclass(frozen=True)
 class LowestBytes:
-    """The lowest messages of a span until so many bytes are gone."""
+    """The lowest messages of a span, up to a number of bytes."""
 
     bytes: int
     rule: ClassVar[str] = MAX_BYTES

@@ -1,4 +1,4 @@
-"""MaxMsgs: the lowest sequences go while the stream holds more messages than its limit."""
+"""MaxMsgs: remove the lowest sequences while the stream has more messages than its limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
 
 @dataclass(frozen=True)
 class MaxMsgs(Rule):
-    """At most `limit` messages stay (NATS STREAM.UPDATE order, step 2)."""
+    """At most `limit` messages are kept (NATS STREAM.UPDATE order, step 2)."""
 
     name: ClassVar[str] = MAX_MSGS
     trims: ClassVar[bool] = True
@@ -26,13 +26,13 @@ class MaxMsgs(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
+        """The rule of the policy's limit; None also if `discard: new` refuses new messages instead."""
         del as_of_ns, subjects
         return cls(policy.max_msgs) if policy.max_msgs is not None and policy.trims_head else None
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
-        """Whether as many messages are newer as the limit lets stay."""
+        """Whether at least `limit` messages are newer."""
         limit = policy.max_msgs
         return limit is not None and policy.trims_head and facts.newer >= limit
 
@@ -47,13 +47,13 @@ class MaxMsgs(Rule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """The number of newer messages that the limit asks for."""
+        """The number of newer messages at which the limit removes a message."""
         del as_of_ns
         return f" {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
 
     @classmethod
     def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
-        """The policy without the part of the limit that messages behind the prefix use up."""
+        """The policy, with the limit reduced by the messages after the prefix."""
         del total_bytes
         if policy.max_msgs is None:
             return policy
@@ -61,7 +61,7 @@ class MaxMsgs(Rule):
         return None if rest < 0 and policy.trims_head else replace(policy, max_msgs=rest)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Cut by the messages of each span, which statistics count."""
+        """Cut by the messages of each span, from statistics."""
         del before
         cut = head_cut(self.limit, spans.messages)
         whole, ends = cut_masks(cut, spans)
@@ -81,10 +81,10 @@ class MaxMsgs(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(HeadTrim):
-    """The reach of the trim, in messages."""
+    """The extent of the trim, in messages."""
 
     def question(self, span: int) -> RowRule | None:
-        """The question for the lowest messages, by the number that goes."""
+        """The question for the lowest messages, by the number to remove."""
         lose = self.share(span, self.spans.messages)
         return Lowest(lose) if lose else None
 
@@ -95,7 +95,7 @@ class Decided(HeadTrim):
 
 @dataclass(frozen=True)
 class Lowest:
-    """The lowest so many messages of a span."""
+    """A number of lowest messages of a span."""
 
     messages: int
     rule: ClassVar[str] = MAX_MSGS

@@ -1,4 +1,4 @@
-"""MaxMsgsPerSubject: of each subject the highest sequences stay, as many as the limit says."""
+"""MaxMsgsPerSubject: keep the highest sequences of each subject, up to the limit."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from retention.rules.rule import (
 )
 
 _RANGE_ROWS = 65_536
-"""Subjects that are numbered at once: a table of so many stays in a processor's cache."""
+"""The subjects to number at once; a table of this size fits into a processor's cache."""
 _MOST_CUTS = 16_384
 _NO_SUBJECTS = pa.nulls(0, pa.string())
 
 
 @dataclass(frozen=True)
 class MaxMsgsPerSubject(Rule):
-    """Of each subject at most `limit` messages stay (NATS STREAM.UPDATE order, step 4)."""
+    """At most `limit` messages of each subject are kept (NATS STREAM.UPDATE order, step 4)."""
 
     name: ClassVar[str] = MAX_MSGS_PER_SUBJECT
     limit: int
@@ -41,19 +41,19 @@ class MaxMsgsPerSubject(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule of the policy's limit; None where subjects are unlimited."""
+        """The rule of the policy's limit; None if subjects are unlimited."""
         del as_of_ns
         limit, surplus = policy.max_msgs_per_subject, subjects.excess
         return None if limit is None or surplus is None else cls(limit, surplus)
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Whether the rule acts, for a newer message of a subject may lie anywhere."""
+        """Whether the rule is on, because a newer message of a subject may be anywhere."""
         return policy.max_msgs_per_subject is not None
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
-        """Whether as many messages on the subject are newer as the limit lets stay."""
+        """Whether at least `limit` messages on the subject are newer."""
         limit = policy.max_msgs_per_subject
         return limit is not None and facts.newer_on_subject >= limit
 
@@ -67,13 +67,13 @@ class MaxMsgsPerSubject(Rule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """The number of newer messages on the subject that the limit asks for."""
+        """The number of newer messages on the subject at which the limit removes a message."""
         del as_of_ns
         limit = policy.max_msgs_per_subject or 0
         return f" {limit:,}, {limit:,} or more on the subject are newer"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Count by subject digests what goes; a head trim that ends in a span may take some of the same messages."""
+        """Count removals by subject digests; a head trim that ends in a span may remove some of the same messages."""
         counted = self.surplus.messages
         whole = ~before.gone & ~before.unclear & (counted == spans.messages)
         nowhere = np.zeros(len(spans), dtype=bool)
@@ -96,7 +96,7 @@ class Decided(Decision):
     surplus: SubjectExcess
 
     def question(self, span: int) -> RowRule | None:
-        """The question for messages beyond the limit, where some are."""
+        """The question for messages beyond the limit, if the span has any."""
         return self.surplus.of_span(span) if self.counted[span] > 0 else None
 
     def bounds(self) -> tuple[Array, Array]:
@@ -104,12 +104,12 @@ class Decided(Decision):
         return self.counted, self.counted
 
     def ordered(self) -> Array:
-        """Spans in which a subject loses its lowest messages; a mask."""
+        """A mask of spans in which a subject loses its lowest messages."""
         return self.counted > 0
 
 
 class _OfSubjects:
-    """The limit's rule for the rows of a span, in whichever way it is written."""
+    """The limit's rule for the rows of a span, in any encoding."""
 
     rule: ClassVar[str] = MAX_MSGS_PER_SUBJECT
     expires: ClassVar[bool] = False
@@ -121,15 +121,18 @@ class _OfSubjects:
 
 @dataclass(frozen=True)
 class KeepCounts(_OfSubjects):
-    """The messages of one span that the limit lets stay, by the shorter of two lists of subjects."""
+    """The kept messages of one span, by the shorter of two lists of subjects."""
 
     columns: ClassVar[tuple[str, ...]] = ("subject",)
     subjects: pa.Array
     """Subjects of the span, string."""
     counts: Array
-    """For each of them: how many of its lowest messages go, or of its highest stay."""
+    """For each subject: the number of its lowest messages to remove, or of its highest to keep."""
     stay: bool
-    """Whether `counts` says what stays: all messages of other subjects go. Otherwise they stay."""
+    """Whether `counts` are messages to keep; then all messages of other subjects are removed.
+
+    Otherwise they are kept.
+    """
 
     def takes(self, rows: pa.Table) -> Array:
         """Rows beyond the limit of their subject."""
@@ -142,42 +145,42 @@ class KeepCounts(_OfSubjects):
 
 @dataclass(frozen=True)
 class KeepLast(_OfSubjects):
-    """The messages that the limit lets stay of a span in which no subject keeps more than its last one."""
+    """The kept messages of a span in which no subject keeps more than its last one."""
 
     seqs: Array
-    """Sequences of these last messages, ascending; all others of the span go."""
+    """Sequences of these last messages, ascending; all others of the span are removed."""
 
     def takes(self, rows: pa.Table) -> Array:
-        """All rows but these last messages.
+        """All rows except these last messages.
 
         Raises:
-            DamagedError: a message that should stay is not there.
+            DamagedError: a message to keep is missing.
         """
         return _all_but(self.seqs, rows["seq"].to_numpy())
 
 
 @dataclass(frozen=True)
 class StoredShare(_OfSubjects):
-    """The messages of a span that the limit lets stay, in a file: no process holds the subjects of all spans."""
+    """The kept messages of a span, in a file, because no process can hold the subjects of all spans."""
 
     place: str
     """The file."""
     span: int
 
     def takes(self, rows: pa.Table) -> Array:
-        """Raise an error: rows cannot be judged before the subjects are fetched."""
+        """Raise an error: the subjects must be fetched first."""
         raise TypeError(f"span {self.span}: what lies apart is fetched before rows are judged")
 
 
 @dataclass(frozen=True)
 class SpanSubjects:
-    """The messages of one span on each of its subjects; one entry a subject."""
+    """The messages of one span on each of its subjects; one entry per subject."""
 
     subjects: pa.Array
     messages: Array
     last_seq: Array
     beyond: Array
-    """The number of the messages that are beyond the limit."""
+    """The number of messages beyond the limit."""
 
     def share(self) -> KeepCounts | KeepLast:
         """The limit's rule for the rows of the span."""
@@ -205,9 +208,9 @@ class Excess:
 
 
 def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Excess:
-    """Find the surplus of every span from subject digests alone, exactly (NATS STREAM.UPDATE order, step 4).
+    """Find the exact surplus of every span from subject digests alone (NATS STREAM.UPDATE order, step 4).
 
-    One subject of which 3 messages may stay, counted from the newest span to the oldest:
+    One subject with a limit of 3 messages, counted from the newest span to the oldest:
 
         span        0   1   2
         messages    4   2   2
@@ -215,9 +218,9 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         beyond      4   1   0   (newer + messages - 3, from 0 to messages)
 
     Args:
-        limit: messages that may stay per subject.
-        counts: `file` int64, ascending; `subject` string, once a file, and sorted in it; `messages` and `last_seq`
-            int64.
+        limit: the maximum number of messages per subject.
+        counts: `file` int64, ascending; `subject` string, once per file, sorted within it;
+            `messages` and `last_seq` int64.
         span_of_file: the span of each file.
         spans: the number of spans.
     """
@@ -266,7 +269,7 @@ def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Span
 
 
 def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
-    """A column in pieces of these lengths; where its chunks are just these, they are not copied."""
+    """A column in pieces of these lengths; chunks of exactly these lengths are not copied."""
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     if [len(chunk) for chunk in chunks] == lengths.tolist():
         return chunks
@@ -276,7 +279,7 @@ def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
 
 
 def _merged(columns: list[pa.Array | Array]) -> list[pa.Array | Array]:
-    """The digests of several files of one span as one."""
+    """Merge the digests of several files of one span."""
     table = pa.table(dict(zip(("subject", "messages", "last_seq"), columns, strict=True)))
     folded = table.group_by("subject").aggregate([("messages", "sum"), ("last_seq", "max")])
     folded = folded.sort_by("subject").combine_chunks()
@@ -285,7 +288,7 @@ def _merged(columns: list[pa.Array | Array]) -> list[pa.Array | Array]:
 
 
 def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
-    """Cut sorted runs of subjects into ranges, in each of which every run has all subjects between the same two."""
+    """Cut sorted runs of subjects into aligned ranges: each range covers the same interval of subjects in every run."""
     wanted = sum(len(run) for run in runs) // _RANGE_ROWS
     count = max(1, min(wanted, _MOST_CUTS // max(len(runs), 1)))
     longest = max(runs, key=len, default=_NO_SUBJECTS)
@@ -300,7 +303,7 @@ def _place(run: pa.Array, bound: str) -> int:
 
 
 def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
-    """Number the subjects of several runs alike, and tell how many there are."""
+    """Number the subjects of several runs consistently; returns the numbers, and the number of subjects."""
     encoded = pa.chunked_array(runs, pa.string()).dictionary_encode().chunks
     if not encoded:
         return [np.zeros(0, dtype=np.int32) for _ in runs], 0

@@ -1,4 +1,4 @@
-"""Per-message TTL: a message whose deadline has passed goes, wherever it lies."""
+"""Per-message TTL: remove every message past its deadline, anywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.messages import NEVER
 
 @dataclass(frozen=True)
 class MsgTtl(ExpiryRule):
-    """A message goes if it has a deadline and `deadline_ns <= due_ns` (NATS STREAM.UPDATE order, step 5b; ADR-43)."""
+    """A message is removed if its deadline exists and is `<= due_ns` (NATS STREAM.UPDATE order, step 5b; ADR-43)."""
 
     name: ClassVar[str] = MSG_TTL
     due_ns: int
@@ -28,13 +28,13 @@ class MsgTtl(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule at the instant; None where deadlines are not looked at."""
+        """The rule at the instant; None if deadlines are ignored."""
         del subjects
         return cls(as_of_ns) if policy.allow_msg_ttl else None
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Whether the rule acts, for deadlines pass anywhere."""
+        """Whether the rule is on, because deadlines may pass anywhere."""
         return policy.allow_msg_ttl
 
     @classmethod
@@ -50,12 +50,12 @@ class MsgTtl(ExpiryRule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """A reason without a number: each message has its own."""
+        """A reason without a number, because each message has its own deadline."""
         del policy, as_of_ns
         return ", outlived their own TTL"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Spans of which every deadline has passed go whole, of those with some rows tell."""
+        """Spans with only passed deadlines are removed; spans with some need their rows."""
         any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= self.due_ns)
         all_due = (spans.deadlines == spans.messages) & (spans.max_deadline_ns <= self.due_ns)
         whole = any_due & all_due
@@ -100,7 +100,7 @@ class Decided(Decision):
         return self.ttl.everywhere()
 
     def bounds(self) -> tuple[Array, Array]:
-        """At least none, for a passed deadline may be of a message that does not remain; at most `MsgTtl.most`."""
+        """At least zero, because a message with a passed deadline may be removed already; at most `MsgTtl.most`."""
         return np.zeros_like(self.spans.messages), self.ttl.most(self.spans)
 
 
@@ -114,7 +114,7 @@ class Passed:
     columns: ClassVar[tuple[str, ...]] = ("deadline_ns",)
 
     def takes(self, rows: pa.Table) -> Array:
-        """Rows with a deadline that has passed; that of `never` lies after every instant."""
+        """Rows with a passed deadline; the deadline of `never` is after every instant."""
         return pc.fill_null(rows["deadline_ns"], NEVER).to_numpy() <= self.due_ns
 
     def stops(self, rows: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""The next due instant: until it, a pass over the same files under the same policy changes nothing."""
+"""The next due instant: until then, a pass over the same files under the same policy changes nothing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from schemas.messages import NEVER
 
 
 def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) -> int | None:
-    """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
+    """The earliest instant at which a rule may remove anything, given that the pass removes nothing.
 
-    Time changes verdicts of timed rules only, and those in one direction: verdicts of the others
-    change with a commit. Never later than the truth; it may be earlier.
+    Time changes only verdicts of timed rules, and only in one direction; verdicts of other rules
+    change with a commit. The instant is a lower bound.
 
     Args:
         decided: a pass that removes nothing.
-        policy: the policy that it was decided by.
+        policy: the policy of the pass.
         open_base: partition → the base of the segment that appends go to.
 
     Returns:
-        Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: metadata does not tell.
+        Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: unknown from metadata.
     """
     rules = [
         decision.rule for decision in decided.decisions if isinstance(decision.rule, TimedRule)
@@ -44,14 +44,14 @@ def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) 
 
 
 def _messages_go(spans: Spans, rules: Sequence[TimedRule]) -> Array:
-    """For each span: no instant before this one lets any of its messages go."""
+    """For each span: a lower bound of the instant at which any of its messages is removed."""
     return np.minimum.reduce([rule.first_due(spans) for rule in rules])
 
 
 def _segments_go(spans: Spans, rules: Sequence[TimedRule], open_base: Mapping[int, int]) -> Array:
-    """For each sealed segment in which every message can expire: no instant before this one lets all of it go.
+    """For each sealed segment with only expirable messages: a lower bound of the instant at which all of it is removed.
 
-    Either the last rule takes every message of it, or another one takes at least one.
+    Either the last rule removes every message of it, or another rule removes at least one.
     """
     segments = by_segment(spans)
     *others, last = rules

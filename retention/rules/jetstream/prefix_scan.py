@@ -1,4 +1,4 @@
-"""Passes decided from a stream's oldest segments: the limits that they see, and whether the rest matters."""
+"""Passes decided from a stream's oldest segments: their equivalent limits, and whether the rest matters."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from retention.rules.jetstream.evaluate import ORDER
 
 
 def prefix_policy(policy: Policy, messages: int, total_bytes: int) -> Policy | None:
-    """The policy as the head of a stream has to keep it, so that the whole stream keeps the given one.
+    """The policy for the head of a stream that is equivalent to a policy for the whole stream.
 
     Args:
         policy: the stream's.
-        messages: how many lie behind the head.
-        total_bytes: how many bytes they have.
+        messages: the number of messages after the head.
+        total_bytes: the bytes of these messages.
 
     Returns:
-        None if what lies behind exceeds a limit by itself, so that the pass reaches beyond the head.
+        None if the messages after the head alone exceed a limit, so that the pass extends beyond the head.
     """
     ahead: Policy | None = policy
     for rule in ORDER:
@@ -25,5 +25,5 @@ def prefix_policy(policy: Policy, messages: int, total_bytes: int) -> Policy | N
 
 
 def ends_in_prefix(decided: Evaluation) -> bool:
-    """Whether a pass over a head surely takes nothing of what lies behind."""
+    """Whether a pass over a head certainly removes nothing after it."""
     return all(decision.ends_within() for decision in decided.decisions)

@@ -1,4 +1,4 @@
-"""Consumer protection: messages that limits would take, and that stay while somebody still needs them."""
+"""Consumer protection: messages that limits would remove, kept while a consumer needs them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Protection:
 
     interests: tuple[Interest, ...]
     after_ns: int = AT_ANY_AGE
-    """Messages stored by then are held no longer, nanoseconds since the epoch."""
+    """The instant by which stored messages are no longer held, nanoseconds since the epoch."""
     from_seq: int = 0
-    """Messages below it are held no longer."""
+    """Messages below this sequence are no longer held."""
 
     def covers(self, rows: pa.Table) -> Array:
-        """The messages held for each consumer; a mask of shape (consumers, rows).
+        """A mask of the messages held for each consumer; shape (consumers, rows).
 
         Args:
             rows: `seq`, `subject` and `ts_ns`.
@@ -40,14 +40,14 @@ class Protection:
         return np.array(masks, dtype=bool).reshape(len(masks), len(seqs))
 
     def some(self, spans: Spans) -> Array:
-        """Spans of which messages may be held; a mask."""
+        """A mask of spans with messages that may be held."""
         needed = np.zeros(len(spans), dtype=bool)
         for interest in self.interests:
             needed |= ~interest.needs_none(spans)
         return needed & (spans.max_seq >= self.from_seq) & (spans.max_ts_ns > self.after_ns)
 
     def whole(self, spans: Spans) -> Array:
-        """Spans of which everything is held, and metadata tells for whom; a mask."""
+        """A mask of completely held spans, with the consumers known from metadata."""
         whole, known = np.zeros(len(spans), dtype=bool), np.ones(len(spans), dtype=bool)
         for needed, interest in zip(self.all_for(spans), self.interests, strict=True):
             whole |= needed
@@ -56,12 +56,12 @@ class Protection:
         return whole & known & in_bounds
 
     def all_for(self, spans: Spans) -> Array:
-        """Spans of which a consumer surely needs every message; a mask of shape (consumers, spans)."""
+        """A mask of spans in which a consumer certainly needs every message; shape (consumers, spans)."""
         masks = [interest.needs_all(spans) & (not interest.filters) for interest in self.interests]
         return np.array(masks, dtype=bool).reshape(len(masks), len(spans))
 
     def within(self, first: int, last: int) -> Protection:
-        """The protection of messages between two sequences, both inclusive, and small."""
+        """The protection reduced to messages between two sequences, both inclusive."""
         return replace(
             self, interests=tuple(interest.within(first, last) for interest in self.interests)
         )

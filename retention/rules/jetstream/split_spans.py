@@ -1,4 +1,4 @@
-"""Spans in which only deadlines have a say, decided file by file: no order of sequences matters to a deadline."""
+"""Spans decided by deadlines alone, split by file: deadlines do not depend on the order of sequences."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from retention.rules.rule import RowRule, SubjectExcess
 
 @dataclass(frozen=True)
 class RegroupedExcess:
-    """The excess of each span over the limit per subject, once spans without surplus are divided."""
+    """The excess of each span over the limit per subject, after spans without surplus are split."""
 
     excess: SubjectExcess
     number: Array
-    """For each span, its number among those that `excess` speaks of."""
+    """For each span, its number in `excess`."""
 
     @property
     def messages(self) -> Array:
@@ -29,22 +29,22 @@ class RegroupedExcess:
         return self.excess.messages[self.number]
 
     def of_span(self, span: int) -> RowRule:
-        """The limit's rule for the rows of one span, or where it is kept."""
+        """The limit's rule for the rows of one span, or a reference to the stored rule."""
         return self.excess.of_span(int(self.number[span]))
 
 
 def split_by_file(
     decided: Evaluation, files: pa.Table, policy: Policy, as_of_ns: int
 ) -> Evaluation:
-    """Decide a pass again with each file by itself where that changes nothing but what has to be read.
+    """Decide a pass again with single files as spans, if this changes only the files to read.
 
-    A file of which every deadline has passed goes whole, one of which none has stays, and only the others are asked.
+    A file with only passed deadlines is removed, a file without any is kept, and only the others are read.
 
     Args:
         decided: the pass, decided by spans.
         files: the inventory's, shape `FILE_STATS`.
-        policy: the one that `decided` was decided by.
-        as_of_ns: likewise.
+        policy: the policy of `decided`.
+        as_of_ns: the instant of `decided`.
     """
     apart = _divisible(decided)
     if not apart.any():
@@ -60,12 +60,12 @@ def split_by_file(
 def decide_at(
     decided: Evaluation, files: pa.Table, policy: Policy, instants: Iterable[int]
 ) -> Iterator[Evaluation]:
-    """Decide the same stream at other instants, at which the scan may come to what `decided` has file by file.
+    """Decide the same stream at other instants, at which the scan may reach spans that `decided` has split by file.
 
     Args:
         decided: a pass at any instant.
         files: the inventory's, shape `FILE_STATS`.
-        policy: what lets messages go at the other instants, with the same limit per subject.
+        policy: the limits at the other instants, with the same limit per subject.
         instants: the other instants, nanoseconds since the epoch.
     """
     spans, subjects = joined(decided.spans), decided.subjects
@@ -77,7 +77,7 @@ def decide_at(
 
 
 def _divisible(decided: Evaluation) -> Array:
-    """Spans of several files whose rows would be asked, and to which no rule comes that walks in order; a mask."""
+    """A mask of undecided spans of several files that no rule must read in order."""
     divisible = decided.ask & (np.diff(decided.spans.first_file) > 1)
     for decision in decided.decisions:
         divisible &= ~decision.ordered()

@@ -1,4 +1,4 @@
-"""Rows that need not be read when only whole segments go: of their spans something stays, whatever the rows say."""
+"""Rows that `whole_segments` need not read: their spans certainly keep a message."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from schemas.plan import REMOVED_RANGES
 
 
 def unread_answers(decided: Evaluation) -> list[Answer]:
-    """Answers to those questions of a pass whose rows would change nothing under `whole_segments`.
+    """Answers to the questions of a pass that cannot change anything under `whole_segments`.
 
-    Such an answer says where the scan ends, if it ends in the span, and that nothing goes: the span's segment
-    stays as a whole.
+    Such an answer has the end of the scan, if it ends in the span, and removes nothing: the span's
+    segment is kept as a whole.
     """
     may_stop = _may_stop(decided)
     return [
@@ -30,7 +30,7 @@ def unread_answers(decided: Evaluation) -> list[Answer]:
 
 
 def _needless(decided: Evaluation) -> Array:
-    """Spans that keep something, and of which statistics tell whether the scan ends in them."""
+    """Spans that certainly keep a message, if statistics decide whether the scan ends in them."""
     most = np.zeros(len(decided.spans), dtype=np.int64)
     ends_known = np.ones(len(decided.spans), dtype=bool)
     for decision in decided.decisions:
