@@ -1,1 +1,1 @@
-"""Differences of servers in what they do with a partitioned log: JetStream's streams, and Iggy's topics."""
+"""Dialects: the differences between servers in a partitioned log, JetStream's streams and Iggy's topics."""

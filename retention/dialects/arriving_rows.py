@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as tasks receive them: checked, each with a time, in the columns that a log's dialect writes."""
+"""Rows of a DataFrame on arrival in tasks: checked, each with a time, in the columns of a log's dialect."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from retention.dialects.dialect import Dialect
 from retention.errors import UsageError
 
 TIME_US = "time_us"
-"""The column, int64, of times that were given as times: microseconds since the epoch, which need not fit into 64 bits
-as nanoseconds. It takes the place of `Dialect.timed_by`."""
+"""The column, int64, of times given as timestamps: microseconds since the epoch, which may exceed
+64 bits as nanoseconds. It replaces `Dialect.timed_by`."""
 NULL_PAYLOAD = (
     ", which is no message: tombstone=… (--tombstone) makes it a deletion of its key, where=… (--where) leaves it out, "
     "and coalesce(payload, '') makes it an empty message"
@@ -25,24 +25,24 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class ArrivingRows:
-    """The completion of rows on their way into a log; a value that tasks carry along."""
+    """The completion of arriving rows; a value sent with tasks."""
 
     dialect: Dialect
     now_ns: int
     """The time of rows without one, nanoseconds since the epoch."""
     times: AcceptedTimes
-    """The instants that rows may give."""
+    """The accepted instants of rows."""
 
     def filled(self, given: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with the columns `Dialect.written`, each with a time.
 
         Raises:
-            UsageError: the time of a row is refused, or missing where it may not be; or the payload of a stream's row
-                is null.
+            UsageError: the time of a row is refused, or missing but required; or the payload of a
+                stream's row is null.
         """
         rows = with_columns(given, self.dialect.written)
         if not self.dialect.is_topic:
-            # Of a topic the server refuses every message without a payload.
+            # For a topic, the server refuses every message without a payload.
             _refuse_null(rows, rows["payload"], f"payload is null{NULL_PAYLOAD}")
         at = rows.schema.get_field_index(self.dialect.timed_by)
         instants = self._instants(given, rows)
@@ -51,7 +51,7 @@ class ArrivingRows:
         )
 
     def _instants(self, given: pa.RecordBatch, rows: pa.RecordBatch) -> pa.Array:
-        """The times that rows give, nanoseconds since the epoch; null where a row gives none."""
+        """The times of rows, nanoseconds since the epoch; null if a row has none."""
         if TIME_US not in given.schema.names:
             column, unit, counts = self.dialect.timed_by, 1, rows[self.dialect.timed_by]
         else:
@@ -80,7 +80,7 @@ def _refused(rows: pa.RecordBatch, row: int, why: str) -> UsageError:
 
 
 def row_name(rows: pa.RecordBatch, row: int) -> str:
-    """A row as a sentence names it: by its subject; in a topic, which has none, by the beginning of its payload."""
+    """The name of a row in sentences: its subject; in a topic, without subjects, the beginning of its payload."""
     name = "subject" if "subject" in rows.schema.names else "payload"
     value = rows[name][row].as_py()
     begin = value if value is None or len(value) <= _SHOWN else value[:_SHOWN]
@@ -88,7 +88,7 @@ def row_name(rows: pa.RecordBatch, row: int) -> str:
 
 
 def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with all columns of a schema; those that they lack are null."""
+    """Rows with all columns of a schema; missing columns are null."""
     arrays = [
         rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
         for field in schema

@@ -1,4 +1,4 @@
-"""Files of blocks: rows on their way into a log, in order and packed, with what numbering needs of each beside them."""
+"""Files of blocks: arriving rows, sorted and packed, with the narrow columns that numbering needs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from retention.storage import files, scratch_files
 from retention.storage.parallel import in_threads
 
 RUN_BYTES = 64 << 20
-"""Bytes of rows that are brought into order at a time."""
+"""Bytes of rows sorted at a time."""
 BLOCK_BYTES = 256 << 10, 4 << 20
-"""Bytes of a block, at least and at most, as far as rows and gaps allow."""
+"""Minimum and maximum bytes of a block, as far as rows and gaps allow."""
 LEAST_BLOCKS = 16
-"""Blocks of what is brought into order at a time, if they are not too small: their first rows are where ranges can be
-cut."""
+"""The minimum number of blocks per sorted run, if they are not too small; ranges are cut at first
+rows of blocks."""
 _GAPS = 32
-"""A block ends where the next row is further away than this share of all that are brought into order with it."""
+"""A block ends if the gap to the next row exceeds 1/32 of the range of its sorted run."""
 
 
 def write_blocks(
     location: str, batches: Iterable[pa.RecordBatch], dialect: Dialect
 ) -> list[StoredBlock]:
-    """Write rows into a file, some at a time in order; nothing is written if there are none.
+    """Write rows into a file, in sorted runs; nothing is written if there are none.
 
     Args:
-        location: the file, which nobody else writes.
-        batches: rows of the columns `dialect.written`.
-        dialect: the log's.
+        location: the file; it has no other writer.
+        batches: rows with the columns `dialect.written`.
+        dialect: the log's dialect.
 
     Raises:
         StorageError: the storage failed.
@@ -51,7 +51,7 @@ def write_blocks(
 
 
 def merge_blocks(location: str, merge: Merge, dialect: Dialect) -> list[StoredBlock]:
-    """Write the rows of a range in order into a file.
+    """Write the rows of a range into a file, sorted.
 
     Raises:
         StorageError: the storage failed.
@@ -87,9 +87,9 @@ def narrow_of(block: StoredBlock) -> tuple[Array, Array]:
 
 
 def _runs(batches: Iterable[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows that are brought into order together.
+    """Runs of rows to sort together.
 
-    Where rows that are in order begin anew from below, as with the next file of a partition, those before end.
+    A run ends where sorted rows restart from a lower value, as at the next file of a partition.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -116,7 +116,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _ends(laid_by: Array, sizes: Array, *, rises: bool) -> Sequence[int]:
-    """The bounds of blocks of rows in order: where one is full, and, if `laid_by` rises, where the next is far away."""
+    """The bounds of blocks in sorted rows: where a block is full, and, if `laid_by` rises, at large gaps."""
     least, most = BLOCK_BYTES
     ends = np.cumsum(sizes)
     bounds = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
@@ -136,7 +136,7 @@ def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa
 def _written(
     sink: scratch_files.Sink, location: str, rows: pa.Table, dialect: Dialect
 ) -> list[StoredBlock]:
-    """Write rows in order, in blocks, behind what a file has."""
+    """Append sorted rows to a file, in blocks."""
     laid_by, sizes = rows[dialect.laid_by].to_numpy(), dialect.sizes(rows)
     blocks = []
     rises = dialect.order[0] == dialect.laid_by
@@ -163,7 +163,7 @@ def _written(
 
 
 def _packed(sink: scratch_files.Sink, location: str, narrow: Array, rows: pa.Table) -> int:
-    """Write what one block holds; the number of bytes."""
+    """Write the content of one block; returns the number of bytes."""
     offset = sink.tell()
     sink.write(pa.py_buffer(narrow))
     with pa.ipc.new_stream(sink, rows.schema, options=scratch_files.options(location)) as stream:

@@ -1,4 +1,4 @@
-"""The dialect that a stream or topic speaks."""
+"""Choice of the dialect of a stream or topic."""
 
 from __future__ import annotations
 

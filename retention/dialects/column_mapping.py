@@ -1,4 +1,4 @@
-"""The mapping of a source's columns to those of a log, as a person says it: what is taken, in which order."""
+"""The operator's mapping of a source's columns to those of a log: expressions, conditions and order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from retention.dialects.dialect import Dialect
 from retention.errors import UsageError
 
 WholeRow = Literal["all"]
-"""The word by which the whole row is the payload."""
+"""The word that makes the whole row the payload."""
 OFFSETS = ("kafka_offset", "offset", "seq", "sequence", "sequence_number", "_commit_version")
-"""Columns that tell the order in which a source's rows were written, if they hold whole numbers."""
+"""Columns with the write order of a source's rows, if they are integers."""
 PARTITIONS = ("kafka_partition", "partition", "shard", "shard_id")
-"""Columns of the parts in which offsets count each for itself."""
+"""Columns of partitions with offsets of their own."""
 _TIME_NAME = re.compile(
     r"(?:^|_)(?:ts|time|timestamp|date|datetime|at|ms|us|ns|created|updated)(?:_|$)|(?i:time|timestamp)$|At$"
 )
@@ -24,25 +24,25 @@ _TIME_NAME = re.compile(
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """The way from a source's rows to messages."""
+    """The mapping of a source's rows to messages."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    """A column of the log's dialect → the SQL expression for it; by default the source's column of that name."""
+    """A column of the log's dialect → its SQL expression; the default is the source's column of that name."""
     order_by: tuple[str, ...] | None = None
-    """The columns of the source by which rows get their sequences; None: `default_order`, if there is one."""
+    """The columns of the source that order rows for their sequences; None: `default_order`, if there is one."""
     where: str | None = None
-    """An SQL condition; only rows for which it is true are taken."""
+    """An SQL condition; only rows that meet it are taken."""
     tombstone: str | None = None
-    """An SQL condition; rows for which it is true become deletions of their keys."""
+    """An SQL condition; rows that meet it become deletions of their keys."""
     whole_row: bool = False
     """Whether the payload is the whole row as JSON."""
 
     def check(self, dialect: Dialect) -> None:
-        """Refuse what cannot be said of a log.
+        """Refuse a mapping that does not fit a log.
 
         Raises:
-            UsageError: a column that it does not have, an empty expression, two payloads, or deletions of a topic's
-                keys.
+            UsageError: an unknown column, an empty expression, two payloads, or deletions of a
+                topic's keys.
         """
         for name, expression in self.columns.items():
             if name not in dialect.columns:
@@ -62,12 +62,12 @@ class ColumnMapping:
     def left_out(
         self, names: Sequence[str], dialect: Dialect, order_by: Iterable[str]
     ) -> list[str]:
-        """The columns of a source that no message has anything of.
+        """The columns of a source that no message uses.
 
         Args:
             names: the source's columns.
-            dialect: the log's.
-            order_by: the columns that decide the order.
+            dialect: the log's dialect.
+            order_by: the columns of the order.
         """
         if self.whole_row:
             return []
@@ -79,10 +79,10 @@ class ColumnMapping:
 
 
 def refuse_sql(mapping: ColumnMapping) -> None:
-    """Refuse what only Spark can do, of rows that this process holds.
+    """Refuse SQL for rows in this process, because only Spark can evaluate it.
 
     Raises:
-        UsageError: there is some.
+        UsageError: the mapping has SQL.
     """
     named = {"where": mapping.where, "tombstone": mapping.tombstone}
     if mapping.whole_row:
@@ -96,12 +96,12 @@ def refuse_sql(mapping: ColumnMapping) -> None:
 
 
 def default_order(whole_numbers: Iterable[str]) -> tuple[str, ...]:
-    """The columns by which rows of a source get their sequences if nobody says it; empty: by their times.
+    """The default order of a source's rows for their sequences; empty: by their times.
 
-    Offsets count in each partition for itself, so that partitions go on side by side; within each its own order holds.
+    Each partition has its own offsets, so partitions interleave; the order within each is kept.
 
     Args:
-        whole_numbers: the source's columns that hold whole numbers.
+        whole_numbers: the source's integer columns.
     """
     known = {name.lower(): name for name in whole_numbers}
     offset = next((known[name] for name in OFFSETS if name in known), None)
@@ -112,10 +112,10 @@ def default_order(whole_numbers: Iterable[str]) -> tuple[str, ...]:
 
 
 def time_candidates(times: Iterable[str], others: Iterable[str]) -> list[str]:
-    """The columns of a source that may be the time of its messages.
+    """The columns of a source that may have the time of its messages.
 
     Args:
-        times: columns that hold times or dates.
-        others: columns that hold numbers or texts.
+        times: columns of timestamps or dates.
+        others: columns of numbers or texts.
     """
     return [*times, *(name for name in others if _TIME_NAME.search(name))]

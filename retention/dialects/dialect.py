@@ -1,4 +1,4 @@
-"""Protocols of a server's rules for a log: where it begins to count, what it takes, how it numbers and divides that."""
+"""Protocols of a server's rules for a log: first sequence, accepted columns, numbering, and division into segments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from retention.layout.partition_tails import Ends
 from retention.layout.segment_roll import Tail
 
 ORDER = "order_by_"
-"""Under this and a number, rows have the columns of the caller that decide their order."""
+"""The prefix of the names of the caller's order columns, followed by a number."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Neighbouring rows of a sorted frame that one task writes into one segment."""
+    """Neighbouring rows of a sorted frame, written by one task into one segment."""
 
     part: int
     """The task's partition of the frame."""
@@ -31,11 +31,11 @@ class Share:
     messages: int
     bytes: int
     pieces: Sequence[BatchPart] = ()
-    """The batches that a topic's messages are in."""
+    """The batches of a topic's messages."""
 
     @property
     def wrote(self) -> dict[str, int]:
-        """The counts and sequences that the files must hold."""
+        """The counts and sequences that the files must have."""
         return {
             "messages": self.messages,
             "bytes": self.bytes,
@@ -62,15 +62,15 @@ class Block:
 
 
 class Layer(Protocol):
-    """Rows of a sorted frame on their way into segments, a block at a time, in order."""
+    """The assignment of a sorted frame's rows to segments, a block at a time, in order."""
 
     @property
     def ends(self) -> Ends:
-        """The ends of the log behind the rows."""
+        """The ends of the log after the rows."""
         ...
 
     def take_whole(self, block: Block) -> bool:
-        """Lay the next block if its totals tell that no segment or batch ends in it; whether that was done."""
+        """Lay the next block by its totals, unless a segment or batch may end in it; returns whether it was laid."""
         ...
 
     def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
@@ -84,82 +84,82 @@ class Layer(Protocol):
         ...
 
     def shares(self) -> list[Share]:
-        """The shares of the tasks that write, in order, now that no row follows."""
+        """The shares of the writing tasks, in order, after the last row."""
         ...
 
 
 class Dialect(Protocol):
-    """One server's rules for what is appended to a log; a value that tasks carry along."""
+    """One server's rules for appends to a log; a value sent with tasks."""
 
     @property
     def is_topic(self) -> bool:
-        """Whether the log may have several partitions, whose readers store offsets."""
+        """Whether the log may have several partitions, with readers that store offsets."""
         ...
 
     @property
     def first_seq(self) -> int:
-        """The sequence at which a partition begins to count."""
+        """The first sequence of a partition."""
         ...
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns that a caller's table of messages may have."""
+        """The allowed columns of a caller's table of messages."""
         ...
 
     @property
     def order(self) -> Sequence[str]:
-        """The columns by which rows of a frame get their sequences: rows equal in all of them are interchangeable."""
+        """The columns that order rows of a frame for their sequences; rows equal in all of them are interchangeable."""
         ...
 
     @property
     def written(self) -> pa.Schema:
-        """The columns that `completed` needs; those that a frame lacks are null, or times of the clock."""
+        """The columns that `completed` needs; missing ones are null, or times of the clock."""
         ...
 
     @property
     def timed_by(self) -> str:
-        """The column of times, nanoseconds since the epoch, which a frame's rows need not have."""
+        """The optional column of times, nanoseconds since the epoch."""
         ...
 
     @property
     def laid_by(self) -> str:
-        """The column, whole numbers, that a layer needs beside the sizes; it rises if rows are in order of it first."""
+        """The integer column that a layer needs in addition to sizes; ascending if rows are sorted by it first."""
         ...
 
     def ordered_by(self, columns: Sequence[pa.Field]) -> Dialect:
-        """These rules for rows with columns that decide their order before the dialect's own.
+        """These rules, with additional columns that order rows before the dialect's own.
 
-        In a topic that holds for the rows of one address.
+        In a topic, this applies to the rows of one address.
 
         Args:
-            columns: columns of the rows, the first one deciding first; their names begin with `ORDER`.
+            columns: columns of the rows, most significant first; their names begin with `ORDER`.
         """
         ...
 
     def sizes(self, rows: pa.Table) -> Array:
-        """The bytes of each row that a layer counts, int64; `rows` has the columns `written`."""
+        """The bytes of each row for a layer, int64; `rows` has the columns `written`."""
         ...
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> Layer:
-        """Begin to lay rows behind the ends of partitions.
+        """Begin to lay rows after the ends of partitions.
 
         Args:
             tail_of: the end of a partition, by its number.
-            turn: how many appends that named no partition were given one before.
+            turn: the number of earlier appends without a named partition.
             now_ns: the clock, nanoseconds since the epoch.
         """
         ...
 
     def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:
-        """Rows of a share as they are stored, shape `FILE_COLUMNS`.
+        """The stored rows of a share, shape `FILE_COLUMNS`.
 
         Args:
-            rows: of the columns `written`.
-            share: the share that they are of.
-            at: how many rows of the share come before.
+            rows: rows with the columns `written`.
+            share: the share of the rows.
+            at: the number of earlier rows of the share.
 
         Raises:
-            UsageError: a row cannot be a message.
-            RefusedError: a server would refuse a row.
+            UsageError: a row is not a valid message.
+            RefusedError: the server would refuse a row.
         """
         ...

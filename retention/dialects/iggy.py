@@ -1,4 +1,4 @@
-"""Iggy's rules for what is appended to a topic: its partitions, sizes, batches, ids, and rows of a DataFrame."""
+"""Iggy's rules for appends to a topic: partitions, sizes, batches, ids, and rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Iggy:
     laid_by: str = "address"
 
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
-        """The ends of the partitions, to be moved on; arguments as `layer` has them."""
+        """The mutable ends of the partitions; arguments as in `layer`."""
         return PartitionTails(tail_of, turn, self.policy, now_ns // MICROSECOND)
 
     def ordered_by(self, columns: Sequence[pa.Field]) -> Self:
-        """These rules for rows of which columns decide the order in each address, before the times."""
+        """These rules, with columns that order the rows of each address before the times."""
         address, *rest = self.order
         order = (address, *(column.name for column in columns), *rest)
         return replace(self, order=order, written=pa.schema([*self.written, *columns]))
@@ -75,17 +75,17 @@ class Iggy:
         return sizes_of(rows, self.policy)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicLayer:
-        """Begin to lay rows behind the last messages of the partitions."""
-        # Read here: a task that lays rows cannot look into the table.
+        """Begin to lay rows after the last messages of the partitions."""
+        # Read here, because a task that lays rows has no access to the table.
         tails = {partition: tail_of(partition) for partition in range(self.policy.partitions)}
         return TopicLayer(self.ends(tails.__getitem__, turn, now_ns), self.policy)
 
     def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:
-        """Rows of a share as they are stored, shape `FILE_COLUMNS`.
+        """The stored rows of a share, shape `FILE_COLUMNS`.
 
         Raises:
-            UsageError: a row cannot be a message.
-            RefusedError: a server would refuse a row.
+            UsageError: a row is not a valid message.
+            RefusedError: the server would refuse a row.
         """
         refusal = next(refusals_of(rows, self.policy), None)
         if refusal is not None:
@@ -107,16 +107,16 @@ class Iggy:
     def stored(
         self, sent: pa.Table, partition: int, batches: Sequence[Batch], sizes: Array
     ) -> pa.Table:
-        """Messages as they are stored, shape `FILE_COLUMNS`.
+        """The stored form of messages, shape `FILE_COLUMNS`.
 
-        An id of 0 becomes one that no other message of the topic has, made of partition, time and offset, so that
-        whoever writes the same batch again gives it the same.
+        An id of 0 is replaced by a unique id from partition, time and offset, so that a retry of
+        the same batch gives the same id.
 
         Args:
             sent: `id_low`, `id_high`, `headers`, `payload`, `origin_ts_ns`.
-            partition: the partition that they go to.
-            batches: those that the messages are divided among, the first one beginning with the first message.
-            sizes: int64, the bytes that each message is counted with.
+            partition: the target partition.
+            batches: the batches of the messages; the first one begins with the first message.
+            sizes: int64, the accounted bytes of each message.
         """
         counts = [batch.end - batch.start for batch in batches]
         ts_us = np.repeat([batch.ts_us for batch in batches], counts)
@@ -137,7 +137,7 @@ class Iggy:
 
 
 class TopicLayer:
-    """Rows of a frame on their way into batches and segments of a topic.
+    """The assignment of a frame's rows to batches and segments of a topic.
 
     Args:
         ends: the ends of its partitions.
@@ -150,7 +150,7 @@ class TopicLayer:
         self._pieces: list[BatchPart] = []
 
     def take_whole(self, block: Block) -> bool:
-        """Lay the next block if all of it joins the batch under way; whether that was done."""
+        """Lay the next block if all of it joins the current batch; returns whether it was laid."""
         is_even = block.first == block.last
         return is_even and self._laying.take_whole(block.first, block.part, block.rows, block.bytes)
 
@@ -159,7 +159,7 @@ class TopicLayer:
         self._pieces += self._laying.take(laid_by, block.part, sizes)
 
     def shares(self) -> list[Share]:
-        """The shares of the tasks that write, in order; nothing can be taken any more."""
+        """The shares of the writing tasks, in order; no block can be laid afterwards."""
         self._pieces += self._laying.rest()
         places = groupby(self._pieces, key=attrgetter("part", "partition", "batch.base"))
         return [_share(place, tuple(inside)) for place, inside in places]
@@ -185,7 +185,7 @@ def with_topic(batch: pa.RecordBatch | pa.Table, topic: str) -> pa.Table:
 
 
 def _checked_ids(topic: str, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
-    """The halves of the ids of rows that can be messages, 0 of those without."""
+    """Check rows, and return the halves of their ids; 0 for rows without an id."""
     try:
         if pc.any(pc.and_(pc.is_valid(rows["partition"]), pc.is_valid(rows["key"]))).as_py():
             raise ValueError("a partition and a key exclude each other")  # noqa: TRY301

@@ -1,4 +1,4 @@
-"""Checks of messages that are sent to a topic: those that Iggy refuses, with the server's names of its errors."""
+"""Checks of messages sent to a topic: Iggy's refusals, with the server's names of its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_HEADER_BYTES = 100_000
 
 @dataclass(frozen=True)
 class TopicRefusal:
-    """The refusal of a message, and why."""
+    """The refusal of a message, with the reason."""
 
     row: int
     error: str
@@ -30,7 +30,7 @@ class TopicRefusal:
 
 
 def refusals_of(sent: pa.Table, policy: TopicPolicy) -> Iterator[TopicRefusal]:
-    """Find the messages that a server would refuse, in order, each with its first error. A full topic refuses nothing.
+    """Find the messages that the server refuses, in order, each with its first error. A full topic refuses nothing.
 
     Args:
         sent: shape `formats.iggy.lines.SENT`.

@@ -1,4 +1,4 @@
-"""JetStream's rules for what is appended to a stream: its first sequence, sizes, segments, and rows of a DataFrame."""
+"""JetStream's rules for appends to a stream: first sequence, sizes, segments, and rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retention.layout.partition_tails import StreamEnds
 from retention.layout.segment_roll import RollRule, Tail
 
 FIRST_SEQ = 1
-"""The sequence at which streams begin to count, unless their configuration has a `first_seq`."""
+"""The first sequence of a stream without `first_seq` in its configuration."""
 COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
 
 WRITTEN = pa.schema(
@@ -59,11 +59,11 @@ class JetStream:
         return cls(config.first_seq or FIRST_SEQ, rule, config.storage)
 
     def ends(self, tail: Tail) -> StreamEnds:
-        """The end of the stream, to be moved on."""
+        """The mutable end of the stream."""
         return StreamEnds(PARTITION, tail, self.rule)
 
     def ordered_by(self, columns: Sequence[pa.Field]) -> Self:
-        """These rules for rows with columns that decide their order before the times."""
+        """These rules, with columns that order rows before the times."""
         order = (*(column.name for column in columns), *self.order)
         return replace(self, order=order, written=pa.schema([*self.written, *columns]))
 
@@ -74,11 +74,11 @@ class JetStream:
         return np.asarray(sizes)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> StreamLayer:
-        """Begin to lay rows behind the stream's last message."""
+        """Begin to lay rows after the stream's last message."""
         return StreamLayer(tail_of(PARTITION), self)
 
     def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:
-        """Rows of a share as they are stored, shape `FILE_COLUMNS`.
+        """The stored rows of a share, shape `FILE_COLUMNS`.
 
         Raises:
             UsageError: a subject or a header block cannot be one.
@@ -91,7 +91,7 @@ class JetStream:
 
 
 class StreamLayer:
-    """Rows of a frame on their way into segments of a stream.
+    """The assignment of a frame's rows to segments of a stream.
 
     Args:
         tail: the end of the stream.
@@ -104,7 +104,7 @@ class StreamLayer:
         self.ends = dialect.ends(tail)
 
     def take_whole(self, block: Block) -> bool:
-        """Lay the next block if no segment ends or begins in it; whether that was done."""
+        """Lay the next block if no segment ends or begins in it; returns whether it was laid."""
         if not self.ends.take_whole(block.rows, block.bytes, block.first, block.last):
             return False
         base = self.ends.open_base[PARTITION]
@@ -122,11 +122,11 @@ class StreamLayer:
             self._add(Share(*place, int(seqs[piece.start]), piece.end - piece.start, size))
 
     def shares(self) -> list[Share]:
-        """The shares of the tasks that write, in order."""
+        """The shares of the writing tasks, in order."""
         return self._shares
 
     def _add(self, share: Share) -> None:
-        """Add a share that follows the last one, to that one if it goes to the same place."""
+        """Append a share, merged with the last one if both have the same target."""
         last = self._shares[-1] if self._shares else None
         if last is None or (last.part, last.base) != (share.part, share.base):
             self._shares.append(share)
@@ -137,7 +137,7 @@ class StreamLayer:
 
 
 def refuse_malformed(rows: pa.Table) -> None:
-    """Refuse rows of a DataFrame that cannot be messages.
+    """Refuse rows of a DataFrame that are not valid messages.
 
     Args:
         rows: `subject` and `headers`.

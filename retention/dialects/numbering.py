@@ -1,4 +1,4 @@
-"""Numbering of a sorted frame in two levels: blocks by their totals, and rows only where a segment or batch ends."""
+"""Numbering of a sorted frame on two levels: blocks by their totals, and rows only where a segment or batch ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.core.spans import Array
 from retention.dialects.dialect import Block, Layer
 
 MOST_ROWS = 4_000_000
-"""Rows of blocks that are asked for at a time: 16 bytes each."""
+"""Rows of blocks to read at a time, 16 bytes each."""
 BlockRows = tuple[Array, Array]
 """`Dialect.laid_by` and `Dialect.sizes` of each row of a block."""
 
@@ -22,16 +22,16 @@ def lay(
     blocks: Sequence[Block],
     rows_of: Callable[[Sequence[Block]], Mapping[Block, BlockRows]],
 ) -> Layer:
-    """Lay the blocks of a frame, which end up where they would one row after another.
+    """Lay the blocks of a frame, with the same result as row by row.
 
-    A block goes by its totals unless something ends in it. Of the others rows are asked for, many blocks at a time:
-    those of which an even distribution of rows lets one expect that they will be needed. A wrong guess costs one
-    more question.
+    A block is laid by its totals unless a segment or batch ends in it. The other blocks need their
+    rows, which are read for many blocks at a time: those predicted from an even distribution of
+    rows. A wrong prediction costs one more read.
 
     Args:
-        layer: where the log ends; it is moved on.
-        blocks: all of them, in order.
-        rows_of: asks for the rows of some blocks.
+        layer: the end of the log; it is advanced.
+        blocks: all blocks, in order.
+        rows_of: reads the rows of some blocks.
     """
     at_hand: Mapping[Block, BlockRows] = {}
     for at, block in enumerate(blocks):
@@ -44,7 +44,7 @@ def lay(
 
 
 def _needed(layer: Layer, blocks: Sequence[Block], start: int) -> list[Block]:
-    """The blocks from `start` on whose rows will be needed, if those of each are alike; the first one certainly is."""
+    """The predicted blocks from `start` on that need their rows, if rows are evenly distributed; includes the first."""
     ahead = deepcopy(layer)
     needed: list[Block] = []
     rows = 0
@@ -60,7 +60,7 @@ def _needed(layer: Layer, blocks: Sequence[Block], start: int) -> list[Block]:
 
 
 def _alike(block: Block) -> BlockRows:
-    """The rows of a block if they had one size, and their times or addresses rose evenly."""
+    """The rows of a block, assuming equal sizes and evenly rising times or addresses."""
     laid_by = block.first + np.linspace(0, block.last - block.first, block.rows).astype(np.int64)
     sizes = np.diff(np.linspace(0, block.bytes, block.rows + 1).astype(np.int64))
     return laid_by, sizes
