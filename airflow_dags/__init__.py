@@ -1,1 +1,1 @@
-"""Airflow DAGs that run the jobs in the engine's own environment; nothing but Airflow and PyYAML is needed here."""
+"""Airflow DAGs that run the jobs in the engine's own environment; this package needs only Airflow and PyYAML."""

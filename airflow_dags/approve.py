@@ -1,4 +1,4 @@
-"""The question to a person, before messages go that nobody may remove unasked."""
+"""The approval question to a person, before the removal of messages that needs one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from airflow_dags.tasks import OneStream, beside
 _WAITING = [
     state.value for state in TaskInstanceState if state.value in ("awaiting_input", "deferred")
 ]
-"""The states of a task that waits for an answer; 3.3 has the first."""
+"""The states of a task that waits for an answer; the first exists since 3.3."""
 
 
 class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
-    """Ask a person whether a plan's messages may go, where the configuration says so; skipped where it does not.
+    """Ask a person to approve a plan's removals, if the configuration requires it; otherwise skipped.
 
-    One question about a stream is open at a time: a run that finds another asking is skipped, and the next asks again.
-    After "Reject" no task is skipped from here: each that follows says itself that it was rejected.
+    At most one question about a stream is open at a time: a run that finds another's question is
+    skipped, and the next run asks again. After "Reject" this task skips no other: each following
+    task reports the rejection itself.
 
-    No field is a template: the question names the stream, and a name is a text, whatever stands in it.
+    No field is a template, because the question contains the stream's name, which may be any text.
     """
 
     template_fields: Sequence[str] = ("planned",)
@@ -45,21 +46,21 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         """Ask about a plan.
 
         Args:
-            engine: where the engine is.
+            engine: the location of the engine.
             stream: the stream, topic or bucket's stream.
-            planned: the plan itself, with its stream, where the group is mapped over plans.
-            plan: the id of the task that has planned; None: `plan` of the same group.
-            options: those of ApprovalOperator: `response_timeout`, `assigned_users`, `notifiers`.
+            planned: the plan itself, with its stream, if the group is mapped over plans.
+            plan: the id of the planning task; None: `plan` of the same group.
+            options: options of ApprovalOperator: `response_timeout`, `assigned_users`, `notifiers`.
         """
         super().__init__(subject="Retention: may messages go?", **options)
         self.engine, self.named, self.planned = engine, stream, planned
         self.plan = plan or beside(self.task_id, "plan")
 
     def execute(self, context: Context) -> Any:
-        """Ask, and wait for the answer without a process.
+        """Ask, and defer until the answer.
 
         Raises:
-            AirflowSkipException: nobody has to be asked, or another run asks already.
+            AirflowSkipException: no approval is required, or another run is asking already.
             AirflowFailException: Airflow would show the numbers of an earlier plan.
         """
         ti = context["ti"]
@@ -90,10 +91,10 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Return the answer; tasks that follow look at it.
+        """Return the answer for the following tasks.
 
         Raises:
-            AirflowFailException: it is "Reject", and the DAG wants that to be a failure.
+            AirflowFailException: the answer is "Reject", and the DAG treats that as a failure.
         """
         answer = HITLOperator.execute_complete(self, context, event)
         person = (answer["responded_by_user"] or {}).get("name") or "a person"
@@ -105,10 +106,10 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         return answer
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
-        """Fail with one sentence if nobody has answered in time.
+        """Fail with one sentence if there was no answer in time.
 
         Raises:
-            AirflowFailException: nobody has; or the answer could not be read.
+            AirflowFailException: there was no answer in time, or it could not be read.
         """
         if event.get("error_type") != "timeout":
             super().process_trigger_event_error(event)
@@ -123,10 +124,10 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         raise error
 
     def _asking(self, ti: Any) -> str | None:
-        """The run in which a task of this DAG waits for an answer about the same stream; None: there is none."""
+        """The run with an open question of this DAG about the same stream; None: there is none."""
         asks = [self.task_id]
         if self.planned is not None:
-            # Whoever adds a stream to the configuration may move others to another batch.
+            # A stream added to the configuration may move others to another batch.
             asks = [task for task in self.dag.task_ids if task.rpartition(".")[2] == self.label]
         of_tasks = {"dag_id": ti.dag_id, "task_ids": asks}
         if not ti.get_ti_count(**of_tasks, states=_WAITING):
@@ -141,7 +142,7 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
 
 
 def _waiting(task_id: str, states: Mapping[str, str]) -> Iterator[int]:
-    """The indexes at which a task of a run waits for an answer; -1 where it is not mapped."""
+    """The map indexes of a task of a run that wait for an answer; -1 if it is not mapped."""
     for name, state in states.items():
         index = name.removeprefix(f"{task_id}_") if name != task_id else "-1"
         if state in _WAITING and index.lstrip("-").isdigit():

@@ -1,4 +1,4 @@
-"""Assets of streams: one is updated when messages of its stream went, and once for each run of the engine."""
+"""Assets of streams: each is updated after removals from its stream, once for each run of the engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow.sdk.execution_time.context import InletEventsAccessors
 from airflow_dags.steps import Counts
 
 _EVENTS = 100
-"""The newest events of a stream's asset among which that of an earlier try is looked for."""
+"""The number of newest events of a stream's asset to search for the event of an earlier try."""
 
 
 def asset_of(dag_id: str, stream: str) -> Asset:
@@ -21,10 +21,10 @@ def asset_of(dag_id: str, stream: str) -> Asset:
 
 
 def update_assets(outlets: Iterable[Any], stream: str, counts: Counts, context: Context) -> bool:
-    """Update the assets of a stream; False: the try that committed the run has lived to do so.
+    """Update the assets of a stream; False: an earlier try of the task did so already.
 
-    Airflow updates every asset of a task that succeeds. A task of several streams has an alias in place of these, and
-    only what is added to it is updated.
+    Airflow updates every asset of a successful task. A task of several streams has an alias
+    instead, and only assets added to it are updated.
     """
     events = context["outlet_events"]
     is_updated = True
@@ -39,7 +39,7 @@ def update_assets(outlets: Iterable[Any], stream: str, counts: Counts, context: 
 
 
 def _assets(outlets: Iterable[Any], stream: str) -> Iterator[tuple[Any, Any]]:
-    """Each outlet with the asset that it means for a stream; an alias is named as the DAG."""
+    """Each outlet with its asset for a stream; an alias has the name of the DAG."""
     for outlet in outlets:
         is_alias = isinstance(outlet, AssetAlias)
         yield outlet, asset_of(outlet.name, stream) if is_alias else outlet

@@ -1,4 +1,4 @@
-"""Groups of tasks of a batch: its steps, and a task for each stream that a person must see by itself."""
+"""Task groups of a batch: its steps, and a separate task for each stream that needs a person's attention."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST_CHARACTERS = 200
 
 
 def batch_tasks(work: Work, batch: Batch) -> Any:
-    """The tasks of a batch; the first.
+    """Create the tasks of a batch; returns the first.
 
-    A pass goes over all of them. Streams that it refuses to change are planned; those about which a person has to be
-    asked go on by themselves, in a group of tasks that is mapped over their plans. Streams that failed each have a task
-    that fails for them.
+    A pass processes all its streams. Streams that the pass refuses to change are planned; those
+    that need an approval continue in a task group mapped over their plans. Each failed stream has a
+    task that fails for it.
     """
     alias = AssetAlias(work.dag_id)
     callbacks = {"on_failure_callback": work.started["on_failure_callback"]}
@@ -60,5 +60,5 @@ def _step(work: Work, step: Step, **options: Any) -> Any:
 
 
 def _name(field: str) -> str:
-    """The template by which Airflow shows the stream of a mapped task."""
+    """The template of the stream's name in Airflow's display of a mapped task."""
     return f"{{{{ task.{field}.stream[:{_MOST_CHARACTERS}] }}}}"

@@ -1,4 +1,4 @@
-"""Tasks of a batch: each runs one job on many streams; a stream that a person must act on has a task of its own."""
+"""Tasks of a batch: each runs one job on many streams; a stream that needs a person's action has its own task."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from airflow_dags.tasks import beside, counts_of
 log = logging.getLogger(__name__)
 
 STEPS = (MAINTAIN, PLAN, RECLAIM)
-"""The steps of a batch; a plan is made of the streams that a pass refused to change, and of all in a dry run."""
+"""The steps of a batch; only streams that a pass refused to change are planned, or all streams in a dry run."""
 COUNTS = "counts"
 """XCom key of these tasks: the numbers of a step."""
 
@@ -46,14 +46,14 @@ COUNTS = "counts"
 class BatchTask(JobTask[list[Counts]]):
     """A step of a batch: one job on many streams.
 
-    A stream that fails leaves the batch, and so does one about which a person has to be asked. Streams that are busy
-    are tried again, without the others.
+    Failed streams and streams that need an approval leave the batch. Busy streams are retried,
+    without the others.
     """
 
     batch: Batch
 
     def work(self, context: Context) -> list[Counts]:
-        """Run the step's job; the plans about which a person has to be asked, each with its stream."""
+        """Run the step's job; returns the plans that need an approval, each with its stream."""
         params = run_parameters(self.batch.id, context)
         chosen = self._chosen(params, context)
         rests_on_pass = self.step is not MAINTAIN and not params.get("dry_run")
@@ -67,7 +67,7 @@ class BatchTask(JobTask[list[Counts]]):
         return self._end(record, params, context, is_over=is_over)
 
     def _chosen(self, params: Mapping[str, Any], context: Context) -> list[str]:
-        """The streams of the run; the task is skipped where there are none, or nothing is done with them."""
+        """The streams of the run; the task is skipped if there are none, or if the step does not apply to them."""
         chosen = params.get("streams")
         streams = [name for name in self.batch.streams if not chosen or name in chosen]
         if not streams:
@@ -77,14 +77,14 @@ class BatchTask(JobTask[list[Counts]]):
         return streams
 
     def _left(self, applied: Record, params: Mapping[str, Any], context: Context) -> list[str]:
-        """The streams that the pass leaves to a step; the task is skipped where there are none."""
+        """The streams that the pass leaves to a step; the task is skipped if there are none."""
         if self.step is PLAN:
             return applied.refused or skip_task(context, f"{self.batch.id}: nothing was refused")
         left = applied.remaining(MAINTAIN, params)
         return left or skip_task(context, f"{self.batch.id}: `apply` has left no stream to work on")
 
     def _past(self, params: Mapping[str, Any], applied: Record | None, context: Context) -> Past:
-        """What the step goes by: a pass by the instant of the run, what follows by that of the pass."""
+        """The input of the step: a pass uses the instant of the run, later steps that of the pass."""
         if self.step is MAINTAIN:
             return Past(params, {"as_of_ns": run_instant(context)})
         return Past(params if applied is None else {**params, "as_of": str(applied.as_of_ns)})
@@ -99,7 +99,7 @@ class BatchTask(JobTask[list[Counts]]):
         return record
 
     def _record(self, streams: list[str], arguments: list[str], context: Context) -> Record:
-        """Run the job on streams, but for those that an earlier try has done; what became of all."""
+        """Run the job on the streams not done by an earlier try; returns the record of all."""
         before = read_record(self._kept(self.step, context))
         if before is None or before.is_over or before.arguments != arguments:
             before = None
@@ -140,7 +140,7 @@ class BatchTask(JobTask[list[Counts]]):
         return [counts[name] | {"stream": name} for name in record.asking(step, params)]
 
     def _forget(self, context: Context) -> None:
-        """Remove what this step, and those that rest on it, did before the task was cleared."""
+        """Remove the records of this step and of dependent steps from before the task was cleared."""
         for step in STEPS if self.step is MAINTAIN else (self.step,):
             self._kept(step, context).unlink(missing_ok=True)
 
@@ -157,18 +157,18 @@ class BatchOperator(BatchTask, ProcessOperator):
 
 
 class OutcomesOperator(BaseOperator):  # type: ignore[misc]
-    """Count what became of the streams of a batch, and hand on those that failed."""
+    """Count the results of a batch's streams, and pass on the failures."""
 
     def __init__(self, *, engine: Engine, **options: Any) -> None:
         super().__init__(**options)
         self.engine = engine
 
     def execute(self, context: Context) -> list[Failure]:
-        """The failures for which a task fails each.
+        """The failures, one for each failing task.
 
         Raises:
-            AirflowSkipException: nothing was done.
-            AirflowFailException: something was, and its records are gone.
+            AirflowSkipException: no step ran.
+            AirflowFailException: a step ran, and its records are missing.
         """
         paths = {step: record_path(self.engine, step, self.task_id, context) for step in STEPS}
         records = {step: record for step, path in paths.items() if (record := read_record(path))}
@@ -187,7 +187,7 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
         for step, record in records.items():
             failed = [each for each in record.failures(step, params) if each["stream"] not in asked]
             log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
-            # A plan of what was refused says the same once more.
+            # The plan of a refused stream repeats its refusal.
             failures = {each["stream"]: each for each in failed} | failures
         for failure in failures.values():
             log.info("%s", failure["sentence"])
@@ -215,7 +215,7 @@ class FailedOperator(BaseOperator):  # type: ignore[misc]
 
 
 def run_instant(context: Context) -> int:
-    """The instant at which a run began, nanoseconds since the epoch: the same in each try of its tasks."""
+    """The start of a run, nanoseconds since the epoch; the same in each try of its tasks."""
     now = datetime.now(UTC)  # noqa: TID251  (a task is an edge, as a job is)
     # Airflow's clock may be ahead of this machine's.
     began = min(context["dag_run"].start_date or now, now)

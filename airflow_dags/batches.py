@@ -1,4 +1,4 @@
-"""Batches: the streams of a DAG divided among tasks that work on many of them by one job."""
+"""Batches: the division of a DAG's streams among tasks that process many streams by one job."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from airflow_dags.streams import Listed, group_id
 
 MOST_STREAMS = 1000
-"""The streams of the largest batch: Airflow maps a task over 1,024 values at most."""
+"""The maximum number of streams of a batch: Airflow maps a task over at most 1,024 values."""
 _KEYS = ("group", "tag")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Streams that are worked on by one job."""
+    """Streams processed by one job."""
 
     id: str
-    """The id of its group of tasks; sentences name it so, too."""
+    """The id of its task group; sentences use it, too."""
     title: str
-    """Its name as Airflow shows it."""
+    """Its display name in Airflow."""
     streams: tuple[str, ...]
 
 
 def batches(listed: Sequence[Listed], by: int | str) -> list[Batch]:
-    """Divide streams.
+    """Divide streams into batches.
 
     Args:
         listed: the streams, in the order of the configuration.
-        by: the number of streams of a batch; or `group` or `tag`: a batch for each group of the configuration, or for
-            each stream's first tag, and one for the streams that have none.
+        by: the number of streams per batch; or `group` or `tag`: a batch for each group of the
+            configuration or each first tag of a stream, and one for streams without any.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: `by` is neither.
     """
     if isinstance(by, str) and by in _KEYS:
         return list(_by_key(listed, by))

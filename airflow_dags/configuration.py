@@ -1,4 +1,4 @@
-"""Tasks about a DAG's configuration: one fails where it cannot be read, one names the streams that fell out of it."""
+"""Tasks about a DAG's configuration: one fails if it cannot be read, one names streams no longer listed in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_dags.streams import CONFIGURATION
 
 
 class MistakenConfiguration(BaseOperator):  # type: ignore[misc]
-    """Fail with the mistake that was found when the DAG file was read."""
+    """Fail with the mistake found by the parsing of the DAG file."""
 
     def __init__(self, *, mistake: str, **options: Any) -> None:
         super().__init__(**options)
@@ -33,17 +33,17 @@ class MistakenConfiguration(BaseOperator):  # type: ignore[misc]
 
 
 def configuration_task(mistake: str | None, **options: Any) -> BaseOperator:
-    """The task; without a mistake it is one that Airflow passes without starting a process."""
+    """The task about the configuration; without a mistake, Airflow completes it without starting a process."""
     if mistake is None:
         return EmptyOperator(task_id=CONFIGURATION)
     return MistakenConfiguration(task_id=CONFIGURATION, mistake=mistake, **options)
 
 
 class UnlistedOperator(BaseOperator):  # type: ignore[misc]
-    """Name the streams of the warehouse that the configuration lists no more, as its `unlisted` wants it.
+    """Name the streams of the warehouse that the configuration no longer lists, according to its `unlisted`.
 
-    A task of a stream knows that stream alone, so that each run needs one look at all of them. A run that chooses
-    streams does not look at the others.
+    A task of a stream knows only that stream, so each run checks all streams once. A run for chosen
+    streams does not check the others.
     """
 
     template_fields: Sequence[str] = ("variables",)
@@ -54,10 +54,10 @@ class UnlistedOperator(BaseOperator):  # type: ignore[misc]
         self.variables = dict(engine.variables)
 
     def execute(self, context: Context) -> None:
-        """Look, and log the engine's sentence.
+        """Check, and log the engine's sentence.
 
         Raises:
-            AirflowSkipException: the run is about some streams.
+            AirflowSkipException: the run is for chosen streams only.
             AirflowFailException: there are such streams, and `unlisted: fail`; or the configuration is wrong.
         """
         if context["params"].get("streams"):

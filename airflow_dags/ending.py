@@ -1,4 +1,4 @@
-"""How a job has ended: its report, its exit code, and whether another try may help."""
+"""The ending of a job: its report, its exit code, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ending:
 
     @property
     def is_to_be_tried_again(self) -> bool:
-        """Whether the stream was busy or the job was ended from outside: 75, 137, 143, or a signal (negative)."""
+        """Whether the stream was busy or the job was terminated from outside: 75, 137, 143, or a signal (negative)."""
         return self.code < 0 or self.code in (BUSY, _KILLED, _TERMINATED)
 
     @property
@@ -33,7 +33,7 @@ class Ending:
 
     @property
     def sentence(self) -> str:
-        """The reason of a failure as the job gives it."""
+        """The job's sentence about a failure."""
         error = (self.report or {}).get("error") or self.entry.get("error")
         if error:
             return str(error["message"])
@@ -43,7 +43,7 @@ class Ending:
 
 
 def read_ending(code: int, path: Path) -> Ending:
-    """The ending of a job that wrote its report to a path, or did not."""
+    """The ending of a job, with its report at a path if it wrote one."""
     try:
         return Ending(code, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -51,6 +51,6 @@ def read_ending(code: int, path: Path) -> Ending:
 
 
 def code_of_spark(error: BaseException) -> int:
-    """The exit code that an error of `spark-submit` names; 1 if it names none."""
+    """The exit code named in an error of `spark-submit`; 1 if there is none."""
     code = _SPARK_CODE.search(str(error))
     return int(code[1]) if code else 1

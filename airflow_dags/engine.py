@@ -1,4 +1,4 @@
-"""The engine as tasks reach it: its configuration, its Python environment, its reports, and a cluster."""
+"""The engine's locations for tasks: its configuration, its Python environment, its reports, and a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_dags.options import check_options
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Spark cluster that jobs are submitted to, with the driver on Airflow's worker (client mode)."""
+    """A Spark cluster for jobs, with the driver on Airflow's worker (client mode)."""
 
     jobs: str
     """The folder of the engine's jobs: `/srv/lake-retention/jobs`."""
@@ -25,14 +25,14 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine as tasks start it: in a Python environment of its own, beside Airflow's."""
+    """The engine, started by tasks in its own Python environment, separate from Airflow's."""
 
     config: str
-    """`retention.yaml`, an absolute path that schedulers, DAG processors and workers have alike."""
+    """`retention.yaml`, an absolute path, the same on schedulers, DAG processors and workers."""
     environment: str
-    """The engine's Python environment: `<environment>/bin/python` has the jobs."""
+    """The engine's Python environment: `<environment>/bin/python` runs the jobs."""
     reports: str
-    """A folder that all workers share, for the reports of tasks."""
+    """A folder shared by all workers, for the reports of tasks."""
     engine: str = "auto"
     """The jobs' `--engine`."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Engine:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the jobs (`airflow_dags.options.OPTIONS`): `{"wait": "10m", "log_format": "json"}`."""
     cluster: Cluster | None = None
-    """The cluster that jobs are submitted to; None: `python -m jobs.…` on Airflow's worker."""
+    """The cluster for jobs; None: `python -m jobs.…` on Airflow's worker."""
 
     def command(self, *words: str) -> str:
-        """A command of the engine on this configuration, as people type it."""
+        """A command of the engine on this configuration, as typed by a person."""
         return shlex.join([self.program("retention"), "--config", self.config, *words])
 
     def program(self, name: str) -> str:
@@ -51,10 +51,10 @@ class Engine:
         return str(Path(self.environment, "bin", name))
 
     def __post_init__(self) -> None:
-        """Refuse relative paths, and options that no job takes.
+        """Refuse relative paths, and options that no job has.
 
         Raises:
-            ValueError: naming the first.
+            ValueError: names the first one.
         """
         check_options(self.options)
         for name in ("config", "environment", "reports"):

@@ -1,4 +1,4 @@
-"""DAGs of maintenance: plan, approve, apply, compact, reclaim, in one group of tasks for each stream or batch."""
+"""Maintenance DAGs: plan, approve, apply, compact, reclaim, in one task group for each stream or batch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TASKS: Mapping[str, Any] = {
     "execution_timeout": timedelta(hours=2),
     "max_active_tis_per_dag": 1,
 }
-"""Options of the tasks that start the engine, unless a DAG says otherwise."""
+"""Default options of the tasks that start the engine."""
 APPROVAL: Mapping[str, Any] = {
     "response_timeout": timedelta(hours=12),
     "retries": 5,
     "retry_delay": timedelta(minutes=1),
 }
-"""Options of the tasks that ask, unless a DAG says otherwise."""
+"""Default options of the tasks that ask for approval."""
 
 
 def retention_dag(  # noqa: PLR0913  (a person names them)
@@ -43,21 +43,21 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
     on_failure: Sequence[Callable[[Context], None]] = (),
     **options: Any,
 ) -> DAG:
-    """A DAG that maintains streams, each in a group of tasks of its own, or many in one.
+    """A DAG that maintains streams, each in its own task group, or many in one.
 
     Args:
         dag_id: its id, and the first part of the assets' names: `<dag_id>/<stream>`.
-        engine: where the engine is, and how tasks start it.
+        engine: the location of the engine, and how tasks start it.
         streams: the streams; None: all that the configuration lists.
-        batch: the number of streams that a task works on by one job; or `group` or `tag`, for a task for each group of
-            the configuration, or for each stream's first tag; None: each task works on one stream.
-        tasks: options of the tasks that start the engine, over those of `TASKS`.
-        approval: options of the tasks that ask a person, over those of `APPROVAL`: `notifiers`, `assigned_users`.
-        on_failure: callbacks of a failed task, behind the one that logs its sentence.
+        batch: the number of streams per task and job; or `group` or `tag`, for one task per group
+            of the configuration or per first tag of a stream; None: one stream per task.
+        tasks: options of the tasks that start the engine; they override `TASKS`.
+        approval: options of the tasks that ask a person; they override `APPROVAL`: `notifiers`, `assigned_users`.
+        on_failure: callbacks of a failed task, after the one that logs its sentence.
         options: options of the DAG, `schedule` first.
 
     Raises:
-        ValueError: the configuration cannot be read, and never could be; or `batch` is nothing of the kind.
+        ValueError: the configuration cannot be read, and was never read before; or `batch` is invalid.
     """
     known, mistake = listed_or_last(engine.config, Path(engine.reports, dag_id, "streams.json"))
     names = [stream.name for stream in known] if streams is None else list(dict.fromkeys(streams))
@@ -81,11 +81,11 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
 def _groups(
     work: Work, listed: Sequence[Listed], lost: Sequence[str], batch: int | str | None
 ) -> tuple[list[Any], list[Any]]:
-    """The first tasks of each group: of streams that are listed, and of those that are not."""
+    """The first tasks of each group: for listed streams, and for streams no longer listed."""
     if batch is None:
         late = [stream_tasks(work, name) for name in lost]
         return [stream_tasks(work, stream.name) for stream in listed], late
-    # Without batches a DAG file does not pay for loading this.
+    # Imported here: a DAG file without batches need not load it.
     from airflow_dags.batch_groups import batch_tasks
     from airflow_dags.batches import Batch, batches
 
@@ -104,7 +104,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _params(names: Sequence[str]) -> dict[str, Param]:
-    """The form of a run that is started by hand."""
+    """The form of a manually started run."""
     return {
         "streams": Param(
             [],
@@ -132,7 +132,7 @@ def _params(names: Sequence[str]) -> dict[str, Param]:
 
 
 def _lift(title: str, what: str) -> Param:
-    """The parameter that lifts a refusal of the chosen streams, once, with a person's reason."""
+    """The parameter that lifts a refusal for the chosen streams once, with a person's reason."""
     return Param(
         None,
         type=["null", "string"],

@@ -1,4 +1,4 @@
-"""Groups of tasks: the steps of one stream, one behind the other."""
+"""Task groups: the steps of one stream, in sequence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_dags.tasks import JobOperator
 
 @dataclass(frozen=True)
 class Work:
-    """The tasks of a DAG have this in common."""
+    """The common settings of a DAG's tasks."""
 
     engine: Engine
     dag_id: str
@@ -32,14 +32,14 @@ class Work:
         given = {"task_id": step.name, "engine": self.engine, "step": step, **self.started}
         if self.engine.cluster is None:
             return JobOperator(**given | options)
-        # The provider is needed, and takes its time to load, only with a cluster.
+        # Imported here: the provider loads slowly, and only a cluster needs it.
         from airflow_dags.submit import SubmitOperator
 
         return SubmitOperator(cluster=self.engine.cluster, **given | options)
 
 
 def stream_tasks(work: Work, stream: str) -> Any:
-    """The tasks of one stream; the first."""
+    """Create the tasks of one stream; returns the first."""
     with TaskGroup(group_id(stream), group_display_name=stream):
         plan = work.step(PLAN, stream=stream)
         plan >> steps_from_approval(work, asset_of(work.dag_id, stream), stream=stream)
@@ -47,10 +47,10 @@ def stream_tasks(work: Work, stream: str) -> Any:
 
 
 def steps_from_approval(work: Work, outlet: Any, **options: Any) -> Any:
-    """The steps of a stream that has been planned; the first.
+    """Create the steps of a planned stream; returns the first.
 
-    A step that has nothing to do is skipped, and the next is looked at all the same: hence `none_failed`. Behind a
-    rejected plan each step skips itself, and says why.
+    A step with nothing to do is skipped, and the next one still runs: hence `none_failed`. After a
+    rejected plan each step skips itself, and gives the reason.
     """
     asked = {name: value for name, value in options.items() if name != "before"}
     approve = ApproveOperator(task_id="approve", engine=work.engine, **{**work.asking, **asked})

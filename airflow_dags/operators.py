@@ -1,6 +1,6 @@
-"""Operators for DAGs of one's own: each step of a stream's maintenance as a task that needs no other.
+"""Operators for custom DAGs: each step of a stream's maintenance as an independent task.
 
-`ApproveOperator` is beside them in `airflow_dags.approve`.
+`ApproveOperator` is in `airflow_dags.approve`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow_dags.tasks import Before, JobOperator
 
 
 class PlanOperator(JobOperator):
-    """Plan a pass over a stream and return its counts; skipped where nothing would change."""
+    """Plan a pass over a stream and return its counts; skipped if nothing would change."""
 
     def __init__(
         self, *, engine: Engine, stream: str, as_of: str | None = None, **options: Any
@@ -23,17 +23,17 @@ class PlanOperator(JobOperator):
         Args:
             engine: where the engine is.
             stream: the stream, the topic, or a bucket's stream.
-            as_of: the instant, as `--as-of` takes it; None: that of planning.
-            options: those of every task: `pool`, `retries`, `execution_timeout`.
+            as_of: the instant, in the format of `--as-of`; None: that of planning.
+            options: options of every task: `pool`, `retries`, `execution_timeout`.
         """
         before = Before({"as_of": as_of})
         super().__init__(engine=engine, stream=stream, step=PLAN, before=before, **options)
 
 
 class ApplyOperator(JobOperator):
-    """Apply the plan of a PlanOperator, at its instant, and return what went; skipped where nothing did.
+    """Apply the plan of a PlanOperator, at its instant, and return the counts of removals; skipped if there were none.
 
-    Where a person has to approve, an ApproveOperator comes between.
+    If a person must approve, an ApproveOperator comes between them.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class ApplyOperator(JobOperator):
 
         Args:
             engine: where the engine is.
-            stream: the stream that was planned.
-            plan: the id of the task that has planned; None: `plan` of the same group.
-            approve: the id of the task that has asked; None: `approve` of the same group.
-            options: those of every task; an asset in `outlets` is updated when messages went.
+            stream: the planned stream.
+            plan: the id of the planning task; None: `plan` of the same group.
+            approve: the id of the approval task; None: `approve` of the same group.
+            options: options of every task; an asset in `outlets` is updated after removals.
         """
         options = {"trigger_rule": "none_failed", **options}
         before = Before({}, plan, approve)
@@ -60,16 +60,16 @@ class ApplyOperator(JobOperator):
 
 
 class CompactOperator(JobOperator):
-    """Compact a stream with `compact` in the configuration; skipped where there is nothing to merge."""
+    """Compact a stream with `compact` in the configuration; skipped if there is nothing to merge."""
 
     def __init__(self, *, engine: Engine, stream: str, **options: Any) -> None:
-        """Compact; `engine`, `stream` and `options` are as of PlanOperator."""
+        """Compact; `engine`, `stream` and `options` as for PlanOperator."""
         super().__init__(engine=engine, stream=stream, step=COMPACT, before=Before({}), **options)
 
 
 class ReclaimOperator(JobOperator):
-    """Delete a stream's dead files whose grace is over; skipped where none is."""
+    """Delete a stream's dead files after their grace; skipped if there are none."""
 
     def __init__(self, *, engine: Engine, stream: str, **options: Any) -> None:
-        """Reclaim; `engine`, `stream` and `options` are as of PlanOperator."""
+        """Reclaim; `engine`, `stream` and `options` as for PlanOperator."""
         super().__init__(engine=engine, stream=stream, step=RECLAIM, before=Before({}), **options)

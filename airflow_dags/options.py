@@ -1,4 +1,4 @@
-"""Options of jobs, as a DAG gives them: which job takes which, and the arguments that they become."""
+"""Options of jobs in a DAG: the jobs that accept each option, and the resulting arguments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "max_time": ("apply", "compact"),
     "max_bytes": ("apply", "compact"),
 }
-"""Option → the steps whose jobs take it; a step leaves out what its job does not take."""
+"""Option → the steps with jobs that accept it; a step omits options that its job does not accept."""
 _FILE = "metrics_file"
 _PARTS = ("{stream}", "{step}")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that no job takes, and a file that each task would overwrite.
+    """Refuse options that no job accepts, and a file that every task would overwrite.
 
     Raises:
-        ValueError: naming the option.
+        ValueError: names the option.
     """
     for name in options:
         if name not in OPTIONS:
@@ -42,7 +42,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def arguments_of(options: Mapping[str, Any], step: str, stream: str) -> list[str]:
-    """The arguments that the options mean for the job of a step."""
+    """The arguments from options for the job of a step."""
     given = {name: value for name, value in options.items() if step in OPTIONS[name]}
     if given.get(_FILE):
         path = str(given[_FILE]).replace("{stream}", group_id(stream))

@@ -1,4 +1,4 @@
-"""The text of a question: what would go, as a person reads it, and how it would come back."""
+"""The text of an approval question: the removals, and the way to restore the messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECOND = 1_000_000_000
 
 
 def question(engine: Engine, stream: str, plan: Counts) -> str:
-    """The text in which a person sees what would go, as Markdown."""
+    """The text about the planned removals for a person, as Markdown."""
     return "\n".join(
         [
             f"{stream}: {plan['needs_approval']}.",
@@ -33,13 +33,13 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
 
 
 def is_shown(text: str, kept: Path) -> bool:
-    """Whether Airflow shows this very question, and not one that the same task of the same run asked before.
+    """Whether Airflow shows this question, and not an earlier one of the same task and run.
 
-    A task that is cleared keeps the question that it asked first: Airflow never writes another text into it.
+    A cleared task keeps its first question, because Airflow never replaces the text.
 
     Args:
         text: the question.
-        kept: the file that has the text of the first; written here, if this is that.
+        kept: the file with the text of the first question; written here if this is the first.
     """
     try:
         with kept.open("x", encoding="utf-8") as file:
@@ -50,7 +50,7 @@ def is_shown(text: str, kept: Path) -> bool:
 
 
 def instant(ns: int) -> str:
-    """An instant as people read it, UTC, rounded down to the second.
+    """An instant for people, UTC, rounded down to the second.
 
     >>> instant(1_767_225_600_999_999_999)
     '2026-01-01 00:00:00 UTC'

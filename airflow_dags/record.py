@@ -1,4 +1,4 @@
-"""The record of a step of a batch: what it has done to each stream, through all tries of its task."""
+"""The record of a step of a batch: its result for each stream, across all tries of its task."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ Entry = Mapping[str, Any]
 Failure = dict[str, Any]
 """A stream that failed: `stream`, `step`, `sentence` and `exit_code`."""
 MOST_FAILURES = 50
-"""The most streams of a batch of which each fails in a task of its own."""
+"""The maximum number of failed streams of a batch with their own failing tasks."""
 MOST_COUNTS = 50
-"""The most streams of which XCom has the counts."""
+"""The maximum number of streams with counts in XCom."""
 _REFUSED = 4
 """The exit code of a stream that a pass refuses to change."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a step has done; it is kept among the reports."""
+    """The results of a step, stored among the reports."""
 
     arguments: Sequence[str]
-    """The step's own arguments: another try that has others begins anew."""
+    """The step's own arguments; a retry with other arguments starts anew."""
     as_of_ns: int
     report: str
     """The path of the report of the last try."""
     streams: Sequence[str]
-    """All that the step is for."""
+    """All streams of the step."""
     entries: Mapping[str, Entry]
-    """The entries of reports, by stream; that of its compaction, if it was compacted, is its `compaction`."""
+    """The entries of reports, by stream; the field `compaction` has the entry of its compaction, if there was one."""
     is_over: bool = False
-    """Whether no other try follows for streams that were busy."""
+    """Whether no retry follows for busy streams."""
 
     @property
     def busy(self) -> list[str]:
-        """The streams at which another run was at work."""
+        """The streams busy with another run."""
         return [name for name, entry in self.entries.items() if _code(entry) == BUSY]
 
     @property
     def refused(self) -> list[str]:
-        """The streams of which the job refused something, as a guard or `approve` wants it."""
+        """The streams refused by the job because of a guard or `approve`."""
         return [name for name, entry in self.entries.items() if _code(entry) == _REFUSED]
 
     @property
     def settled(self) -> dict[str, Entry]:
-        """The entries of the others."""
+        """The entries of the other streams."""
         busy = set(self.busy)
         return {name: entry for name, entry in self.entries.items() if name not in busy}
 
     def failures(self, step: Step, params: Mapping[str, Any]) -> list[Failure]:
-        """The streams that failed, or whose plan would be refused."""
+        """The streams that failed, or have a plan that would be refused."""
         found = (failure_of(step, name, entry, params) for name, entry in self.entries.items())
         return [failure for failure in found if failure is not None]
 
     def asking(self, step: Step, params: Mapping[str, Any]) -> list[str]:
-        """The streams about whose plan a person has to be asked."""
+        """The streams with a plan that needs an approval."""
         if step is not PLAN or params.get("dry_run"):
             return []
         return [
@@ -79,12 +79,12 @@ class Record:
         ]
 
     def remaining(self, step: Step, params: Mapping[str, Any]) -> list[str]:
-        """The streams with which the batch goes on: those that failed or were refused are left out."""
+        """The streams that continue in the batch: not failed, and not refused."""
         failed = {failure["stream"] for failure in self.failures(step, params)}
         return [name for name in self.streams if name not in failed]
 
     def write(self, path: Path, *, is_over: bool) -> None:
-        """Keep it, whole or not at all."""
+        """Write the record atomically."""
         written = path.with_name(f"{path.name}.new")
         written.write_text(json.dumps(asdict(self) | {"is_over": is_over}), encoding="utf-8")
         written.replace(path)
@@ -99,7 +99,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -> Failure | None:
-    """The failure that an entry stands for; None: for none."""
+    """The failure of an entry; None: there is none."""
     failed, error = step.name, _error(entry)
     if error:
         failed = step.name if entry.get("error") else COMPACT.name
@@ -113,7 +113,7 @@ def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -
 
 
 def first_failures(failures: Sequence[Failure]) -> list[Failure]:
-    """The failures that have a task each; of more than `MOST_FAILURES` the last task stands for the rest."""
+    """The failures with a task each; beyond `MOST_FAILURES`, the last task covers the rest."""
     if len(failures) <= MOST_FAILURES:
         return list(failures)
     *shown, last = failures[:MOST_FAILURES]
@@ -123,7 +123,7 @@ def first_failures(failures: Sequence[Failure]) -> list[Failure]:
 
 
 def lines_of(step: Step, record: Record, params: Mapping[str, Any]) -> Iterator[str]:
-    """A table of what became of each stream; those of which there is nothing to say share its last line."""
+    """A table with the result of each stream; streams without a result share the last line."""
     failed = {failure["stream"]: failure["sentence"] for failure in record.failures(step, params)}
     asking = set(record.asking(step, params))
     said: dict[str, str] = {}
@@ -149,7 +149,7 @@ def lines_of(step: Step, record: Record, params: Mapping[str, Any]) -> Iterator[
 def totals(
     step: Step, record: Record, params: Mapping[str, Any], changed: Mapping[str, Counts]
 ) -> Counts:
-    """The numbers of a step over all streams, for XCom; of the first `MOST_COUNTS` that it changed also their own."""
+    """The totals of a step over all streams, for XCom, and the counts of the first `MOST_COUNTS` changed streams."""
     sums = {name: sum(counts.get(name, 0) for counts in changed.values()) for name in _AMOUNTS}
     refused = 0 if step is PLAN else len(record.refused)
     return {
@@ -189,5 +189,5 @@ def has_failed(entry: Entry) -> bool:
 
 
 def _error(entry: Entry) -> Any:
-    """The error of a stream's pass, or that of its compaction; None: neither failed."""
+    """The error of a stream's pass or compaction; None: neither failed."""
     return entry.get("error") or (entry.get("compaction") or {}).get("error")

@@ -1,4 +1,4 @@
-"""Running one job of the engine as a task: its arguments, its ending, and the sentence that people see last."""
+"""Running one job of the engine as a task: its arguments, its ending, and the last sentence in the log."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 BARE = {"PYTHONPATH": "", "PYTHONHOME": ""}
-"""Airflow's own folders are not the engine's: an empty variable is an absent one."""
+"""Variables that hide Airflow's own folders from the engine; an empty variable counts as unset."""
 
 
 class Launcher:
-    """The way in which a step's job is started: in a process on the worker, or on a cluster."""
+    """The launcher of a step's job: in a process on the worker, or on a cluster."""
 
     engine: Engine
     step: Step
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
-        """Run the job to its end; its exit code."""
+        """Run the job to its end; returns its exit code."""
         raise NotImplementedError
 
     def on_kill(self) -> None:
-        """End the job."""
+        """Terminate the job."""
         raise NotImplementedError
 
 
 class JobTask(Launcher, Generic[Result]):
-    """A task that runs a step's job on one stream or several; subclasses say which, and what its report means."""
+    """A task that runs a step's job on one or more streams; subclasses choose the streams and interpret the report."""
 
     task_id: str
     execution_timeout: Any
     outlets: Sequence[Any]
 
     def work(self, context: Context) -> Result:
-        """Do what the task is for, by `run_job`."""
+        """Do the work of the task, by `run_job`."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> Result:
-        """Run the step's job and return what came of it.
+        """Run the step's job and return its result.
 
         Raises:
-            AirflowSkipException: the step is not for this run, or there was nothing to do.
-            AirflowFailException: the job has failed, and would again.
-            AirflowException: a stream was busy, or the job was ended from outside.
+            AirflowSkipException: the step does not apply to this run, or there was nothing to do.
+            AirflowFailException: the job failed, and a retry would fail, too.
+            AirflowException: a stream was busy, or the job was terminated from outside.
         """
         try:
             return self.work(context)
@@ -74,13 +74,13 @@ class JobTask(Launcher, Generic[Result]):
     def run_job(
         self, label: str, streams: Sequence[str], arguments: list[str], context: Context
     ) -> tuple[Ending, Path]:
-        """Run the job on streams; how it ended, and where its report is.
+        """Run the job on streams; returns its ending, and the path of its report.
 
         Args:
-            label: the stream or batch, as sentences name it.
-            streams: those to work on.
-            arguments: the step's own.
-            context: Airflow's.
+            label: the name of the stream or batch in sentences.
+            streams: the streams to process.
+            arguments: the step's own arguments.
+            context: Airflow's context.
         """
         ti = context["ti"]
         path = report_path(self.engine, ti, self.task_id, f"{ti.try_number}.json")
@@ -112,22 +112,22 @@ class JobTask(Launcher, Generic[Result]):
 
 
 def report_path(engine: Engine, ti: Any, task_id: str, end: str) -> Path:
-    """The path of a file of a task of this run among the reports."""
+    """The path among the reports of a file of a task of this run."""
     folder = Path(engine.reports, ti.dag_id, ti.run_id.replace("/", "_"))
     return folder / f"{file_name(ti, task_id)}.{end}"
 
 
 def file_name(ti: Any, task_id: str) -> str:
-    """The part of a file's name that says whose it is: the task, and its index where it is mapped."""
+    """The part of a file's name that identifies the task, with its index if it is mapped."""
     return task_id if ti.map_index is None or ti.map_index < 0 else f"{task_id}.{ti.map_index}"
 
 
 def fail(ending: Ending) -> NoReturn:
-    """End a task whose job has failed, for good or for another try.
+    """Fail a task after its job failed, finally or for a retry.
 
     Raises:
-        AirflowFailException: it would fail again.
-        AirflowException: another try may help.
+        AirflowFailException: a retry would fail, too.
+        AirflowException: a retry may help.
     """
     kind = AirflowException if ending.is_to_be_tried_again else AirflowFailException
     raise kind(f"{ending.sentence} (exit code {ending.code})")
@@ -137,7 +137,7 @@ def run_parameters(label: str, context: Context) -> dict[str, Any]:
     """The parameters of the run.
 
     Raises:
-        AirflowFailException: they would not do what they say.
+        AirflowFailException: a parameter is unknown, has no effect, or lifts a refusal for all streams.
     """
     params = dict(context["params"])
     mistake = parameter_mistake(context["dag_run"].conf or {}, params)
@@ -157,7 +157,7 @@ class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
         self.variables = dict(engine.variables)
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
-        """Run the job in a process of its own, without a shell between; its exit code, negative for a signal."""
+        """Run the job in a child process, without a shell; returns its exit code, negative for a signal."""
         environment = {**os.environ, **BARE, **variables, **self.variables}
         command = [present(self.engine, "python"), "-m", f"jobs.{self.step.job}", *arguments]
         return int(self._process.run_command(command, env=environment).exit_code)
@@ -167,7 +167,7 @@ class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
         return SubprocessHook()
 
     def on_kill(self) -> None:
-        """Ask the job, and all that it has started, to end."""
+        """Ask the job and all its child processes to terminate."""
         process = self._process.sub_process
         if process is not None and process.poll() is None:
             self._process.send_sigterm()
@@ -177,7 +177,7 @@ def present(engine: Engine, name: str) -> str:
     """The path of a program of the engine's environment.
 
     Raises:
-        AirflowFailException: it is not on this worker.
+        AirflowFailException: the program does not exist on this worker.
     """
     program = engine.program(name)
     if not Path(program).exists():
@@ -188,7 +188,7 @@ def present(engine: Engine, name: str) -> str:
 
 
 def skip_task(context: Context, reason: str) -> NoReturn:
-    """Skip a task, with its reason as the last line of the log and in XCom.
+    """Skip a task, with the reason as the last line of the log and in XCom.
 
     Raises:
         AirflowSkipException: always.
@@ -199,7 +199,7 @@ def skip_task(context: Context, reason: str) -> NoReturn:
 
 
 def say_last(error: BaseException) -> None:
-    """Log the sentence of a failure as the last line that Airflow shows: what it adds lies in a folded group."""
+    """Log the sentence of a failure as the last visible line: Airflow's own lines follow in a folded group."""
     if not isinstance(error, AirflowSkipException):
         log.error("%s", error)
 
@@ -211,7 +211,7 @@ def log_failure(context: Context) -> None:
 
 
 def _ends() -> list[str]:
-    """The arguments by which a job ends with this task's runner, and with its supervisor, however these end."""
+    """The arguments that end a job with this task's runner and supervisor, however these end."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):  # neither Linux 5.3 nor later

@@ -1,4 +1,4 @@
-"""Steps of a stream's maintenance: the job of each, its arguments, its counts, and when there is nothing to do."""
+"""Steps of a stream's maintenance: the job of each, its arguments, its counts, and reasons to skip it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ASKED = "asked"
-"""XCom key of `approve`: the path of the report about which a person was asked."""
+"""XCom key of `approve`: the path of the report in the question to a person."""
 ASKING = "asking"
-"""XCom key of `approve`: the run that asks a person about the same stream already, so that this one does not."""
+"""XCom key of `approve`: another run with an open question about the same stream."""
 STREAM = "stream"
-"""XCom key of `approve`: the stream about which a person was asked."""
+"""XCom key of `approve`: the stream of the question."""
 SKIPPED = "skipped"
 """XCom key of every task: the reason why it was skipped."""
 PARAMETERS = ("streams", "as_of", "dry_run", "allow_large", "allow_rewind")
-"""The parameters that a run takes."""
+"""The parameters of a run."""
 LIFTS = {"allow_large": "--allow-large", "allow_rewind": "--allow-rewind"}
 """Parameter with a person's reason → the job's argument, which lifts a refusal once."""
 Counts = dict[str, Any]
-"""A step's numbers and the path of its report: what goes through XCom."""
+"""A step's numbers and the path of its report, for XCom."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of a stream when one of its steps begins."""
+    """The state of a stream at the start of one of its steps."""
 
     params: Mapping[str, Any]
-    """The run's parameters, `PARAMETERS`; those that are missing are not given."""
+    """The run's parameters, `PARAMETERS`; missing ones were not given."""
     plan: Counts | None = None
     """The plan's counts; None: the stream was not planned."""
     approved: str | None = None
-    """The path of the report that a person has approved; None: nobody has, or had to."""
+    """The path of the approved report; None: not approved, or no approval is required."""
     rejected_by: str | None = None
-    """The person who has rejected the plan; None: nobody has."""
+    """The person who rejected the plan; None: not rejected."""
     asking: str | None = None
-    """The run that asks about the stream already; None: there is none, or nobody has to be asked."""
+    """Another run with an open question about the stream; None: there is none, or no approval is required."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,22 @@ class Step:
     job: str
     arguments: Callable[[Past], list[str]]
     counts: Callable[[Mapping[str, Any]], Counts]
-    """The counts of the report's entry of the stream."""
+    """The function from the report's entry of the stream to its counts."""
     amounts: tuple[str, ...]
-    """The counts of which one is not 0 if the step has changed, or would change, anything."""
+    """The names of the counts that are all 0 if the step changes nothing."""
     in_dry_run: bool = field(default=False)
 
 
 class NotPlannedError(Exception):
-    """A step rests on a plan that is not there."""
+    """A step depends on a plan that does not exist."""
 
 
 def parameter_mistake(conf: Mapping[str, Any], params: Mapping[str, Any]) -> str | None:
-    """The sentence for a run that was started with parameters that would not do what they say; None: they do.
+    """The sentence about a run's invalid parameters; None: they are valid.
 
     Args:
-        conf: what the run was started with.
-        params: what Airflow has made of that and of the DAG's defaults.
+        conf: the parameters given at the start of the run.
+        params: Airflow's result of `conf` and the DAG's defaults.
     """
     for name, value in conf.items():
         if name not in PARAMETERS:
@@ -94,14 +94,14 @@ def past_of(
     question: str | None,
     asking: str | None = None,
 ) -> Past:
-    """What earlier tasks have left: an answer counts for the plan about which it was asked, and for no other.
+    """The state left by earlier tasks; an answer counts only for the plan in its question.
 
     Args:
-        params: the run's.
-        plan: what `plan` returned; None: nothing.
-        answer: what `approve` returned, with `chosen_options`; None: nobody was asked.
-        question: the path of the report about which somebody was asked.
-        asking: the run that asks about the stream already.
+        params: the run's parameters.
+        plan: the result of `plan`, or None.
+        answer: the result of `approve`, with `chosen_options`; None: there was no question.
+        question: the path of the report in the question.
+        asking: another run with an open question about the stream.
     """
     if plan is None or not plan["needs_approval"]:
         return Past(params, plan)
@@ -114,7 +114,7 @@ def past_of(
 
 
 def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
-    """The reason why a step is not for this run; None: it is."""
+    """The reason to skip a step in this run; None: it applies."""
     chosen = past.params.get("streams")
     if chosen and stream not in chosen:
         return f"{stream} is not among the streams of this run"
@@ -128,7 +128,7 @@ def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
 
 
 def refusal(step: Step, counts: Counts, past: Past) -> str | None:
-    """The sentence with which a step fails that has ended well; None: it does not."""
+    """The sentence to fail a step after its job succeeded; None: the step succeeds."""
     if step is not PLAN or past.params.get("dry_run"):
         return None
     sentence: str | None = counts["refused"]
@@ -136,12 +136,12 @@ def refusal(step: Step, counts: Counts, past: Past) -> str | None:
 
 
 def is_nothing(step: Step, counts: Counts) -> bool:
-    """Whether a step has found nothing to do."""
+    """Whether a step found nothing to do."""
     return not any(counts[name] for name in step.amounts)
 
 
 def reason_of_nothing(stream: str, counts: Counts) -> str:
-    """The reason why a step that has nothing to do is skipped."""
+    """The reason to skip a step with nothing to do."""
     superseded = counts.get("superseded_by")
     if superseded is None:
         return f"{stream}: nothing to do"
@@ -158,7 +158,7 @@ def _plan_arguments(past: Past) -> list[str]:
 
 
 def _apply_arguments(past: Past) -> list[str]:
-    """The approved report and no more than that, or else the plan's instant."""
+    """The approved report as the upper limit, or else the plan's instant."""
     if past.plan is None:
         raise NotPlannedError("there is no plan to apply; clear the task `plan` of this stream")
     basis = (
@@ -170,14 +170,14 @@ def _apply_arguments(past: Past) -> list[str]:
 
 
 def _lifting(past: Past) -> list[str]:
-    """The arguments of every pass: what a person lets through, and why."""
+    """The arguments of every pass for refusals lifted by a person, with the reasons."""
     reasons = {name: past.params[name] for name in LIFTS if past.params.get(name)}
     said = [f"--reason={'; '.join(reasons.values())}"] if reasons else []
     return ["--skip-superseded", *(LIFTS[name] for name in reasons), *said]
 
 
 def _maintenance_arguments(past: Past) -> list[str]:
-    """The arguments of a pass, with the instant that a person has written, if any."""
+    """The arguments of a pass, with the instant given by a person, if any."""
     as_of = past.params.get("as_of")
     given = as_of if as_of not in (None, "") else (past.plan or {})["as_of_ns"]
     return [f"--as-of={given}", *_lifting(past), "--compact"]
@@ -190,7 +190,7 @@ def _plan_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 def _apply_counts(entry: Mapping[str, Any]) -> Counts:
-    """The counts of a pass; where this try found nothing to do, those of the task's earlier try that had."""
+    """The counts of a pass; if this try found nothing to do, those of the task's earlier try that did."""
     earlier = entry.get("earlier_try")
     return _removal_counts(earlier or entry) | {
         "run": (earlier or entry)["run"],
@@ -209,7 +209,7 @@ def _removal_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 def _compaction_counts(entry: Mapping[str, Any]) -> Counts:
-    # A stream without `compact` in the configuration is left out of the report.
+    # A stream without `compact` in the configuration is not in the report.
     return {name: entry.get(name, 0) for name in ("merges", "files_before", "files_after")}
 
 
@@ -228,4 +228,4 @@ MAINTAIN = Step(
     lambda entry: _apply_counts(entry) | _compaction_counts(entry.get("compaction") or {}),
     ("messages", "markers", "merges"),
 )
-"""A pass over many streams without a plan before it, and their compaction, by one job."""
+"""A pass over many streams without a prior plan, and their compaction, by one job."""

@@ -1,7 +1,8 @@
 """Names, groups and tags of the streams, buckets and topics in `retention.yaml`, read without the engine.
 
-A DAG file is read again and again. Reading these alone takes milliseconds, where the whole configuration with its
-models takes a third of a second, and libraries that Airflow's environment need not have. The jobs check the file.
+Airflow parses a DAG file again and again. Reading only these names takes milliseconds. The full
+configuration with its models takes a third of a second, and libraries that Airflow's environment
+need not have. The jobs validate the file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 
 CONFIGURATION, UNLISTED = "configuration", "unlisted"
-"""The ids of a DAG's tasks that are about no stream."""
+"""The ids of a DAG's tasks that belong to no stream."""
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,150}")
 _MOST_CHARACTERS = 140
@@ -30,15 +31,15 @@ _MOST_TIMES = 20
 
 
 class _Texts(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML of which every scalar stays the text that it is (`NO`, `010`, `30d`), while `<<` still merges."""
+    """YAML with every scalar read as text (`NO`, `010`, `30d`), and with `<<` merges."""
 
     most_merged = _MOST_MERGED
-    """The entries that merge keys may stand for."""
+    """The maximum number of entries from merge keys."""
     _merged = 0
     _depth = 0
 
     def flatten_mapping(self, node: Any) -> None:
-        """Merge what a mapping's `<<` names, and refuse a text that grows beyond all bounds by it."""
+        """Merge the mappings of `<<`, and refuse a text that expands beyond the bound."""
         self._depth += 1
         super().flatten_mapping(node)
         self._depth -= 1
@@ -55,7 +56,7 @@ _Texts.yaml_implicit_resolvers = {"<": [(_MERGE, re.compile("<<"))]}
 
 
 class _BoundError(Exception):
-    """A text that asks for more than a configuration ever does, with the line where it does."""
+    """A text beyond the bounds of a configuration, with the line."""
 
     def __init__(self, problem: str, mark: Any) -> None:
         super().__init__(problem)
@@ -63,24 +64,24 @@ class _BoundError(Exception):
 
 
 class Listed(NamedTuple):
-    """A stream as the configuration lists it."""
+    """A stream in the configuration."""
 
     name: str
     group: str | None = None
-    """The group whose settings hold where there are none of its own."""
+    """The group that it inherits settings from."""
     tags: tuple[str, ...] = ()
-    """Its own tags, or those of the nearest group that has any."""
+    """Its own tags, or those of the nearest group with tags."""
 
 
 def listed_streams(config: str | Path) -> list[Listed]:
-    """All that a command without a name acts on: streams, then those of buckets, then topics.
+    """All streams for commands without a name: streams, then those of buckets, then topics.
 
     Args:
-        config: `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
+        config: `retention.yaml`, or the JSON of one stream from `nats stream info --json`.
 
     Raises:
-        ValueError: there is no such file, it is no YAML, it is too long, nests too deep or merges too much, or it
-            lists no stream.
+        ValueError: there is no such file, it is not YAML, it is too long, nests too deep or merges
+            too much, or it lists no stream.
     """
     try:
         values = _values(Path(config))
@@ -100,16 +101,17 @@ def listed_streams(config: str | Path) -> list[Listed]:
 
 
 def listed_or_last(config: str | Path, kept: Path) -> tuple[list[Listed], str | None]:
-    """The streams of a configuration; where it cannot be read, those of when it could be, and the sentence of why.
+    """The streams of a configuration; if it cannot be read, the last ones read, and a sentence with the reason.
 
-    A DAG that is not there at night tells nobody: so the last streams stay, beside a task that fails with the sentence.
+    A DAG that disappears at night alerts no one. So the last streams are kept, with a task that
+    fails with the sentence.
 
     Args:
         config: as for `listed_streams`.
-        kept: the file in which the streams are kept; if it cannot be written, they are not.
+        kept: the file that keeps the streams; errors of writing it are ignored.
 
     Raises:
-        ValueError: it cannot be read, and never could be.
+        ValueError: the configuration cannot be read, and was never read before.
     """
     try:
         listed = listed_streams(config)
@@ -151,7 +153,7 @@ def _keep(kept: Path, config: str | Path, listed: list[Listed]) -> None:
 
 
 def _values(config: Path) -> Any:
-    """The content of a file, after a look at its length and depth, which costs less than reading it."""
+    """The content of a file, after cheap checks of its length and depth."""
     with config.open("rb") as file:
         text = file.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
@@ -171,7 +173,7 @@ def _values(config: Path) -> Any:
 
 
 def group_id(stream: str) -> str:
-    """The id of a stream's group of tasks: its name, or where Airflow does not take that, one made of it.
+    """The id of a stream's task group: its name, or an id derived from it if Airflow does not accept the name.
 
     >>> group_id("ORDERS")
     'ORDERS'
@@ -203,19 +205,19 @@ def _items(listed: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _own(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings of a stream: beside its name, in what a server prints as `config`."""
+    """The settings of a stream: next to its name, or in the server's `config`."""
     config = item.get("config")
     return config if isinstance(config, Mapping) else item
 
 
 def _parent(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> str | None:
-    """The group that settings inherit from; what an empty value stands for is no group."""
+    """The group that settings inherit from; an empty value means no group."""
     parent = settings.get("group")
     return parent if isinstance(parent, str) and isinstance(groups.get(parent), Mapping) else None
 
 
 def _tags(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tags of settings, or else those of the nearest group above them that has any."""
+    """The tags of settings, or those of the nearest group above them with tags."""
     seen: set[str] = set()
     while not isinstance(settings.get("tags"), list):
         parent = _parent(settings, groups)
@@ -250,5 +252,5 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "buckets": _bucket,
     "topics": _topic,
 }
-"""Section of a configuration → the name of the stream that one of its entries means; empty: it names none."""
+"""Section of a configuration → a function from one of its entries to the stream's name; empty: no name."""
 _KEYS = " or ".join(f"`{section}:`" for section in SECTIONS)

@@ -1,4 +1,4 @@
-"""Tasks on a Spark cluster: each submits one job by Airflow's own SparkSubmitOperator."""
+"""Tasks on a Spark cluster: each submits one job with Airflow's SparkSubmitOperator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_dags.tasks import Before, StepTask
 class SparkOperator(Launcher, SparkSubmitOperator):  # type: ignore[misc]
     """A job by `spark-submit jobs/….py`, with the driver on Airflow's worker.
 
-    The fields that name streams are no templates: a name is a text, whatever stands in it.
+    The fields with stream names are not templates, because a name may be any text.
     """
 
     template_fields: Sequence[str] = tuple(
@@ -48,7 +48,7 @@ class SparkOperator(Launcher, SparkSubmitOperator):  # type: ignore[misc]
         self.engine, self.step = engine, step
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
-        """Submit the job and wait for it; its exit code, as Spark hands it on."""
+        """Submit the job and wait for it; returns its exit code, as passed on by Spark."""
         self.application_args = arguments
         self.env_vars = {**variables, **self.env_vars}
         try:
@@ -58,7 +58,7 @@ class SparkOperator(Launcher, SparkSubmitOperator):  # type: ignore[misc]
         return 0
 
     def on_kill(self) -> None:
-        """End the application."""
+        """Terminate the application."""
         SparkSubmitOperator.on_kill(self)
 
 

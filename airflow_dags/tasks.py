@@ -1,4 +1,4 @@
-"""Tasks of a stream: each runs one job of the engine, whose report is its result and whose sentence its error."""
+"""Tasks of a stream: each runs one job of the engine; the job's report is the result, its sentence the error."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Before:
-    """What a step goes by: its parameters, and the tasks that have planned and asked."""
+    """The inputs of a step: its parameters, and the planning and approval tasks."""
 
     parameters: Mapping[str, Any] | None = None
-    """The step's own parameters; None: those of the run, of which none may be unknown."""
+    """The step's own parameters; None: those of the run, without unknown ones."""
     plan: str | None = None
-    """The id of the task that has planned; None: `plan` of the same group."""
+    """The id of the planning task; None: `plan` of the same group."""
     approve: str | None = None
-    """The id of the task that has asked; None: `approve` of the same group."""
+    """The id of the approval task; None: `approve` of the same group."""
 
 
 class OneStream:
-    """The stream of a task: named, or that of the plan for which a group of tasks is mapped."""
+    """The stream of a task: named, or that of the plan of a mapped task group."""
 
     named: str
     planned: Counts | None
-    """The plan, a template field, for Airflow to fill in; None: the task `plan` has it."""
+    """The plan, a template field filled in by Airflow; None: the task `plan` has it."""
 
     @property
     def stream(self) -> str:
-        """The name."""
+        """The name of the stream."""
         return self.named if self.planned is None else str(self.planned["stream"])
 
     def plan_of(self, ti: Any, task_id: str) -> Counts | None:
-        """The counts of the plan; None: there is none."""
+        """The counts of the plan; None: there is no plan."""
         if self.planned is not None:
             return self.planned
         plan: Counts | None = ti.xcom_pull(task_ids=task_id)
@@ -65,7 +65,7 @@ class OneStream:
 
 
 class StepTask(OneStream, JobTask[Counts]):
-    """A step of one stream as a task: what it skips for, what it starts, and how it ends."""
+    """A step of one stream as a task: its reasons to skip, its job, and its result."""
 
     before: Before
 
@@ -108,7 +108,7 @@ class StepTask(OneStream, JobTask[Counts]):
             params = run_parameters(self.stream, context)
         ti = context["ti"]
         approve = self.before.approve or beside(self.task_id, "approve")
-        # Airflow logs an error for each value that is not there, if an index is named.
+        # Airflow logs an error for each missing value if an index is named.
         index = {} if self.planned is None else {"map_indexes": ti.map_index}
         asking = ti.xcom_pull(task_ids=approve, key=ASKING, **index)
         answer, asked = (
@@ -142,7 +142,7 @@ class JobOperator(StepTask, ProcessOperator):
 def counts_of(
     engine: Engine, step: Step, entry: Mapping[str, Any], as_of_ns: int, report: str
 ) -> Counts:
-    """The counts of a stream's entry in a report, with the report's path and the command that undoes its run."""
+    """The counts of a stream's entry in a report, with the report's path and the command to undo its run."""
     counts = step.counts(entry) | {"as_of_ns": as_of_ns, "report": report}
     if counts.get("run") and counts["messages"]:
         counts["undo"] = engine.command("undo", counts["run"])
