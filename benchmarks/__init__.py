@@ -1,1 +1,1 @@
-"""The same retention work done by this engine and by hand with other libraries, side by side on the same files."""
+"""Benchmarks: the same retention work by this engine and by hand with other libraries, on the same files."""

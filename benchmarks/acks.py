@@ -1,4 +1,4 @@
-"""Work for consumers: a stream that three of them have, a log of their acks, and a backup where all that is pending."""
+"""Work for consumers: a stream with three of them, a log of their acks, and a backup with all messages pending."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.support.nats_oracle import state_of
 CONSUMERS = ("billing", "packing", "audit")
 SEGMENTS = 20
 WAITING_EVERY = 10_000
-"""One message in so many is not acknowledged by the last consumer."""
+"""The last consumer skips the ack of one message in this number."""
 NEAR = 500
-"""Acks come in the order of messages, give or take so many."""
+"""The maximum displacement of acks from the order of messages."""
 PIECE = 1_000_000
-"""Lines of a log that are written at once."""
+"""Lines of a log to write at once."""
 _HOUR_NS = 3_600 * 10**9
 
 
 def acknowledged(messages: int, consumer: str) -> np.ndarray:
-    """The sequences that a consumer acknowledges, in the order of its acks."""
+    """The acknowledged sequences of a consumer, in the order of its acks."""
     random = np.random.default_rng([20_250_105, CONSUMERS.index(consumer)])
     seqs = np.arange(1, messages + 1)
     seqs = seqs[np.argsort(seqs + random.integers(0, NEAR, messages), kind="stable")]
@@ -38,14 +38,14 @@ def acknowledged(messages: int, consumer: str) -> np.ndarray:
 
 
 def replies(messages: int, consumer: str) -> pa.Array:
-    """The subjects that its acks are published to: first deliveries, in the order of messages."""
+    """The reply subjects of its acks: first deliveries, in the order of messages."""
     seqs = pa.array(acknowledged(messages, consumer)).cast(pa.string())
     ahead = f"$JS.ACK.{STREAM}.{consumer}.1."
     return pc.binary_join_element_wise(ahead, seqs, ".", seqs, ".1700000000000000000.0", "")
 
 
 def write_log(path: Path, messages: int) -> int:
-    """Write the acks of all consumers, taking turns, as a log that can be folded; how many there are."""
+    """Write the acks of all consumers, interleaved, as a log to fold; returns their number."""
     of_each = [replies(messages, consumer) for consumer in CONSUMERS]
     with parquet.ParquetWriter(
         path, pa.schema([("subject", pa.string()), ("data", pa.string())])
@@ -58,7 +58,7 @@ def write_log(path: Path, messages: int) -> int:
 
 
 def make_source(directory: Path, messages: int) -> None:
-    """A warehouse with one stream of twenty files, which consumers of it are configured to have."""
+    """Make a warehouse with one stream of twenty files, and configured consumers."""
     size = Size(messages // SEGMENTS, SEGMENTS, subjects=2_000, many_subjects=0)
     make_table(directory, size, size.subjects)
     configure(directory, "explicit")
@@ -74,13 +74,13 @@ def configure(warehouse: Path, ack_policy: str) -> None:
 
 
 def messages_of(warehouse: Path) -> pa.Table:
-    """What a stream holds; shape `RAW_ROWS`."""
+    """The messages of a stream; shape `RAW_ROWS`."""
     found = list(retention.open_warehouse(warehouse).stream(STREAM).messages())
     return pa.concat_tables(found).select(RAW_ROWS.names).cast(RAW_ROWS)
 
 
 def write_archive(path: Path, rows: pa.Table) -> dict[str, Any]:
-    """A backup of the same messages, all of which were just delivered to everybody; its state."""
+    """Write a backup of the same messages, all just delivered to every consumer; returns its state."""
     last, now_ns = rows.num_rows, time.time_ns()
     state = {
         "delivered": {"consumer_seq": last, "stream_seq": last},

@@ -69,13 +69,13 @@ def ours(frame: DataFrame, place: Path) -> Path:
 
 
 def plain(frame: DataFrame, place: Path) -> Path:
-    """The rows as they come."""
+    """The rows in their original order."""
     frame.write.format("delta").mode("append").save(str(place))
     return place
 
 
 def plain_sorted(frame: DataFrame, place: Path) -> Path:
-    """The rows in the order in which an append numbers them."""
+    """The rows in the order of an append's numbering."""
     return plain(frame.sort(*ORDER), place)
 
 
@@ -87,7 +87,7 @@ CONTENDERS: dict[str, Callable[[DataFrame, Path], Path]] = {
 
 
 def figures_of(table: Path) -> dict[str, int]:
-    """Messages of a table, and the sum of their times' places, which tells a lost or doubled row."""
+    """Messages of a table, and the sum of their times' positions, to detect lost or duplicate rows."""
     times = DeltaTable(str(table)).to_pyarrow_table(columns=["ts_ns"])["ts_ns"].to_numpy()
     return {"messages": len(times), "places": int(((times - FIRST_TS_NS) // STEP_NS).sum())}
 
@@ -95,7 +95,7 @@ def figures_of(table: Path) -> dict[str, int]:
 def one_run(
     spark: SparkSession, append: Callable[[DataFrame, Path], Path], source: Path, place: Path
 ) -> dict[str, Any]:
-    """One append to a new table: its cost, and what the table holds."""
+    """One append to a new table: its cost, and the table's figures."""
     os.sync()
     written: list[Path] = []
     cost = measure(lambda: written.append(append(spark.read.parquet(str(source)), place)))
@@ -108,7 +108,7 @@ def one_run(
 def compare(
     spark: SparkSession, source: Path, kind: str, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """All contenders on one source, taking turns, after one run each that is not counted."""
+    """All contenders on one source, in turns, after one uncounted run each."""
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in options.contenders}
     for number in range(options.runs + 1):
         say(f"{kind}: {'warming up' if not number else f'run {number} of {options.runs}'}")
@@ -127,7 +127,7 @@ def compare(
 
 
 def shares_of(result: Mapping[str, Any]) -> str:
-    """The engine's processor seconds beside those of the others."""
+    """The engine's processor seconds next to those of the others."""
     used = {entry["contender"]: entry["cpu_seconds"] for entry in result["contenders"]}
     mine = used.pop(report.OURS, None)
     if mine is None:

@@ -28,13 +28,13 @@ SUBJECTS = 2_000
 STEP_NS = 10**9
 STORAGES: tuple[Storage, ...] = ("file", "memory")
 LIMITS = {"MaxBytes": ("max_bytes", "bytes"), "MaxMsgs": ("max_msgs", "messages")}
-"""Each limit with its name in a configuration and what it limits in a stream's state."""
+"""Each limit, with its name in a configuration and the limited field of a stream's state."""
 HOW = ("nats-server, STREAM.UPDATE", "ours, warm process", "ours, new process (`jobs.retain`)")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The same messages twice: as an archive that a server restores, and in a warehouse."""
+    """The same messages twice: in an archive for a server, and in a warehouse."""
 
     storage: Storage
     archive: Path
@@ -48,7 +48,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Case:
-    """One limit on one kind of storage: what each way of enforcing it took, and how many messages stayed."""
+    """One limit on one kind of storage: the time of each way to enforce it, and the number of kept messages."""
 
     limit: str
     storage: Storage
@@ -57,7 +57,7 @@ class Case:
 
 
 def make_rows(messages: int) -> pa.Table:
-    """Messages of 100 to 140 bytes, one a second, of 2,000 subjects; shape `RAW_ROWS`."""
+    """Messages of 100 to 140 bytes, one per second, on 2,000 subjects; shape `RAW_ROWS`."""
     random = np.random.default_rng(20_250_101)
     numbers = np.arange(messages)
     names = pa.array([f"orders.{number}" for number in range(SUBJECTS)])
@@ -72,10 +72,10 @@ def make_rows(messages: int) -> pa.Table:
 
 
 def measure(nats: Nats, directory: Path, rows: pa.Table, runs: int) -> Iterator[Case]:
-    """Every limit on every storage, the ways of enforcing it in turns, after one turn that is not counted.
+    """Every limit on every storage, the ways to enforce it in turns, after one uncounted turn.
 
     Raises:
-        AssertionError: server and engine leave different messages.
+        AssertionError: server and engine keep different messages.
     """
     for storage in STORAGES:
         source = _source(directory, rows, storage)
@@ -91,7 +91,7 @@ def measure(nats: Nats, directory: Path, rows: pa.Table, runs: int) -> Iterator[
 
 
 def _turn(nats: Nats, source: Source, limit: str, place: Path) -> tuple[list[float], int]:
-    """Each way once, ours on a fresh copy of the warehouse: seconds, and how many messages all of them left."""
+    """Each way once, ours on a fresh copy of the warehouse: seconds, and the number of kept messages."""
     seconds, survivors = _server(nats, source, limit, place)
     took = [seconds]
     for way in (_warm, _cold):
@@ -108,7 +108,7 @@ def _turn(nats: Nats, source: Source, limit: str, place: Path) -> tuple[list[flo
 
 
 def _server(nats: Nats, source: Source, limit: str, place: Path) -> tuple[float, pa.Table]:
-    """Seconds from the request until the state is there, and the survivors."""
+    """Seconds from the request until the server reaches the state, and the survivors."""
     name, counter = LIMITS[limit]
     value = source.quarter(limit)
     unlimited = {"name": STREAM, "subjects": ["orders.>"], "storage": source.storage}

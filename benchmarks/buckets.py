@@ -26,7 +26,7 @@ _PERCENTILES = (50, 90, 99)
 
 
 class Keys(Protocol):
-    """A table of keys: all of them put at once, then one by one."""
+    """A table of keys: filled at once, then updated one by one."""
 
     def fill(self, values: pa.Table) -> None:
         """Put all keys: columns `key` and `value`."""
@@ -38,7 +38,7 @@ class Keys(Protocol):
         """The value of one key."""
 
     def keys(self) -> int:
-        """List all keys; their number."""
+        """List all keys; returns their number."""
 
 
 class Ours:
@@ -50,7 +50,7 @@ class Ours:
         self._bucket = open_warehouse(place).kv("BENCH")
 
     def fill(self, values: pa.Table) -> None:
-        """Put all in one commit."""
+        """Put all keys in one commit."""
         self._bucket.put_all(
             zip(values["key"].to_pylist(), values["value"].to_pylist(), strict=True)
         )
@@ -69,17 +69,17 @@ class Ours:
 
 
 class ByHand:
-    """A Delta table with a row for each key, written by MERGE and read by a filter, as deltalake's pages show it."""
+    """A Delta table with a row per key, written by MERGE and read by a filter, as in deltalake's documentation."""
 
     def __init__(self, place: Path) -> None:
         self._place = str(place)
 
     def fill(self, values: pa.Table) -> None:
-        """Write the table, sorted by key, so that row groups can be passed over."""
+        """Write the table, sorted by key, so that row groups can be skipped."""
         write_deltalake(self._place, values.sort_by("key"))
 
     def put(self, key: str, value: bytes) -> None:
-        """One MERGE, which writes the file anew that holds the key."""
+        """One MERGE, which rewrites the file with the key."""
         row = pa.table({"key": [key], "value": pa.array([value], pa.binary())})
         merge = DeltaTable(self._place).merge(row, "t.key = s.key", "s", "t")
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
@@ -104,7 +104,7 @@ CONTENDERS: dict[str, Callable[[Path], Keys]] = {"ours": Ours, "deltalake": ByHa
 
 @dataclass(frozen=True)
 class Work:
-    """The size of everything."""
+    """The size of the work."""
 
     keys: int
     puts: int
@@ -112,7 +112,7 @@ class Work:
 
 
 def values_of(count: int) -> pa.Table:
-    """Keys of three tokens, in no order, and values that do not compress."""
+    """Keys of three tokens, in random order, and incompressible values."""
     random = np.random.default_rng(_SEED)
     names = [f"eu.user-{number:07}.state" for number in random.permutation(count).tolist()]
     raw = random.bytes(VALUE_BYTES * count)
@@ -144,14 +144,14 @@ def run(name: str, place: Path, work: Work) -> Iterator[str]:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """The time that an act takes."""
+    """The seconds of an act."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
 
 
 def row(name: str, what: str, times: list[float]) -> str:
-    """A row of a Markdown table: milliseconds at some percentiles, and how many a second."""
+    """A row of a Markdown table: milliseconds at some percentiles, and operations per second."""
     cells = [f"{value * 1e3:,.1f}" for value in np.percentile(times, _PERCENTILES)]
     return f"| {name} | {what} | {' | '.join(cells)} | {1 / float(np.mean(times)):,.1f} |"
 

@@ -32,10 +32,10 @@ NAMES = {
     "submit": "`spark-submit` of an empty script",
     "submit-drop": "`spark-submit jobs/retain.py`, half of the segments go",
 }
-"""Short names of what is started, and what it is."""
+"""Short names of the started programs, with descriptions."""
 _PR_SET_CHILD_SUBREAPER = 36
 _LIMIT_S = 120
-"""A process that takes longer than that stands still."""
+"""The time limit of a process, after which it counts as hung."""
 _LIBRARIES = "import deltalake, numpy, pyarrow.parquet, pydantic.main, ruamel.yaml"
 _SESSION = """
 from pyspark.sql import SparkSession
@@ -44,11 +44,11 @@ SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getO
 
 
 def make_stream(warehouse: Path) -> None:
-    """Sixty segments of a day each, of which the older half is due."""
+    """Sixty segments of a day each; the older half is due."""
     warehouse.mkdir()
     stream = {"name": "SMALL", "subjects": ["small.>"], "max_age": "30d", "segment_span": "1d"}
     (warehouse / "retention.yaml").write_text(json.dumps({"streams": [stream]}))
-    # Half a step away from what is due, so that no segment is cut: rows would be needed for that, and Spark.
+    # Half a step off the due instant, so that no segment is cut; a cut needs rows, and Spark.
     newest = time.time_ns() + DAY_NS // 20
     lines = (
         json.dumps(
@@ -60,7 +60,7 @@ def make_stream(warehouse: Path) -> None:
 
 
 def commands(warehouse: Path, empty: Path) -> dict[str, list[str]]:
-    """What is started, by the short names of `NAMES`."""
+    """The commands, by the short names of `NAMES`."""
     asked = ["--warehouse", str(warehouse)]
     job = [sys.executable, "-m", "jobs.retain", *asked]
     submit = [str(_SCRIPTS / "spark-submit"), "--master", "local[*]"]
@@ -75,7 +75,7 @@ def commands(warehouse: Path, empty: Path) -> dict[str, list[str]]:
 
 
 def once(command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds of a new process, and processor seconds of it and all that it started."""
+    """Seconds of a new process, and processor seconds of it and its descendants."""
     before, started = _used(), time.perf_counter()
     subprocess.run(
         command,
@@ -94,12 +94,12 @@ def once(command: list[str], environment: Mapping[str, str]) -> tuple[float, flo
 def measure(
     directory: Path, only: Sequence[str], runs: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Seconds and processor seconds of each command, in turns, after one turn that is not counted."""
+    """Seconds and processor seconds of each command, in turns, after one uncounted turn."""
     source, warehouse, empty = directory / "source", directory / "warehouse", directory / "empty.py"
     make_stream(source)
     empty.write_text("")
     environment = os.environ | launch_environment() | {"PYTHONPATH": str(_ROOT)}
-    # Compiling every module anew is no part of an installation's start.
+    # An installed program does not compile its modules at start.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PATH"] = f"{_SCRIPTS}:{environment['PATH']}"
     started = {name: commands(warehouse, empty)[name] for name in only}
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def adopt_orphans() -> None:
-    """Have processes whose parent ends first become children of this one, such as the JVM of a session (Linux)."""
+    """Adopt processes whose parent ends first, such as the JVM of a session (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -40,13 +40,13 @@ SUBJECTS = 2_000
 SHORTEST, LONGEST = 100, 1_000
 """Bytes of payloads, drawn evenly."""
 KEPT = 0.3
-"""The share of hollow segments that is left."""
+"""The remaining share of hollow segments."""
 SPENT = "orders.spent"
-"""The subject that is purged."""
+"""The purged subject."""
 NIGHTLY_OF = ("ours", "deltalake", "delta-spark")
 _NO_LIMIT = 1 << 40
 _TICK_S = 0.1
-"""Longer than the clock of a storage stands still."""
+"""Longer than a tick of a storage's clock."""
 _SEED = 20_260_101
 
 
@@ -59,7 +59,7 @@ def compact_task(name: str) -> Task:
 
 
 def make_small_files(warehouse: Path, files: int, messages: int, segments: int) -> None:
-    """Write a warehouse with one stream: so many appends of so many messages each, in so many segments."""
+    """Write a warehouse with one stream: `files` appends of `messages` messages each, in `segments` segments."""
     warehouse.mkdir(parents=True)
     span_ms = files * messages * STEP_NS // segments // 1_000_000
     write_config(warehouse, f"segment_size: 1TiB, segment_span: {span_ms}ms")
@@ -67,7 +67,7 @@ def make_small_files(warehouse: Path, files: int, messages: int, segments: int) 
 
 
 def make_hollow_segments(warehouse: Path, messages: int, segments: int) -> None:
-    """Write a warehouse with one stream, of whose segments most messages have been purged and reclaimed."""
+    """Write a warehouse with one stream; most messages of its segments are purged and reclaimed."""
     warehouse.mkdir(parents=True)
     span_ms = messages * STEP_NS // 1_000_000
     write_config(warehouse, f"segment_size: 1TiB, segment_span: {span_ms}ms, grace: 0s")
@@ -79,7 +79,7 @@ def make_hollow_segments(warehouse: Path, messages: int, segments: int) -> None:
 
 
 def publish(warehouse: Path, batches: Iterable[int], messages: int, spent: float) -> None:
-    """Append batches of messages, of which a share is on the subject that is purged."""
+    """Append batches of messages, with a share of them on the purged subject."""
     stream = retention.open_warehouse(warehouse, engine="local").stream(STREAM)
     names = pa.array([SPENT, *(f"orders.{number}" for number in range(SUBJECTS))])
     for batch in batches:
@@ -98,7 +98,7 @@ def publish(warehouse: Path, batches: Iterable[int], messages: int, spent: float
 
 
 def compare_once(name: str, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All contenders on one piece of work, beside a copy of its bytes."""
+    """All contenders on one piece of work, next to a copy of its bytes."""
     asked, source = compact_task(name), directory / name
     if name == "compact-small":
         make_small_files(source, options.files, options.messages, options.segments)
@@ -120,7 +120,7 @@ def compare_once(name: str, directory: Path, options: argparse.Namespace) -> dic
 
 
 def last_seconds(source: Path, place: Path, asked: Task) -> tuple[float, float]:
-    """The seconds in which this engine finds the last message of every subject, before and after it has compacted."""
+    """The seconds of this engine to find the last message of every subject, before and after its compaction."""
     ours = load("ours")
     ours.place(source, place, asked)
     before = _seconds_of_latest(place)
@@ -141,17 +141,17 @@ def _seconds_of_latest(place: Path) -> float:
 
 
 def nightly(name: str, place: Path, nights: int, batches: int, messages: int) -> dict[str, Any]:
-    """A contender that compacts one growing segment every night: its costs of all nights, and what is left.
+    """A contender that compacts one growing segment every night: its costs of all nights, and the final figures.
 
     Args:
-        name: of the contender.
+        name: the contender.
         place: a new directory.
-        nights: how many.
-        batches: publishes of each day.
-        messages: of each publish.
+        nights: the number of nights.
+        batches: publishes per day.
+        messages: messages per publish.
 
     Raises:
-        ContenderError: messages are lost or doubled.
+        ContenderError: messages are lost or duplicated.
     """
     place.mkdir(parents=True)
     write_config(place, "segment_size: 1TiB, segment_span: off, compact: true")
@@ -188,7 +188,7 @@ def _sum(costs: Sequence[Cost]) -> dict[str, float]:
 
 
 def after_text(result: dict[str, Any]) -> str:
-    """What is left by each contender of a piece of work, as a Markdown table."""
+    """The figures of the table after each contender, as a Markdown table."""
     rows = [{"contender": "(before)"} | result["before"], *result["contenders"]]
     lines = ["| left by | files | row groups | MB | full scan, seconds |", "|---|---|---|---|---|"]
     lines += [_figures(row) for row in rows if "files" in row]

@@ -1,4 +1,4 @@
-"""Contenders side by side on one piece of work: turns, what is left, and how far it is."""
+"""Comparison of contenders on one piece of work: turns, survivors, and progress."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.tasks import Task
 
 
 def compare(running: Mapping[str, Process], source: Path, asked: Task, runs: int) -> dict[str, Any]:
-    """All contenders on one piece of work, taking turns, after one run each that is not counted."""
+    """All contenders on one piece of work, in turns, after one uncounted run each."""
     taking_part = [name for name, process in running.items() if process.takes(name, asked)]
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in taking_part}
     failed: dict[str, str] = {}
     for number in range(runs + 1):
         say(f"{asked.name}: {'warming up' if not number else f'run {number} of {runs}'}")
-        # There and back, so that nobody always follows the same neighbour.
+        # Alternate the direction, so that no contender always follows the same neighbour.
         for name in taking_part[:: 1 if number % 2 else -1]:
             if name in failed:
                 continue
@@ -45,7 +45,7 @@ def compare(running: Mapping[str, Process], source: Path, asked: Task, runs: int
 
 
 def choices(known: Sequence[str]) -> Any:
-    """What reads a list of names, separated by commas, from a command line."""
+    """A parser of comma-separated lists of names for a command line."""
 
     def parse(text: str) -> tuple[str, ...]:
         names = tuple(text.split(","))
@@ -58,5 +58,5 @@ def choices(known: Sequence[str]) -> Any:
 
 
 def say(line: str) -> None:
-    """Tell how far a benchmark is."""
+    """Print the progress of a benchmark."""
     print(line, file=sys.stderr, flush=True)

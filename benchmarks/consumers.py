@@ -64,10 +64,10 @@ print(json.dumps(done))
 
 
 def by_server(nats: Nats, archive: Path, state: dict[str, Any], left: int) -> dict[str, Any]:
-    """Restore the archive, send all acks at once, and wait until as many messages are left.
+    """Restore the archive, send all acks at once, and wait until `left` messages remain.
 
     Returns:
-        the cost `server` from the first ack on, its peak memory since in MiB, and the sequences that are left.
+        the cost `server` from the first ack on, its peak memory since then in MiB, and the remaining sequences.
     """
     config = {"name": STREAM, "subjects": ["orders.>"], "retention": "interest", "storage": "file"}
     nats.restore_archive(config, state, archive)
@@ -97,7 +97,7 @@ def by_server(nats: Nats, archive: Path, state: dict[str, Any], left: int) -> di
 
 
 def _send(nats: Nats, content: bytes) -> None:
-    """Publish as a client does who knows all beforehand; the server has read it when this returns."""
+    """Publish like a client with all content known in advance; returns after the server has read it."""
     address = urlsplit(nats.url)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(
@@ -109,10 +109,10 @@ def _send(nats: Nats, content: bytes) -> None:
 
 
 def by_us(source: Path, place: Path, log: Path, engine: str) -> dict[str, Any]:
-    """Fold the log and make a pass over a fresh copy, in a new process, whose imports are not timed.
+    """Fold the log and make a pass over a fresh copy, in a new process; imports are not timed.
 
     Returns:
-        the costs `fold` and `release`, `removed`, peak memory in MiB, and the sequences that are left.
+        the costs `fold` and `release`, `removed`, peak memory in MiB, and the remaining sequences.
     """
     copy_warehouse(source, place)
     os.sync()
@@ -130,10 +130,10 @@ def by_us(source: Path, place: Path, log: Path, engine: str) -> dict[str, Any]:
 
 
 def by_prefix(source: Path, directory: Path, runs: int) -> list[float]:
-    """Seconds of passes that let go what lies below every floor, nine tenths of the stream, in a warm process.
+    """Seconds of passes that release messages below every floor, nine tenths of the stream, in a warm process.
 
     Raises:
-        AssertionError: something else is left.
+        AssertionError: other messages remain.
     """
     configure(source, "all")
     last = retention.open_warehouse(source).stream(STREAM).state().last_seq
@@ -163,15 +163,15 @@ def by_prefix(source: Path, directory: Path, runs: int) -> list[float]:
 
 
 def counted(runs: list[Run]) -> list[Run]:
-    """All but the first, if there are others."""
+    """All runs except the first, if there are others."""
     return runs[1:] or runs
 
 
 def measure(directory: Path, asked: argparse.Namespace) -> Iterator[str]:
-    """Every way in turns, after one turn that is not counted, as lines of a Markdown table.
+    """Every way in turns, after one uncounted turn, as lines of a Markdown table.
 
     Raises:
-        AssertionError: server and engine do not leave the same messages.
+        AssertionError: server and engine keep different messages.
     """
     source, log, archive = (directory / name for name in ("source", "acks.parquet", "archive"))
     make_source(source, asked.messages)

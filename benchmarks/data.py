@@ -1,4 +1,4 @@
-"""The tables of a benchmark: made once through the engine's own append, then copied for every run."""
+"""The tables of a benchmark: written once by the engine's own append, then copied for every run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from retention.core import message_rows
 from retention.ingest.append import append_rows
 
 SHORTEST, LONGEST = 80, 120
-"""Bytes of the first and of the last payload: they grow, so that a share of the bytes ends inside a segment."""
+"""Bytes of the first and the last payload: sizes grow, so that a share of the bytes ends inside a segment."""
 _SEED = 20_250_101
 
 
 def make_table(warehouse: Path, size: Size, subjects: int) -> int:
-    """Write a warehouse with one stream, one file for each segment; its bytes by the broker's accounting."""
+    """Write a warehouse with one stream, one file per segment; returns its bytes by the broker's accounting."""
     warehouse.mkdir(parents=True)
     span_ms = size.messages * STEP_NS // 1_000_000
     layout = f"segment_size: 1TiB, segment_span: {span_ms}ms"
@@ -40,7 +40,7 @@ def write_config(warehouse: Path, settings: str) -> None:
 
 
 def ttl_settings(layout: str) -> str:
-    """The settings of a stream whose messages have TTLs, its files laid out like that."""
+    """The settings of a stream of messages with TTLs, with this layout of files."""
     return "allow_msg_ttl: true" + ("" if layout == "sequence" else f", layout: {layout}")
 
 
@@ -50,12 +50,12 @@ def messages_of(warehouse: Path) -> Path:
 
 
 def copy_warehouse(source: Path, target: Path) -> None:
-    """A fresh copy to work on; data files, which nobody may change in place, are hard links."""
+    """Make a fresh copy to work on; data files are hard links, because they are never changed in place."""
     shutil.copytree(source, target, copy_function=_copy)
 
 
 def copy_data_files(source: Path, target: Path) -> None:
-    """A fresh copy of the stream's data files alone, in their directories below `target`."""
+    """Make a fresh copy of the stream's data files only, in their directories below `target`."""
     found = messages_of(source)
     for file in found.rglob("segment=*/*.parquet"):
         placed = target / file.relative_to(found)
@@ -64,7 +64,7 @@ def copy_data_files(source: Path, target: Path) -> None:
 
 
 def copy_as_flat_table(source: Path, target: Path) -> None:
-    """A Delta table of the stream's data files that is not partitioned, at `target`."""
+    """Make an unpartitioned Delta table of the stream's data files at `target`."""
     target.mkdir(parents=True)
     for number, file in enumerate(sorted(messages_of(source).rglob("segment=*/*.parquet"))):
         os.link(file, target / f"{number:06}.parquet")
@@ -78,13 +78,13 @@ def fingerprint(directory: Path) -> list[tuple[str, int, int]]:
 
 
 def survivors(files: list[Path]) -> tuple[int, int]:
-    """How many messages lie in data files, and the sum of their sequences."""
+    """The number of messages in data files, and the sum of their sequences."""
     columns = [pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files]
     return sum(len(column) for column in columns), sum(int(column.sum()) for column in columns)
 
 
 def table_figures(files: list[Path]) -> dict[str, float]:
-    """Files, their row groups and bytes, and the seconds in which all of their columns are read."""
+    """Files, their row groups and bytes, and the seconds to read all their columns."""
     footers = [pq.read_metadata(file) for file in files]
     started = time.perf_counter()
     for file in files:
@@ -124,7 +124,7 @@ def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
 
 
 def payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:
-    """Hexadecimal digits: they compress to about half."""
+    """Payloads of hexadecimal digits, which compress to about half."""
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
     digits = random.bytes(int(offsets[-1]) // 2 + 1).hex().encode()
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]

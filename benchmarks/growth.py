@@ -25,15 +25,15 @@ from retention.ingest.append import append_rows
 
 MILLION = 1_000_000
 FIRST = MILLION
-"""Messages of the stream with which contenders warm up: sessions start, JVMs compile, workers load their modules."""
+"""Messages of the warm-up stream: sessions start, JVMs compile, workers load their modules."""
 SEGMENT = 250_000
 STEP_NS = 10**6
 OFTEN = 5
-"""Messages of a subject, on average."""
+"""Average messages per subject."""
 TTL_MINUTES = (24 * 60, 21 * 24 * 60)
-"""TTLs are drawn evenly from here to there."""
+"""The range of uniformly drawn TTLs."""
 DUE = 0.05
-"""Share of the TTLs that are over, all over the stream."""
+"""The share of expired TTLs, anywhere in the stream."""
 CONTENDERS = (
     "ours",
     "ours-spark",
@@ -47,7 +47,7 @@ _SEED = 20_250_103
 
 
 def make_stream(warehouse: Path, messages: int) -> int:
-    """Write a stream of messages with scattered TTLs, its subjects drawn evenly; its bytes, as the broker counts."""
+    """Write a stream with scattered TTLs and uniform subjects; returns its bytes by the broker's accounting."""
     warehouse.mkdir(parents=True)
     span_ms = SEGMENT * STEP_NS // 10**6
     settings = f"allow_msg_ttl: true, segment_size: 1TiB, segment_span: {span_ms}ms"
@@ -59,7 +59,7 @@ def make_stream(warehouse: Path, messages: int) -> int:
 def tasks_of(messages: int, total_bytes: int, names: tuple[str, ...]) -> Iterator[Task]:
     """The pieces of work on a stream of that size."""
     least, most = TTL_MINUTES
-    # As many deadlines lie before this instant as after it, `DUE` of them being before it.
+    # The instant at which the share `DUE` of the deadlines has passed.
     minutes = least + DUE * (most - least)
     limit = FIRST_TS_NS + messages * STEP_NS // 2 + int(minutes * 60) * 10**9
     every = {
@@ -79,11 +79,11 @@ def tasks_of(messages: int, total_bytes: int, names: tuple[str, ...]) -> Iterato
 def measured(
     directory: Path, tasks: tuple[Task, Task], names: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
-    """One run of each contender, in a process of its own, that has done the same on a small stream before.
+    """One run of each contender, in its own process, after the same run on a small stream.
 
     Args:
-        directory: where the streams lie: `small`, and `stream`.
-        tasks: the work on these two.
+        directory: the directory of the streams `small` and `stream`.
+        tasks: the work on the two streams.
         names: the contenders.
     """
     first, task = tasks
@@ -103,7 +103,7 @@ def measured(
 def table(rows: list[dict[str, Any]]) -> str:
     """Results as a Markdown table.
 
-    Peaks are of resident memory, of the largest process of a kind; a local session's JVM is driver and executor.
+    Peaks are resident memory of the largest process of a kind; a local session's JVM is driver and executor.
     """
     lines = [
         "| | seconds | processor seconds | MB read | MB written | MB shuffled | peak MB: Python | JVM | a worker |",

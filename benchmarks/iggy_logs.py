@@ -1,4 +1,4 @@
-"""Logs of Iggy with many small messages, and what it costs to import one, beside copying it."""
+"""Logs of Iggy with many small messages, and the cost of importing one compared to copying it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xxhash import xxh3_64_intdigest
 
 PAYLOAD_BYTES = 100
 _NOISE_BYTES = 60
-"""Of each payload; the rest compresses."""
+"""Incompressible bytes of each payload."""
 _BATCH = 1_000
 _FIRST_US = 1_700_000_000 * 10**6
 _BATCH_HEADER_BYTES = 256
@@ -38,7 +38,7 @@ print(seconds, processor, int(status.split("VmHWM:")[1].split()[0]) / 1024)
 
 
 def measure(folder: Path, era: str, mebibytes: int, runs: int) -> None:
-    """Print the medians of importing a log and of copying it, in turns."""
+    """Print the medians of importing a log and of copying it, measured in turns."""
     log = folder / "iggy" / "partitions" / "0" / f"{0:020}.log"
     log.parent.mkdir(parents=True)
     write_log(log, era, mebibytes << 20)
@@ -61,7 +61,7 @@ def measure(folder: Path, era: str, mebibytes: int, runs: int) -> None:
 
 
 def write_log(place: Path, era: str, size: int) -> None:
-    """A log of at least that many bytes, of messages with payloads of 100 bytes."""
+    """Write a log of at least that many bytes, of messages with payloads of 100 bytes."""
     write = _messages_08 if era == "0.8" else _batch_09
     with place.open("wb") as sink:
         offset = 0
@@ -98,7 +98,7 @@ def _checked(header: bytes) -> bytes:
 
 
 def _imported(folder: Path, directory: Path, era: str) -> tuple[float, ...]:
-    """Seconds, processor seconds and the peak of memory in MiB, of a new process; imports of modules not timed."""
+    """Seconds, processor seconds and peak memory in MiB of a new process; imports are not timed."""
     folder.mkdir()
     config = {"topics": [{"name": "clicks", "partitions": 1}]}
     (folder / "retention.yaml").write_text(json.dumps(config))

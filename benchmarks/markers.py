@@ -30,7 +30,7 @@ from tests.support.nats_oracle import Nats, server, state_of
 MAX_AGE_S, MARKER_TTL_S = 30 * 86_400, 7 * 86_400
 LIMITS = f"max_age: {MAX_AGE_S}s, subject_delete_marker_ttl: {MARKER_TTL_S}s"
 EVERY_S, WITHIN_S = 0.05, 600.0
-"""How often the server is asked how far it is, and how long it may take to answer."""
+"""The polling interval of the server, and the time limit."""
 _RETAIN = """
 import json, sys, time
 from retention import open_warehouse
@@ -45,7 +45,7 @@ print(json.dumps(done | {"removed": outcome.value.removed_messages}))
 
 
 def make_rows(messages: int) -> pa.Table:
-    """One message of 100 bytes on each subject, a millisecond apart, long over the limit; shape `RAW_ROWS`."""
+    """One message of 100 bytes on each subject, a millisecond apart, far older than the limit; shape `RAW_ROWS`."""
     random = np.random.default_rng(20_250_103)
     numbers = np.arange(messages)
     subjects = pc.binary_join_element_wise("orders.", pa.array(numbers).cast(pa.string()), "")
@@ -60,7 +60,7 @@ def make_rows(messages: int) -> pa.Table:
 
 
 def by_server(nats: Nats, archive: Path, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Restore the archive, set the limits, and wait until each message has become a marker.
+    """Restore the archive, set the limits, and wait until each message is replaced by a marker.
 
     Returns:
         `seconds` from the request on, `markers`, `removed`, and the server's peak memory in MiB since the request.
@@ -93,7 +93,7 @@ def by_server(nats: Nats, archive: Path, state: Mapping[str, Any]) -> dict[str, 
 
 
 def by_pass(source: Path, place: Path, engine: str) -> dict[str, Any]:
-    """One pass over a fresh copy in a new process; its `seconds` are without imports."""
+    """One pass over a fresh copy in a new process; `seconds` exclude imports."""
     copy_warehouse(source, place)
     write_config(place, LIMITS)
     os.sync()
@@ -113,10 +113,10 @@ def by_pass(source: Path, place: Path, engine: str) -> dict[str, Any]:
 def measure(
     directory: Path, messages: int, runs: int, engines: list[str]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Each way in turns, after one turn that is not counted.
+    """Each way in turns, after one uncounted turn.
 
     Raises:
-        AssertionError: server and engine do not leave as many markers.
+        AssertionError: server and engine leave different numbers of markers.
     """
     rows = make_rows(messages)
     state = state_of(rows, None, "file")
@@ -140,7 +140,7 @@ def measure(
 
 
 def _served(archive: Path, state: Mapping[str, Any]) -> dict[str, Any]:
-    """By a server of its own, which knows nothing of earlier runs."""
+    """Run on a server of its own, without state of earlier runs."""
     with server() as nats:
         return by_server(nats, archive, state)
 

@@ -54,11 +54,11 @@ OPEN = """
 deltalake.DeltaTable(place / "streams/BIG/messages")
 dropped = 0
 """
-"""The floor of a first pass: what reads the same log, and does nothing with it."""
+"""The lower bound of a first pass: a program that only reads the same log."""
 
 
 def make_stream(folder: Path, segments: int) -> None:
-    """A Delta stream whose log names that many files of a thousand messages, evenly over 60 days; no file is there."""
+    """Make a Delta stream with a log of `segments` files of a thousand messages over 60 days, without the files."""
     stream = {"name": "BIG", "subjects": ["big.>"], "max_age": "30d"}
     folder.mkdir(parents=True)
     (folder / "retention.yaml").write_text(json.dumps({"warehouse": ".", "streams": [stream]}))
@@ -83,7 +83,7 @@ def make_stream(folder: Path, segments: int) -> None:
 
 
 def make_streams(folder: Path, streams: int, segments: int) -> None:
-    """A warehouse of equal streams, each as `make_stream` makes it."""
+    """Make a warehouse of equal streams, each as by `make_stream`."""
     make_stream(folder / "one", segments)
     names = [f"S{number:05d}" for number in range(streams)]
     listed = [{"name": name, "subjects": [f"{name}.>"], "max_age": "30d"} for name in names]
@@ -95,7 +95,7 @@ def make_streams(folder: Path, streams: int, segments: int) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Delete what earlier passes have kept, as before the first one."""
+    """Delete the caches of earlier passes, as before the first one."""
     for own in folder.glob("streams/*/_retention"):
         shutil.rmtree(own / "ledger", ignore_errors=True)
         (own / "due.json").unlink(missing_ok=True)
@@ -126,7 +126,7 @@ def _files(segments: int) -> pa.Table:
 
 
 def measure(folder: Path, instant: int, runs: int, what: str = PLAN) -> dict[str, float]:
-    """Plan in new processes; medians of seconds and processor seconds beyond imports, and of the peak in MiB."""
+    """Plan in new processes; returns medians of seconds, processor seconds (without imports) and peak MiB."""
     told = [
         subprocess.run(
             [sys.executable, "-c", _BEFORE + what + _AFTER, str(folder), str(instant)],
@@ -142,7 +142,7 @@ def measure(folder: Path, instant: int, runs: int, what: str = PLAN) -> dict[str
 
 
 def instants(segments: int) -> dict[str, int]:
-    """The instants that are asked about, by what is due then."""
+    """The instants of passes, by the amount due then."""
     oldest = END - SPAN + SPAN // 2
     step = SPAN // segments
     due = {"half of the segments": END - 1, "ten segments": oldest + 10 * step - 1}
@@ -158,7 +158,7 @@ def _told(what: str, due: str, done: dict[str, float]) -> None:
 
 
 def _first(folder: Path, instant: int, runs: int) -> dict[str, float]:
-    """As `measure`, each time as if no pass had ever been made."""
+    """As `measure`, each time as before the first pass."""
     told = []
     for _ in range(runs):
         forget(folder)

@@ -1,4 +1,4 @@
-"""What a piece of work costs: seconds, processor time, and the bytes that this process and its children moved."""
+"""Measurement of a piece of work: seconds, processor time, and the bytes moved by this process and its children."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Self
 
 _PROC = Path("/proc")
 _TIMES = slice(11, 15)
-"""Behind the command's name in `/proc/<pid>/stat`: its own and its ended children's times, in ticks."""
+"""Fields after the command's name in `/proc/<pid>/stat`: times of the process and its ended children, in ticks."""
 
 _FORGET_PEAK = "5"
-"""What `/proc/<pid>/clear_refs` takes for that."""
+"""The value for `/proc/<pid>/clear_refs` that resets the peak."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """The cost of one run, of this process and all its descendants (a JVM, Spark's Python workers).
 
-    Bytes are `rchar` and `wchar` of `/proc/<pid>/io`: what passed through read and write calls, from the page cache
-    or not. Pages of memory-mapped files are not in it. None where the system does not count.
+    Bytes are `rchar` and `wchar` of `/proc/<pid>/io`: all bytes of read and write calls, from the
+    page cache or not, without pages of memory-mapped files. None if the system does not count them.
     """
 
     seconds: float
@@ -34,7 +34,7 @@ class Cost:
 
 
 def measure(work: Callable[[], None]) -> Cost:
-    """Do the work and tell what it cost."""
+    """Do the work and return its cost."""
     moved, used, started = _moved(), _used(), time.perf_counter()
     work()
     seconds = time.perf_counter() - started
@@ -45,7 +45,7 @@ def measure(work: Callable[[], None]) -> Cost:
 
 
 class Watch:
-    """The largest resident memory of a process and of those below it, looked at twenty times a second."""
+    """The peak resident memory of a process and its descendants, sampled twenty times a second."""
 
     def __init__(self, root: Path = _PROC / "self") -> None:
         self._root = root.resolve()
@@ -65,7 +65,7 @@ class Watch:
         self._thread.join()
 
     def peaks(self) -> dict[str, float]:
-        """The largest of each kind of process, MiB: `driver` (which is watched), `java`, `worker` (of Python)."""
+        """The peak of each kind of process, MiB: `driver` (the watched process), `java`, `worker` (of Python)."""
         largest: dict[str, float] = {}
         for (kind, _), peak in self._peaks.items():
             largest[kind] = max(peak, largest.get(kind, 0))
@@ -81,17 +81,17 @@ class Watch:
     def _kind(self, process: Path) -> str:
         if process == self._root:
             return "driver"
-        # A JVM that begins another program is counted twice until that has its own memory.
+        # A JVM that forks a program is counted twice until the program has its own memory.
         return "worker" if _name(process).startswith("python") else _name(process)
 
 
 def server_process() -> Path:
-    """The nats-server that this process started, as its directory in `/proc`."""
+    """The directory in `/proc` of the nats-server started by this process."""
     return next(found for found in tree(_PROC / "self") if _name(found) == "nats-server")
 
 
 def forget_peak(process: Path) -> None:
-    """Let a process's peak memory begin anew."""
+    """Reset the peak memory of a process."""
     (process / "clear_refs").write_text(_FORGET_PEAK)
 
 
@@ -106,11 +106,11 @@ def _name(process: Path) -> str:
 
 
 def measure_other(process: Path, work: Callable[[], None]) -> Cost:
-    """Do work that another process does, and tell what it cost there.
+    """Run work in another process, and return its cost there.
 
     Args:
         process: its directory in `/proc`.
-        work: begins it, and returns when it is done.
+        work: starts the work, and returns when it is done.
     """
     moved, used, started = _moved(process), _ticks(process), time.perf_counter()
     work()
@@ -155,7 +155,7 @@ def _ticks(directory: Path) -> int:
 
 
 def tree(directory: Path) -> Iterator[Path]:
-    """A process and all below it, as their directories in `/proc`."""
+    """The directories in `/proc` of a process and its descendants."""
     yield directory
     for child in _children(directory):
         yield from tree(child)

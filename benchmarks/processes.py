@@ -1,4 +1,4 @@
-"""The processes that contenders run in, one for each module of contenders, spoken to in JSON lines."""
+"""Processes of contenders, one for each module of contenders, controlled by JSON lines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ContenderError(Exception):
 
 
 class Process:
-    """A worker, started anew after a failure: what failed may have taken a JVM with it."""
+    """A worker, restarted after a failure, because the failure may have ended its JVM."""
 
     def __init__(self, names: list[str], places: Path) -> None:
-        """Start a worker for contenders that put their copies below `places`.
+        """Start a worker for contenders with copies below `places`.
 
         Raises:
-            ContenderError: it does not start, such as for want of a library.
+            ContenderError: it does not start, for example because a library is missing.
         """
         self._names = names
         self._places = places
@@ -37,11 +37,11 @@ class Process:
         self._start()
 
     def takes(self, contender: str, task: Task) -> bool:
-        """Whether a contender is a way of its own to do this piece of work."""
+        """Whether a contender has its own implementation of this piece of work."""
         return task.name in self._ways[contender]
 
     def run(self, contender: str, source: Path, task: Task) -> dict[str, Any]:
-        """Have a contender do one run; every run has a place of its own.
+        """Make a contender do one run; every run has its own directory.
 
         Raises:
             ContenderError: it failed.
@@ -62,7 +62,7 @@ class Process:
             raise
 
     def stop(self) -> None:
-        """End the worker."""
+        """Stop the worker."""
         self._worker.communicate()
 
     def _start(self) -> None:

@@ -16,7 +16,7 @@ from retention.stores.layout import Layout
 
 STREAM = "BIG"
 CONTENT = b"x" * 1_000
-"""The content of a dead file: nobody reads it any more."""
+"""The content of a dead file, which is never read."""
 DRY = """
 [outcome] = retention.api.warehouse.open_warehouse(place).reclaim(["BIG"]).plan
 assert outcome.error is None, outcome.error
@@ -26,7 +26,7 @@ DONE = DRY.replace(".plan", ".apply()")
 
 
 def make_dead(folder: Path, live: int, dead: int) -> None:
-    """A Delta stream of `live` files that are in the log alone, and of `dead` ones on the disk that a pass removed."""
+    """Make a Delta stream of `live` files in the log only, and of `dead` files on disk that a pass removed."""
     make_stream(folder, live + dead)
     config = {"warehouse": ".", "streams": [_rules(live + dead, dead)]}
     (folder / "retention.yaml").write_text(json.dumps(config))
@@ -41,13 +41,13 @@ def make_dead(folder: Path, live: int, dead: int) -> None:
 
 
 def _rules(segments: int, dead: int) -> dict[str, object]:
-    """The rules by which a pass at `END` drops so many of the segments."""
+    """The rules by which a pass at `END` drops `dead` of the segments."""
     kept_ns = SPAN - dead * (SPAN // segments) + 1
     return {"name": STREAM, "subjects": ["big.>"], "max_age": f"{kept_ns}ns", "grace": "0s"}
 
 
 def reclaimed(source: Path, place: Path, runs: int) -> dict[str, float]:
-    """As `metadata.measure`, of a reclaim that deletes, each time on a fresh copy."""
+    """As `metadata.measure`, for a reclaim with deletion, each time on a fresh copy."""
     told = []
     for turn in range(runs):
         copy = place / f"copy-{turn}"

@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as Markdown tables: medians, ratios to ours, bytes."""
+"""Reports of measurements, as JSON and as Markdown tables: medians, ratios to ours, bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 OURS = "ours"
 FIGURES = ("files", "row_groups", "file_bytes", "scan_seconds")
-"""Figures of the table behind a compaction."""
+"""Figures of the table after a compaction."""
 _BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 _LIBRARIES = (
     "pyspark",
@@ -25,7 +25,7 @@ _LIBRARIES = (
 
 
 def summary(contender: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One contender's runs of one piece of work, put together; bytes are those of the median run."""
+    """Summary of one contender's runs of one piece of work; bytes are those of the median run."""
     seconds = sorted(run["seconds"] for run in runs)
     middle = sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
     return {
@@ -54,7 +54,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
-    """A table for each piece of work, the fastest first."""
+    """A table for each piece of work, fastest first."""
     return "\n\n".join(_table(result) for result in results)
 
 

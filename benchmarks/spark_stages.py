@@ -1,4 +1,4 @@
-"""Spark's own account of its stages: how long their tasks ran, and what went through shuffles."""
+"""Spark's own metrics of its stages: times of tasks, and bytes through shuffles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DETAILS = _SUMMARIES = False
 
 
 def stages_of(spark: SparkSession) -> list[dict[str, Any]]:
-    """The stages that have run, in their order: what they were for, their tasks, milliseconds and bytes."""
+    """The finished stages, in order: name, tasks, milliseconds and bytes."""
     context = spark.sparkContext
     gateway: Any = context._gateway  # noqa: SLF001  (what the status store answers is only to be had in the JVM)
     store = context._jsc.sc().statusStore()  # noqa: SLF001
@@ -37,7 +37,7 @@ def stages_of(spark: SparkSession) -> list[dict[str, Any]]:
 
 
 def shuffled_bytes() -> int | None:
-    """Bytes that the active session's stages have written for others so far; None: there is no session."""
+    """Shuffle bytes written by the active session's stages so far; None: there is no session."""
     session = active_session()
     if session is None:
         return None

@@ -1,4 +1,4 @@
-"""What every contender is asked to do: the size of the tables, and the pieces of work."""
+"""The work of contenders: the size of the tables, and the pieces of work."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ALL_NAMES = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
 
 @dataclass(frozen=True)
 class Size:
-    """How large the tables are."""
+    """The size of the tables."""
 
     messages: int
-    """In each segment."""
+    """Messages per segment."""
     segments: int
     subjects: int
     many_subjects: int
@@ -38,15 +38,16 @@ class Size:
 class Task:
     """One piece of work.
 
-    `age`: messages with `ts_ns <= limit` go. `last`: all but the last message of each subject go. `bytes`: the
-    oldest go until the sum of `size` is at most `limit`. `ttl`: messages with `deadline_ns <= limit` go. `small`: the
-    files of each segment become one, by hand of up to `limit` bytes. `hollow`: the files of all segments do.
+    `age`: remove messages with `ts_ns <= limit`. `last`: remove all except the last message of each
+    subject. `bytes`: remove the oldest until the sum of `size` is at most `limit`. `ttl`: remove
+    messages with `deadline_ns <= limit`. `small`: merge the files of each segment, by hand up to
+    `limit` bytes. `hollow`: merge the files of all segments.
     """
 
     name: str
     kind: Literal["age", "last", "bytes", "ttl", "small", "hollow"]
     table: str
-    """The directory of the warehouse that it starts from."""
+    """The directory of the source warehouse."""
     limit: int
     title: str
     layout: Literal["sequence", "deadline"] = "sequence"
@@ -54,12 +55,12 @@ class Task:
 
     @property
     def column(self) -> str:
-        """Messages go whose value in this column is at most `limit`; for `age` and `ttl`."""
+        """The column compared with `limit`, for `age` and `ttl`: messages up to the limit are removed."""
         return "deadline_ns" if self.kind == "ttl" else "ts_ns"
 
 
 def task(name: str, size: Size, total_bytes: int) -> Task:
-    """The piece of work of that name on tables of that size, of which one holds `total_bytes` by `size`."""
+    """The piece of work of that name on tables of that size; a table has `total_bytes` by `size`."""
     dropped = size.segments * 3 // 4
     edge, inside = dropped * size.messages, dropped * size.messages + size.messages // 2
     match name:

@@ -34,9 +34,9 @@ from schemas.messages import MESSAGES, PARTITION_COLUMNS
 NAME = "clicks"
 PARTITIONS = 4
 EACH = 1_000
-"""Messages of a segment."""
+"""Messages per segment."""
 STEP_NS = 60 * 10**9
-"""Between segments of a partition."""
+"""The time between segments of a partition."""
 EXPIRY_S = 86_400
 FIRST_NS = 1_700_000_000 * 10**9
 _CONTENT = bytes(100)
@@ -46,9 +46,9 @@ Value = TypeVar("Value")
 
 
 def make_topic(folder: Path, format_: str, segments: int) -> Topic:
-    """A topic of that many sealed segments, all read to their end.
+    """Make a topic of that many sealed segments, all read to their end.
 
-    Its data files hold nothing that can be read; of a Delta table there are none.
+    Its data files have no readable content; a Delta table has no data files.
     """
     folder.mkdir(parents=True)
     topic = {"name": NAME, "partitions": PARTITIONS, "message_expiry": f"{EXPIRY_S}s"}
@@ -122,19 +122,19 @@ def _files(each: int) -> pa.Table:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """How long it takes."""
+    """The seconds of an act."""
     before = time.perf_counter()
     act()
     return time.perf_counter() - before
 
 
 def instant_of(dropped: int) -> int:
-    """When so many segments of each partition are expired."""
+    """The instant at which this number of segments of each partition is expired."""
     return FIRST_NS + dropped * STEP_NS + EXPIRY_S * 10**9
 
 
 def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple[float, float]]:
-    """Seconds of planning, and of planning and applying, each run dropping the next part of one half."""
+    """Seconds of planning, and of planning and applying; each run drops the next part of one half."""
     make_topic(folder, format_, segments)
     part = segments // PARTITIONS // (2 * runs)
     for run in range(1, runs + 1):
@@ -146,8 +146,8 @@ def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple
 
 
 def quiet(folder: Path, instant: int, runs: int) -> list[float]:
-    """Seconds of planning when everything that is due by then is gone."""
-    # Directories that changed a moment ago are not remembered, and what is due only where they are.
+    """Seconds of planning after everything due by then is removed."""
+    # Directories changed a moment ago are not cached, and the next due instant needs their cache.
     time.sleep(COARSE_NS / 10**9)
     for _ in range(2):
         _planned(folder, instant, 0)
@@ -166,7 +166,7 @@ def _applied(folder: Path, instant: int, part: int) -> None:
 
 
 def done(outcome: Outcome[Value]) -> Value:
-    """What came of a stream that nothing went wrong with."""
+    """The value of a successful outcome."""
     if outcome.value is None:
         raise outcome.error or ValueError(outcome.stream)
     return outcome.value
@@ -178,7 +178,7 @@ def _check(dropped: int, part: int) -> None:
 
 
 def partition_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]:
-    """Seconds in which delta-rs deletes the same segments as partitions of the same table."""
+    """Seconds of delta-rs to delete the same segments as partitions of the same table."""
     place = Path(make_topic(folder, "delta", segments).opened.root) / "messages"
     part = segments // PARTITIONS // (2 * runs)
 
@@ -190,7 +190,7 @@ def partition_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]
 
 
 def file_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]:
-    """Seconds in which as many files are unlinked: what a server does, but for its indexes."""
+    """Seconds to unlink as many files, which is a server's work except for its indexes."""
     folder.mkdir()
     places = [folder / f"{number:020}.log" for number in range(segments // 2)]
     for place in places:
@@ -209,7 +209,7 @@ def _unlink(places: Sequence[Path]) -> None:
 def told(
     what: str, segments: int, costs: Sequence[float], dropped: int = 0, peak: float = 0
 ) -> None:
-    """Print one row: the median, what it is for a thousand segments that go, and the peak of memory in MiB."""
+    """Print one row: the median, the median per thousand removed segments, and peak memory in MiB."""
     median = statistics.median(costs)
     per_thousand = f"{median * 1e6 / dropped:.0f}" if dropped else ""
     memory = f"{peak:.0f}" if peak else ""
@@ -247,7 +247,7 @@ def _segments(place: Path, segments: int, runs: int) -> None:
         folder = place / format_
         plans, applies = zip(*ours(folder, format_, segments, runs), strict=True)
         unchanged = quiet(folder, instant_of(each * runs), runs)
-        # The other half: planned in a process of its own, and dropped at once.
+        # The other half: planned in its own process, and dropped at once.
         end = instant_of(segments // PARTITIONS)
         peak = metadata.measure(folder, end, 1)["peak"]
         rest = segments // PARTITIONS - each * runs

@@ -31,9 +31,9 @@ SHORTEST, LONGEST = 100, 1_000
 """Bytes of payloads, drawn evenly."""
 MINUTE_NS = 60 * 10**9
 EVEN_MINUTES = 30 * 24 * 60
-"""The TTL of every message where whole segments are due."""
+"""The TTL of every message if whole segments are due."""
 SCATTERED_MINUTES = (24 * 60, 21 * 24 * 60)
-"""TTLs are drawn evenly from here to there, where some of every segment are due."""
+"""The range of uniformly drawn TTLs if a part of every segment is due."""
 DUE = 0.05
 _SEED = 20_250_102
 
@@ -54,7 +54,7 @@ def ttl_task(name: str, size: Size) -> Task:
 
 
 def make_ttl_table(warehouse: Path, size: Size, asked: Task) -> None:
-    """Write a warehouse with one stream, whose messages have the TTLs that a piece of work is about."""
+    """Write a warehouse with one stream, with the TTLs of a piece of work."""
     warehouse.mkdir(parents=True)
     span_ms = size.messages * STEP_NS // 1_000_000
     settings = f"segment_size: 1TiB, segment_span: {span_ms}ms, {ttl_settings(asked.layout)}"
@@ -65,7 +65,7 @@ def make_ttl_table(warehouse: Path, size: Size, asked: Task) -> None:
 
 
 def floor(source: Path, place: Path, runs: int) -> dict[str, Any]:
-    """What copying the same data files byte by byte and syncing them costs, for the table of a comparison."""
+    """The cost of copying and syncing the same data files, for the table of a comparison."""
     files = sorted(messages_of(source).rglob("segment=*/*.parquet"))
     place.mkdir()
 
@@ -85,7 +85,7 @@ def floor(source: Path, place: Path, runs: int) -> dict[str, Any]:
 
 
 def _ttls(size: Size) -> np.ndarray:
-    """Minutes, one of each message."""
+    """The TTL of each message, minutes."""
     return np.random.default_rng(_SEED).integers(*SCATTERED_MINUTES, size.total)
 
 

@@ -1,4 +1,4 @@
-"""One process of a benchmark: opens its contenders, then does the runs that it is asked for, one JSON line each."""
+"""One process of a benchmark: opens its contenders, then executes the requested runs, one JSON line each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.tasks import COMPACT_NAMES, Task
 
 
 def main() -> None:
-    """Serve the contenders named on the command line; answers go to what was standard output."""
+    """Serve the contenders named on the command line; answers are written to the original standard output."""
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -38,10 +38,10 @@ def main() -> None:
 
 
 def run(contender: Contender, source: Path, place: Path, task: Task) -> dict[str, Any]:
-    """One run on a fresh copy: its cost, and what is left."""
+    """One run on a fresh copy: its cost, and the survivors."""
     contender.place(source, place, task)
     try:
-        # What others wrote before must not be waited for when this run makes its own files durable.
+        # Flush earlier writes, so that the fsync of this run does not wait for them.
         os.sync()
         before = shuffled_bytes()
         with Watch() as watch:
@@ -62,7 +62,7 @@ def _answer(contenders: dict[str, Contender], asked: dict[str, Any]) -> dict[str
         return run(
             contenders[asked["contender"]], Path(asked["source"]), place, Task(**asked["task"])
         )
-    except Exception as error:  # a contender that fails is a result, too
+    except Exception as error:  # a failed contender is a result, too
         return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
 

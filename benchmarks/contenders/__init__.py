@@ -1,4 +1,4 @@
-"""Who takes part: the contenders by name, and the process that each of them runs in."""
+"""The contenders by name, and the process of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHERE = {
 
 
 def load(name: str) -> Contender:
-    """Make a contender ready to be opened.
+    """Create a contender.
 
     Raises:
         ImportError: its library is not installed.

@@ -1,4 +1,4 @@
-"""What a contender can do: place a copy of the table, do the work, and say where the survivors are."""
+"""The interface of a contender: place a copy of the table, do the work, and locate the survivors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from benchmarks.tasks import NAMES, TTL_NAMES, Task
 
 ROW_GROUP_ROWS = 131_072
 ZSTD_LEVEL = 1
-"""Both as the files that everybody starts from have them."""
+"""Codec and level of the source files."""
 
 
 class Contender(ABC):
     """One way to do the work; only `run` is timed."""
 
     tasks: tuple[str, ...] = (*NAMES, *TTL_NAMES)
-    """The pieces of work for which it is a way of its own."""
+    """The pieces of work with an implementation of its own."""
 
-    def open(self) -> None:  # noqa: B027  (most have nothing to open)
+    def open(self) -> None:  # noqa: B027  (most contenders have nothing to open)
         """Start what stays warm between runs."""
 
-    def close(self) -> None:  # noqa: B027  (most have nothing to close)
+    def close(self) -> None:  # noqa: B027  (most contenders have nothing to close)
         """Stop what `open` started."""
 
     def place(self, source: Path, target: Path, task: Task) -> None:
-        """Put a fresh copy of the warehouse `source`, or of what this contender needs of it, at `target`."""
+        """Put a fresh copy of the warehouse `source`, or of the needed parts, at `target`."""
         del task
         copy_warehouse(source, target)
 
@@ -39,14 +39,14 @@ class Contender(ABC):
 
     @abstractmethod
     def files(self, place: Path) -> list[Path]:
-        """The live data files after it."""
+        """The live data files after the work."""
 
 
 class DeltaContender(Contender):
-    """Works on the Delta table as it is."""
+    """A contender on the unchanged Delta table."""
 
     def place(self, source: Path, target: Path, task: Task) -> None:
-        """Put a copy of the warehouse there; for `hollow` a table that is not partitioned: segments are not theirs."""
+        """Put a copy of the warehouse there; for `hollow` an unpartitioned table, because others have no segments."""
         if task.kind == "hollow":
             copy_as_flat_table(source, messages_of(target))
         else:

@@ -23,7 +23,7 @@ _WRITER = WriterProperties(
 
 
 class ByTime(DeltaContender):
-    """One predicate on the column that decides."""
+    """One predicate on the deciding column."""
 
     tasks = ALL_NAMES
 
@@ -40,7 +40,7 @@ class ByTime(DeltaContender):
 
 
 class ByPartition(DeltaContender):
-    """Whole segments by a predicate on the partition column, which is metadata only; then the one that is cut."""
+    """Whole segments by a predicate on the partition column (metadata only), then the cut segment."""
 
     tasks = ("drop", "cut", "bytes")
 

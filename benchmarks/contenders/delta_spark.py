@@ -1,4 +1,4 @@
-"""delta-spark by hand: DELETE and INSERT OVERWRITE in SQL, in a session that is warm and tuned as the engine's own."""
+"""delta-spark by hand: DELETE and INSERT OVERWRITE in SQL, in a warm session tuned like the engine's own."""
 
 # ruff: noqa: S608  (statements are built from paths and numbers of the benchmark itself)
 
@@ -17,7 +17,7 @@ from retention.engines.spark.session import session
 
 
 class ByTime(DeltaContender):
-    """One predicate on the column that decides."""
+    """One predicate on the deciding column."""
 
     tasks: tuple[str, ...] = ALL_NAMES
 
@@ -51,13 +51,13 @@ class ByTime(DeltaContender):
         self._sql(f"DELETE FROM {table} WHERE {column} <= {limit}")
 
     def _keep_last(self, table: str) -> None:
-        # DELETE takes no subquery, and a MERGE that deletes what does not match was slower.
+        # DELETE supports no subquery, and a MERGE that deletes non-matching rows was slower.
         last = f"SELECT max(seq) AS seq FROM {table} GROUP BY subject"
         kept = f"SELECT /*+ BROADCAST(last) */ t.* FROM {table} AS t LEFT SEMI JOIN last ON t.seq = last.seq"
         self._sql(f"INSERT OVERWRITE TABLE {table} WITH last AS ({last}) {kept}")
 
     def _last_to_go(self, table: str, limit: int) -> int:
-        """The highest sequence that goes: segments by their sums, then rows of the one that is cut."""
+        """The highest sequence to remove: segments by their sums, then rows of the cut segment."""
         sums = self._sql(
             f"SELECT segment, sum(size) AS bytes FROM {table} GROUP BY segment ORDER BY segment DESC"
         )
@@ -95,7 +95,7 @@ class ByWindow(ByTime):
 
 
 class ByPartition(ByTime):
-    """Whole segments by a predicate on the partition column, which is metadata only; then the one that is cut."""
+    """Whole segments by a predicate on the partition column (metadata only), then the cut segment."""
 
     tasks = ("drop", "cut", "bytes")
 

@@ -1,4 +1,4 @@
-"""DuckDB by hand, on plain Parquet files: COPY of the rows that stay."""
+"""DuckDB by hand, on plain Parquet files: COPY of the kept rows."""
 
 # ruff: noqa: S608  (statements are built from paths and numbers of the benchmark itself)
 

@@ -28,7 +28,7 @@ _PROPERTIES = {
 
 
 class ByTime(Contender):
-    """One filter on the column that decides; the files' own statistics tell which are whole."""
+    """One filter on the deciding column; the files' own statistics find the completely removed ones."""
 
     def place(self, source: Path, target: Path, task: Task) -> None:
         del task

@@ -1,4 +1,4 @@
-"""This engine: the configuration says what goes, one call applies it."""
+"""This engine: the configuration sets the limits, one call applies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This engine on a standalone Spark cluster of this machine: two executors, each a process with a core of its own."""
+"""This engine on a standalone Spark cluster on this machine: two executors, each a process with one core."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SETTINGS = {
 
 
 class OnCluster(OnSpark):
-    """Files and ranges go to executors, statistics come back; the driver's JVM runs no task."""
+    """Executors receive files and ranges, and return statistics; the driver's JVM runs no task."""
 
     def open(self) -> None:
         os.environ.update(launch_environment())
         os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        # Spark's own way to a master, workers and executors in processes, for tests: memory in MiB.
+        # Spark's own test mode with master, workers and executors in processes; memory in MiB.
         builder = SparkSession.builder.master(f"local-cluster[{_CORES},1,{_MEMORY_MIB}]")
         for name, value in _SETTINGS.items():
             builder = builder.config(name, value)

@@ -1,4 +1,4 @@
-"""This engine with its rows read and written by Spark tasks, in a session that is warm."""
+"""This engine with rows read and written by Spark tasks, in a warm session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retention.engines.spark.session import session
 
 
 class OnSpark(Local):
-    """Files and ranges go to the tasks, statistics come back."""
+    """Tasks receive files and ranges, and return statistics."""
 
     engine: ClassVar[EngineName] = "spark"
 

@@ -1,4 +1,4 @@
-"""Plain Parquet files by hand: footers tell which are whole, one is rewritten, and a swap is made durable."""
+"""Plain Parquet files by hand: footers find the files to unlink, one file is rewritten, and a swap is durable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bounds:
 
 
 class PlainFiles(Contender):
-    """Whole files are unlinked; others are written anew without the rows that go."""
+    """Completely removed files are unlinked; others are rewritten without the removed rows."""
 
     tasks = ALL_NAMES
 
@@ -70,7 +70,7 @@ class PlainFiles(Contender):
         """Write all rows of files, in order of sequence."""
 
     def _join(self, files: list[Path], above: int) -> None:
-        """Merge the files below each directory that is so many levels above them."""
+        """Merge the files below each directory a number of levels above them."""
         for _, group in groupby(files, key=lambda file: file.parents[above - 1]):
             old = list(group)
             self.copy_all(old, _staged(old[0]))
@@ -106,7 +106,7 @@ def bounds_of(files: list[Path], column: str) -> list[Bounds]:
 
 
 def swap(files: Iterator[Path]) -> None:
-    """Unlink files and move their staged successors, if there are any, to their places, durably."""
+    """Durably unlink files and rename their staging successors, if there are any."""
     for file in files:
         staged = _staged(file)
         if staged.exists():

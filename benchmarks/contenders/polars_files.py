@@ -12,7 +12,7 @@ from benchmarks.contenders.plain_files import Bounds, PlainFiles
 
 
 class Polars(PlainFiles):
-    """Every query is run by the engine that Polars picks."""
+    """Every query runs on the engine chosen by Polars."""
 
     def last_to_go(self, bounds: list[Bounds], limit: int) -> int:
         rows = _scan([found.file for found in bounds]).select("seq", "size").collect()

@@ -1,1 +1,1 @@
-"""Runs that stand for a terabyte: as many subjects, files and acks, and hardly any payload."""
+"""Runs at the scale of a terabyte: as many subjects, files and acks, with hardly any payload."""

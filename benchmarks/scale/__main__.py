@@ -19,16 +19,16 @@ _ROOT = Path(__file__).parents[2]
 
 
 class FailedError(Exception):
-    """A process of a run did not do what it had to do."""
+    """A process of a run failed."""
 
 
 def measured(
     name: str, engine: str, options: argparse.Namespace, place: Path
 ) -> Iterator[dict[str, Any]]:
-    """Make some work, and carry out its steps, each in a process of its own.
+    """Prepare some work, and run its steps, each in its own process.
 
     Raises:
-        FailedError: a process did not end in time, or failed, or its outcome is wrong; see above.
+        FailedError: a process did not end in time, or failed, or its result is wrong; see its output.
     """
 
     def process(step: str) -> Any:
@@ -51,7 +51,7 @@ def measured(
 
 
 def line(run: dict[str, Any]) -> str:
-    """A row of the Markdown table; peaks are of resident memory, and a session's JVM is driver and executors in one."""
+    """A row of the Markdown table; peaks are resident memory, and a session's JVM is both driver and executors."""
     shuffled = sum(stage["shuffle_written"] for stage in run["stages"])
     peaks = [run["peaks"].get(kind, 0) for kind in ("driver", "java", "worker")]
     moved = [amount / 1e6 for amount in (run["bytes_read"], run["bytes_written"], shuffled)]

@@ -1,4 +1,4 @@
-"""A log of very many acks of some consumers, and the fold of it; of the messages only the table's log knows."""
+"""A log of very many acks of several consumers, and its fold; the messages exist only in the table's log."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from retention.inspect.consumers import stored_consumers
 from retention.interest.ack_fold import FoldedLog
 
 MESSAGES = 10_000_000
-"""Messages of the stream; each consumer acknowledges each of them."""
+"""Messages of the stream; each consumer acknowledges all of them."""
 CONSUMERS = tuple(f"consumer-{number}" for number in range(10))
 STREAM = "BIG"
 _PIECE = 100_000
-"""Messages after whose acks another consumer has its turn; all of them together are a row group."""
+"""Messages per turn of a consumer; the turns of all consumers form a row group."""
 _SEED = 20_250_107
 
 
 @dataclass(frozen=True)
 class AckLogs:
-    """The acks of ten consumers of so many messages, nearly in order; the last consumer leaves out one in 10,000."""
+    """The acks of ten consumers of a number of messages, nearly in order; the last consumer skips one in 10,000."""
 
     messages: int
     """A multiple of 10,000."""
 
     @classmethod
     def of(cls, scale: float) -> AckLogs:
-        """That share of a hundred million acks."""
+        """The log with a share of a hundred million acks."""
         return cls(max(int(MESSAGES * scale) // WAITING_EVERY, 2) * WAITING_EVERY)
 
     @property
     def waiting(self) -> int:
-        """The number of messages that the last consumer does not acknowledge, the very last one among them."""
+        """The number of messages not acknowledged by the last consumer, including the last message."""
         return self.messages // WAITING_EVERY
 
     @property
@@ -55,7 +55,7 @@ class AckLogs:
         return self.messages * len(CONSUMERS) - self.waiting
 
     def make(self, place: Path) -> None:
-        """Write the log, and a stream of which only the table's log is there."""
+        """Write the log, and a stream with only the table's log."""
         make_stream(place / "warehouse", self.messages // EACH)
         consumers = [
             {"durable_name": name, "ack_policy": "explicit", "max_ack_pending": -1}
@@ -70,7 +70,7 @@ class AckLogs:
                 writer.write_table(lines.cast(schema))
 
     def steps(self, place: Path, engine: EngineName) -> Mapping[str, Step]:
-        """The fold into consumers that are new."""
+        """The fold into new consumers."""
         stream = open_warehouse(place / "warehouse", engine=engine).stream(STREAM)
         fold = partial(stream.consumers.fold, str(place / "acks.parquet"))
         return {"fold": Step(fold, partial(self._check, stream.opened))}
@@ -101,7 +101,7 @@ class AckLogs:
         for name in CONSUMERS:
             left_out = self.waiting if name == CONSUMERS[-1] else 0
             floor = WAITING_EVERY - 1 if left_out else self.messages
-            # Nobody saw the deliveries of what is not acknowledged, but there are later ones.
+            # The deliveries of unacknowledged messages are not in the log, but later ones are.
             gaps = list(range(WAITING_EVERY, self.messages, WAITING_EVERY)) if left_out else []
             state, report = states[name], folded.consumers[name]
             expect(f"acks of {name}", report.settling, self.messages - left_out)

@@ -1,4 +1,4 @@
-"""A Delta table of very many files, every one a real Parquet file of another writer, and what a user does with it."""
+"""A Delta table of very many files, each a real Parquet file of another writer, and a user's first steps with it."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 FILES, SEGMENT_FILES = 1_000_000, 250
 MESSAGES_EACH = 10
-"""Messages of a file; all have its time, and each a subject of ten."""
+"""Messages of a file, all with the file's time, each on one of ten subjects."""
 STEP_NS = 10**9
-"""A file for every second."""
+"""The time between files: one per second."""
 DUE = 0.1
-"""Share of the files whose messages are older than the limit."""
+"""The share of files with messages older than the limit."""
 _COMMIT_FILES = 100_000
 _MAX_AGE_NS = 30 * 86_400 * 10**9
 _MARKED_SEQ, _MARKED_TS_NS = 0x5EA1_0000_5EA1_0000 >> 2, FIRST_TS_NS - 1
-"""What the first sequence, and the time, of the file are of which every other is a copy."""
+"""The first sequence and the time in the template of all files."""
 
 
 @dataclass(frozen=True)
 class ForeignFiles:
-    """So many files, 250 in a segment, with ten messages each."""
+    """A number of files, 250 per segment, with ten messages each."""
 
     files: int
     """A multiple of ten."""
 
     @classmethod
     def of(cls, scale: float) -> ForeignFiles:
-        """That share of a million files."""
+        """The work with a share of a million files."""
         return cls(int(FILES * scale) // 10 * 10)
 
     @property
     def due(self) -> int:
-        """The number of files of which every message is due."""
+        """The number of completely due files."""
         return int(self.files * DUE)
 
     @property
     def instant(self) -> int:
-        """The instant at which they are, and the next one is not."""
+        """The instant at which exactly these files are due."""
         return FIRST_TS_NS + self.due * STEP_NS - 1 + _MAX_AGE_NS
 
     def make(self, place: Path) -> None:
-        """Write the files, and a table that has them."""
+        """Write the files, and a table of them."""
         self.make_table(place, written)
 
     def make_table(
@@ -70,7 +70,7 @@ class ForeignFiles:
 
         Args:
             place: the warehouse.
-            actions: what the log says of the files with these numbers, in this directory of a table.
+            actions: the log's actions for the files with these numbers, in this directory of a table.
         """
         write_config(place, "max_age: 30d, segment_size: 1TiB, segment_span: off")
         opened = open_warehouse(place, engine="local").stream(STREAM).opened
@@ -87,7 +87,7 @@ class ForeignFiles:
         DeltaTable(table).create_checkpoint()
 
     def steps(self, place: Path, engine: EngineName) -> Mapping[str, Step]:
-        """The way of a user who comes with such a table: the first pass, and a look at what it left."""
+        """The steps of a user with such a table: the first pass, and a look at the result."""
         stream = open_warehouse(place, engine=engine).stream(STREAM)
         state = Step(partial(stream.state, as_of=self.instant), self._check_state)
         return self.passes(place, engine) | {"state": state}
@@ -116,11 +116,11 @@ class ForeignFiles:
 
 
 def logged(numbers: range, length: int = 3_000) -> Iterator[AddAction]:
-    """What the log of a table says of files, with the statistics that deltalake would write.
+    """The log's actions for files, with statistics as written by deltalake.
 
     Args:
-        numbers: of the files.
-        length: of each of them.
+        numbers: the numbers of the files.
+        length: the length of each file.
     """
     for number in numbers:
         first = number * MESSAGES_EACH + 1
@@ -140,7 +140,7 @@ def logged(numbers: range, length: int = 3_000) -> Iterator[AddAction]:
 
 
 def written(table: Path, numbers: range) -> Iterator[AddAction]:
-    """Write files, and say of each what the log of a table has to say."""
+    """Write files, and yield the log's action for each."""
     content, seqs, times = _template()
     for number, action in zip(numbers, logged(numbers, len(content)), strict=True):
         for offset, turn in seqs:
@@ -158,9 +158,9 @@ def _time_of(number: int) -> int:
 
 
 def _template() -> tuple[bytearray, list[tuple[int, int]], list[int]]:
-    """A file with marked numbers; where each sequence stands in it, with its number in the file; where the time stands.
+    """A template file with marked numbers; positions and numbers of the sequences in it; positions of the time.
 
-    Numbers stand as they are in pages and statistics that are neither encoded nor compressed.
+    Pages and statistics are neither encoded nor compressed, so numbers appear verbatim.
     """
     raw = pa.table(
         {

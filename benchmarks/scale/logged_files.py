@@ -1,4 +1,4 @@
-"""A Delta table of very many files of another writer of which only the log is there: what grows in who plans."""
+"""A Delta table of very many files of another writer, with only the log: the growth of the planning process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MESSAGE_BYTES = 40
 
 @dataclass(frozen=True)
 class LoggedFiles:
-    """Files of which tasks keep statistics as they do of others, but without opening them."""
+    """Files with statistics kept by tasks as for other files, but without opening them."""
 
     files: ForeignFiles
 
@@ -35,7 +35,7 @@ class LoggedFiles:
         self.files.make_table(place, lambda _, numbers: logged(numbers))
 
     def steps(self, place: Path, engine: EngineName) -> Mapping[str, Step]:
-        """The inventory, for which every file is described, and a pass that rests on it."""
+        """The inventory, which describes every file, and a pass based on it."""
         stream = open_warehouse(place, engine=engine).stream(STREAM)
         describe = Step(partial(_described, stream.opened, engine), self._check)
         return {"describe, without opening": describe} | self.files.passes(place, engine)
@@ -47,7 +47,7 @@ class LoggedFiles:
 
 
 def describe_made(task: DescribeTask) -> Described:
-    """Keep the statistics of a task's files, which the log and this module know."""
+    """Keep the statistics of a task's files, known from the log and this module."""
     with pa.ipc.open_stream(task.packed) as source:
         files = source.read_all()
     count = files.num_rows

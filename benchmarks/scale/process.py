@@ -1,4 +1,4 @@
-"""One process of a run at scale: makes what is read, or carries out one step, and tells what it cost in JSON."""
+"""One process of a run at scale: prepares the input or runs one step, and prints the cost as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("subjects", "files", "logged-files", "acks")
 
 
 def work_of(name: str, scale: float, each: int) -> Work:
-    """Some work, of that share of the whole size; `each` is the number of spans of a subject."""
+    """The work at a share of the full size; `each` is the number of spans of a subject."""
     if name == "subjects":
         return Subjects.of(scale, each)
     if name == "logged-files":
@@ -34,7 +34,7 @@ def work_of(name: str, scale: float, each: int) -> Work:
 
 
 def run(step: Step, engine: EngineName) -> dict[str, Any]:
-    """Carry out a step; its cost, the peaks of resident memory, what it did, and Spark's stages."""
+    """Run a step; returns its cost, the peaks of resident memory, its result, and Spark's stages."""
     outcome: list[Any] = []
     with ExitStack() as stack:
         spark = stack.enter_context(session("scale")) if engine == "spark" else None
@@ -47,7 +47,7 @@ def run(step: Step, engine: EngineName) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line says; the answer goes to what was standard output."""
+    """Run the command line; the answer is written to the original standard output."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     name, scale, each, step, engine, place = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""What is measured at scale: a step to carry out, and the check of what came of it."""
+"""Measured steps at scale, and the checks of their results."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from retention.engines.select import EngineName
 
 
 class WrongError(Exception):
-    """What came of a step is not what has to come of it."""
+    """A step has a wrong result."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step, which is measured in a process of its own, and a look at its outcome, which is not measured."""
+    """A step, measured in its own process, and an unmeasured check of its result."""
 
     act: Callable[[], Any]
     check: Callable[[Any], dict[str, Any]]
-    """The outcome in figures.
+    """The figures of the result.
 
     Raises:
         WrongError: it is wrong.
@@ -28,14 +28,14 @@ class Step:
 
 
 class Work(Protocol):
-    """Work of some size, which is made first."""
+    """Work of some size, prepared first."""
 
     def make(self, place: Path) -> None:
-        """Write to an empty directory what the steps read."""
+        """Write the input of the steps to an empty directory."""
         ...
 
     def steps(self, place: Path, engine: EngineName) -> Mapping[str, Step]:
-        """The steps by their names, in their order; each rests on the ones before it."""
+        """The steps by name, in order; each depends on the previous ones."""
         ...
 
 

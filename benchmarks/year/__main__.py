@@ -23,20 +23,20 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a stream lives, and how much comes."""
+    """The duration of a simulation, and its amount of messages."""
 
     days: int = 365
     messages: int = 90
-    """The messages of a publish."""
+    """Messages per publish."""
     hours_apart: int = 1
-    """The hours from one publish to the next."""
+    """Hours between publishes."""
 
 
 def run(place: Path, name: str, format_: str, pace: Pace) -> dict[str, Any]:
-    """Let a stream live, in a process that believes the manual clock.
+    """Simulate a stream, in a process under the manual clock.
 
     Raises:
-        subprocess.CalledProcessError: there is no C compiler; or a pass has left wrong messages, see above.
+        subprocess.CalledProcessError: there is no C compiler, or a pass kept wrong messages; see the output.
     """
     warehouse = place / f"{name}-{format_}"
     configure(warehouse, name, format_)
@@ -53,7 +53,7 @@ def run(place: Path, name: str, format_: str, pace: Pace) -> dict[str, Any]:
 
 
 def configure(warehouse: Path, name: str, format_: str) -> None:
-    """Make a warehouse with the configuration of a stream to live in it."""
+    """Make a warehouse with the configuration of the simulated stream."""
     warehouse.mkdir(parents=True)
     kept = f"format: {format_}, grace: {GRACE}, history: {HISTORY}, compact: true"
     stream = f'{{name: {STREAM}, subjects: ["year.>"], {kept}, {WORKLOADS[name].settings}}}'
@@ -61,7 +61,7 @@ def configure(warehouse: Path, name: str, format_: str) -> None:
 
 
 def table(figures: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a Markdown table: a row for each month, and how steady the seconds are."""
+    """The lines of a Markdown table: a row for each month, and the steadiness of seconds."""
     yield f"### `{figures['workload']}`, {figures['format']}"
     yield ""
     yield (
@@ -83,7 +83,7 @@ def table(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def steadiness(months: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Step → its seconds in the last month, times those in the second; in the first everything is still filling."""
+    """Step → the ratio of its seconds in the last month to those in the second; in the first the stream fills."""
     second, last = months[min(1, len(months) - 1)], months[-1]
     return {
         step: last["spent"][step]["cpu_seconds"] / second["spent"][step]["cpu_seconds"]
@@ -92,13 +92,13 @@ def steadiness(months: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _write(place: Path, lives: Sequence[Mapping[str, Any]]) -> None:
-    """Write the figures of lives as JSON, without their single nights."""
+    """Write the figures of simulations as JSON, without single nights."""
     kept = [{name: of[name] for name in of if name != "nights"} for of in lives]
     place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
-    """Live, and print Markdown tables."""
+    """Run the simulations, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.year", description=__doc__)
     parser.add_argument("--days", type=int, default=Pace.days)
     parser.add_argument("--messages", type=int, default=Pace.messages, help="of a publish")

@@ -1,4 +1,4 @@
-"""A clock that a process believes with all its libraries: the wall clock, and the times of files (`clock.c`)."""
+"""A manual clock for a process with all its libraries: the wall clock, and the times of files (`clock.c`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SOURCE = Path(__file__).with_name("clock.c")
 
 
 def compiled(directory: Path) -> dict[str, str]:
-    """Compile the clock into a directory; the environment of a process that is to believe it.
+    """Compile the clock into a directory; returns the environment of a process under it.
 
-    With `MANUAL_CLOCK`, a path, processes share their settings: each starts with those that others made before it.
+    With `MANUAL_CLOCK`, a path, processes share settings of the clock: each starts with the last one.
 
     Raises:
         FileNotFoundError, subprocess.CalledProcessError: there is no C compiler, or it fails.
@@ -26,14 +26,14 @@ def compiled(directory: Path) -> dict[str, str]:
 
 
 def set_clock(instant_ns: int) -> None:
-    """Set this process's clock forward; it goes on from there.
+    """Set this process's clock forward; it continues from there.
 
     Args:
         instant_ns: the new time, nanoseconds since the epoch.
 
     Raises:
-        ValueError: it is earlier than the clock's, or the file that shares it cannot be written.
-        AttributeError: the process was not started to believe the clock.
+        ValueError: the new time is earlier than the clock's, or the shared file cannot be written.
+        AttributeError: the process was not started under the clock.
     """
     setter = ctypes.CDLL(None).manual_clock_set
     setter.argtypes = [ctypes.c_int64]

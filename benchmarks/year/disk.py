@@ -1,4 +1,4 @@
-"""What lies on the disk of a stream, by kind: files and bytes."""
+"""Disk usage of a stream by kind: files and bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEAD, DIGESTS_OF_DEAD = "dead data", "subjects of dead data"
 def amounts(warehouse: Path, live: Collection[str]) -> dict[str, dict[str, int]]:
     """Kind → `files` and `bytes` of a stream's directory and of its run history.
 
-    A kind is `live data`, `dead data`, `log`, `history`, or the name of what lies beside the table.
+    A kind is `live data`, `dead data`, `log`, `history`, or the name of a directory next to the table.
 
     Args:
         warehouse: its directory.

@@ -1,4 +1,4 @@
-"""A year of one stream in this process, hour by hour and night by night, by the manual clock."""
+"""Simulation of one stream for a year in this process, hour by hour and night by night, by the manual clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from retention.evidence.months import evidence_directory, month_files
 from retention.storage import files
 
 HOURS, MONTH_DAYS = 24, 30
-"""The hours of a day, and the days of a month; a year has twelve of them, and the last one the days that are over."""
+"""The hours of a day, and the days of a month; a year has twelve months, and the last one has the extra days."""
 Value = TypeVar("Value")
 
 
@@ -42,46 +42,46 @@ class Spent:
 
 
 class WrongError(Exception):
-    """A pass has left other messages than the model."""
+    """A pass kept other messages than the model."""
 
 
 @dataclass
 class Night:
-    """What a night's maintenance took and did."""
+    """The costs and effects of a night's maintenance."""
 
     retain: Spent
     compact: Spent
     reclaim: Spent
     removed: int
     copied_bytes: int
-    """Bytes of the copies that the pass has written."""
+    """Bytes of copies written by the pass."""
     merged_bytes: int
-    """Bytes that the compaction has written."""
+    """Bytes written by the compaction."""
     reclaimed: int
-    """Files that have left the disk."""
+    """Files deleted from the disk."""
     waiting_bytes: int
-    """Bytes of dead files whose grace is not over."""
+    """Bytes of dead files within their grace."""
 
 
 class Life:
-    """The life of a stream."""
+    """The simulation of a stream."""
 
     def __init__(self, warehouse: Path, workload: Workload, hours_apart: int = 1) -> None:
-        """Begin it in a warehouse that has a configuration; publishes come so many hours apart."""
+        """Begin in a configured warehouse, with `hours_apart` hours between publishes."""
         self.warehouse = warehouse
         self.workload = workload
         self.hours_apart = hours_apart
         self.publishes: list[Spent] = []
         self.nights: list[Night] = []
         self.came_bytes = 0
-        """Bytes of files that publishes have written."""
+        """Bytes of files written by publishes."""
         self._known: set[str] = set()
 
     def day(self) -> None:
-        """Live through a day: its hours, then the night."""
+        """Simulate a day: its hours, then the night."""
         for _ in range(HOURS // self.hours_apart):
             set_clock((time.time_ns() // HOUR + self.hours_apart) * HOUR)
-            # Whoever comes by once an hour is a process of its own.
+            # An hourly publisher is a process of its own.
             stream = self.opened().stream(STREAM)
             self.publishes.append(spent_on(partial(self.workload.publish, stream))[0])
             self.workload.work(stream)
@@ -92,7 +92,7 @@ class Life:
         self._known = set(self.live_files()["path"].to_pylist())
 
     def opened(self) -> Warehouse:
-        """The warehouse, as a new process opens it."""
+        """The warehouse, opened as by a new process."""
         return open_warehouse(self.warehouse, engine="local", clock=time.time_ns)
 
     def live_files(self) -> pa.Table:
@@ -104,7 +104,7 @@ class Life:
         """Apply the rules, compact and reclaim, as the jobs do.
 
         Raises:
-            WrongError: other messages are left than the model has.
+            WrongError: the remaining messages differ from the model.
         """
         as_of_ns = time.time_ns()
         retained, report = spent_on(lambda: done(self.opened().apply(as_of=as_of_ns)))
@@ -124,7 +124,7 @@ class Life:
         )
 
     def compare(self, as_of_ns: int) -> None:
-        """Compare the sequences that are there with those of the model.
+        """Compare the stored sequences with those of the model.
 
         Raises:
             WrongError: they differ.
@@ -139,7 +139,7 @@ class Life:
             )
 
     def evident_messages(self) -> int:
-        """The removed messages of which evidence tells."""
+        """The number of removed messages in the evidence."""
         directory = evidence_directory(str(self.warehouse), STREAM)
         places = [name for names in month_files(directory).values() for name in names]
         tables = (
@@ -148,13 +148,13 @@ class Life:
         return sum(pc.sum(table["messages"]).as_py() for table in tables)
 
     def month(self, days: int) -> dict[str, Any]:
-        """The figures of the last days, and of the disk by now."""
+        """The figures of the last days, and the current disk usage."""
         nights, publishes = self.nights[-days:], self.publishes[-days * HOURS // self.hours_apart :]
         live = self.live_files()
         live_bytes = sum(live["file_bytes"].to_pylist())
         disk = amounts(self.warehouse, set(live["path"].to_pylist()))
         total = sum(amount["bytes"] for amount in disk.values())
-        # Dead files that stay for another reason than their grace are not excused.
+        # Dead files kept for another reason than their grace still count.
         held = [disk[kind]["bytes"] for kind in (DIGESTS_OF_DEAD, "reports") if kind in disk]
         in_grace = self.nights[-1].waiting_bytes + sum(held)
         merged = sum(night.merged_bytes for night in self.nights)
@@ -181,7 +181,7 @@ class Life:
 
 
 def done(outcomes: list[Outcome[Value]]) -> Value:
-    """The value of the one stream's outcome; its error is raised."""
+    """The value of the single stream's outcome; raises its error."""
     [outcome] = outcomes
     if outcome.value is None:
         raise outcome.error or AssertionError(outcome)
@@ -189,14 +189,14 @@ def done(outcomes: list[Outcome[Value]]) -> Value:
 
 
 def spent_on(work: Callable[[], Value]) -> tuple[Spent, Value]:
-    """Do the work; its seconds, and what it returns."""
+    """Do the work; returns its seconds and its result."""
     started, used = time.perf_counter(), time.process_time()
     value = work()
     return Spent(time.perf_counter() - started, time.process_time() - used), value
 
 
 def middle(spent: Iterable[Spent]) -> dict[str, float]:
-    """The medians of some times, in seconds."""
+    """The medians of several times, in seconds."""
     listed = list(spent)
     return {
         name: round(statistics.median(getattr(each, name) for each in listed), 5)
@@ -205,7 +205,7 @@ def middle(spent: Iterable[Spent]) -> dict[str, float]:
 
 
 def live(warehouse: Path, workload: Workload, days: int, hours_apart: int) -> dict[str, Any]:
-    """Live for some days; the figures of each month, and all nights."""
+    """Simulate some days; returns the figures of each month, and all nights."""
     life = Life(warehouse, workload, hours_apart)
     months: list[dict[str, Any]] = []
     for day in range(1, days + 1):
@@ -218,7 +218,7 @@ def live(warehouse: Path, workload: Workload, days: int, hours_apart: int) -> di
 
 
 def main() -> None:
-    """Live in the warehouse that the command line names, and print the figures as JSON."""
+    """Simulate the warehouse named on the command line, and print the figures as JSON."""
     warehouse, name, *numbers = sys.argv[1:]
     messages, days, hours_apart = map(int, numbers)
     print(json.dumps(live(Path(warehouse), WORKLOADS[name](messages), days, hours_apart)))

@@ -1,4 +1,4 @@
-"""The streams that live for a year: their settings, what is published each hour, and what has to be left of it."""
+"""Workloads of simulated streams: their settings, hourly publishes, and expected messages."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SEED = 20_260_101
 
 
 class Workload(ABC):
-    """A stream's life, hour by hour, beside a model of what has to be left."""
+    """A stream's workload, hour by hour, with a model of the expected messages."""
 
     settings: ClassVar[str]
-    """The settings of the stream in `retention.yaml`, but for its subjects and format."""
+    """The settings of the stream in `retention.yaml`, except its subjects and format."""
 
     def __init__(self, messages: int) -> None:
-        """Begin a life with so many messages an hour."""
+        """Begin with a number of messages per hour."""
         self.random = np.random.default_rng(_SEED)
         self.messages = messages
         self.hour = 0
 
     def publish(self, stream: Stream) -> None:
-        """Publish what comes in an hour, as one batch."""
+        """Publish the messages of an hour, as one batch."""
         now_ns = time.time_ns()
         lines = [json.dumps(line | {"ts_ns": now_ns}) for line in self.lines()]
         published = stream.publish(lines).appended
@@ -44,15 +44,15 @@ class Workload(ABC):
 
     @abstractmethod
     def keep(self, seqs: range, ts_ns: int) -> None:
-        """Take the messages of an hour, stored at that time, into the model."""
+        """Add the messages of an hour, stored at that time, to the model."""
 
     def work(self, stream: Stream) -> None:
-        """Do what else is done with the stream in an hour, and end it."""
+        """Do the other work of an hour with the stream, and end the hour."""
         self.hour += 1
 
     @abstractmethod
     def left(self, as_of_ns: int) -> set[int]:
-        """The sequences that have to be left behind a pass."""
+        """The expected sequences after a pass."""
 
     def payload(self) -> str:
         """A payload: hexadecimal digits, which compress to about half."""
@@ -61,7 +61,7 @@ class Workload(ABC):
 
 
 class Limits(Workload):
-    """Readings that stay for 30 days; one in ten has a TTL of two days."""
+    """Readings kept for 30 days; one in ten has a TTL of two days."""
 
     settings = "max_age: 30d, allow_msg_ttl: true"
     subjects = 50
@@ -73,7 +73,7 @@ class Limits(Workload):
         self.deadlines: dict[int, int] = {}
 
     def lines(self) -> list[dict[str, Any]]:
-        """Readings of some sensors."""
+        """Readings of several sensors."""
         return [
             {"subject": f"year.{int(self.random.integers(self.subjects))}", "data": self.payload()}
             | ({"headers": {"Nats-TTL": f"{self.ttl_days * 24}h"}} if number % 10 == 0 else {})
@@ -81,18 +81,18 @@ class Limits(Workload):
         ]
 
     def keep(self, seqs: range, ts_ns: int) -> None:
-        """Note when each reading ends."""
+        """Note the expiry of each reading."""
         for number, seq in enumerate(seqs):
             self.deadlines[seq] = ts_ns + (self.ttl_days if number % 10 == 0 else 30) * DAY
 
     def left(self, as_of_ns: int) -> set[int]:
-        """The readings whose time is not over."""
+        """The unexpired readings."""
         self.deadlines = {seq: at for seq, at in self.deadlines.items() if at > as_of_ns}
         return set(self.deadlines)
 
 
 class Queue(Workload):
-    """Orders in a work queue, settled an hour after they came; one in twenty is put off for three days."""
+    """Orders in a work queue, settled an hour after arrival; one in twenty is delayed for three days."""
 
     settings = (
         "retention: workqueue, release_share: 30%, "
@@ -105,18 +105,18 @@ class Queue(Workload):
         self.waiting: set[int] = set()
 
     def lines(self) -> list[dict[str, Any]]:
-        """Orders of some shops."""
+        """Orders of several shops."""
         return [
             {"subject": f"year.{int(self.random.integers(50))}", "data": self.payload()}
             for _ in range(self.messages)
         ]
 
     def keep(self, seqs: range, ts_ns: int) -> None:
-        """Every order waits."""
+        """Add every order as pending."""
         self.waiting.update(seqs)
 
     def work(self, stream: Stream) -> None:
-        """Settle what is due, but for what is put off when it comes first."""
+        """Settle due orders, and delay some of them at their first delivery."""
         super().work(stream)
         given = stream.consumer("packing").fetch(2 * self.messages)
         if not len(given):
@@ -129,12 +129,12 @@ class Queue(Workload):
         self.waiting.difference_update(done.seqs.tolist())
 
     def left(self, as_of_ns: int) -> set[int]:
-        """The orders that nobody has settled."""
+        """The unsettled orders."""
         return self.waiting
 
 
 class Keys(Workload):
-    """A table of 1,000 keys: two new ones an hour, of which the two oldest are deleted, and values of the others."""
+    """A table of 1,000 keys: two keys are added and the two oldest deleted per hour, and others get new values."""
 
     settings = "max_msgs_per_subject: 1, delete_retention: 7d, segment_span: off"
     keys, turnover = 1_000, 2
@@ -147,7 +147,7 @@ class Keys(Workload):
         self.coming: list[tuple[int, bool]] = []
 
     def lines(self) -> list[dict[str, Any]]:
-        """Values of keys, and deletions of those whose time is over."""
+        """Values of keys, and deletions of the oldest keys."""
         newest = self.keys + self.turnover * self.hour
         oldest = newest - self.keys
         drawn = self.random.integers(oldest, newest, self.messages - 2 * self.turnover)
@@ -162,7 +162,7 @@ class Keys(Workload):
         ]
 
     def keep(self, seqs: range, ts_ns: int) -> None:
-        """Each key has its newest value, or its deletion."""
+        """Record each key's newest value or deletion."""
         for seq, (key, is_deleted) in zip(seqs, self.coming, strict=True):
             if is_deleted:
                 self.values.pop(key, None)
