@@ -1,6 +1,6 @@
-"""Try the DAGs in an Airflow of their own, `.venv-airflow`: made once, and again when what is locked changes.
+"""Test the DAGs in a separate Airflow environment, `.venv-airflow`, rebuilt when the lock file changes.
 
-`python -m scripts.airflow_environment [TEST…]`; without an argument all tests of `tests/airflow` run, a few minutes.
+`python -m scripts.airflow_environment [TEST…]`; without arguments, all tests of `tests/airflow` run for a few minutes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TESTS = ROOT / "tests" / "airflow"
 
 
 def main() -> int:
-    """Run the tests that the arguments name, or all; pytest's exit code."""
+    """Run the tests named by arguments, or all; returns pytest's exit code."""
     python = _environment()
-    # Settings and fixtures of the other tests need packages that Airflow's environment does not have.
+    # Settings and fixtures of the other tests need packages missing in Airflow's environment.
     alone = ("-c", str(TESTS / "pytest.ini"), "--confcutdir", str(TESTS))
     tests = sys.argv[1:] or [str(TESTS)]
     return subprocess.run(
@@ -29,14 +29,14 @@ def main() -> int:
 
 
 def _environment() -> Path:
-    """The Python of an environment with what is locked, and nothing of the engine."""
+    """The Python of an environment with the locked packages, without the engine."""
     python, stamp = PLACE / "bin" / "python", PLACE / "ready"
     fingerprint = hashlib.sha256(sys.version.encode() + LOCK.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text(encoding="utf-8") == fingerprint:
         return python
     print(f"Making {PLACE.relative_to(ROOT)}, 700 MB …", flush=True)
     _run(str(UV), "venv", "--quiet", "--clear", "--python", sys.executable, str(PLACE))
-    # Airflow has 3,000 modules: compiled once, they are loaded in a tenth of the time.
+    # Airflow has 3,000 modules; precompiled, they load in a tenth of the time.
     install = (str(UV), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python))
     _run(*install, "--require-hashes", "-r", str(LOCK))
     stamp.write_text(fingerprint, encoding="utf-8")
@@ -44,7 +44,7 @@ def _environment() -> Path:
 
 
 def _run(*command: str) -> None:
-    """Run one step; if it fails, end with what it said."""
+    """Run one step; if it fails, exit with its output."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{(done.stderr or done.stdout).strip()}")

@@ -1,4 +1,4 @@
-"""Make `.venv` ready for work with nothing but a bare Python: packages, Java if there is none, Spark's JARs."""
+"""Set up `.venv` from a bare Python: packages, Java if missing, Spark's JARs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SUBMIT = JARS.with_name("submit.py")
 LOG = VENV / "setup.log"
 LOCK = ROOT / "requirements.lock"
 OLDEST, TOO_NEW = (3, 11), (3, 15)
-# Spark's archive holds JARs: packing them again takes ten seconds and saves nothing.
+# Spark's archive contains JARs: compressing them again takes ten seconds and saves nothing.
 PACK_LOOSELY = ("--config-settings-package", "pyspark:--build-option=--compression=stored")
 
 
 def main() -> None:
-    """Do what is missing; nothing, in a blink, if nothing is."""
+    """Install missing parts; returns immediately if there are none."""
     if not OLDEST <= sys.version_info[:2] < TOO_NEW:
         sys.exit(
             f"Python 3.11 to 3.14 is needed, not {sys.version.split()[0]}: try `make PYTHON=python3.12 setup`."
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _fingerprint() -> str:
-    """The fingerprint of the files from which the environment is made; a change of any of them makes it again."""
+    """The fingerprint of the environment's input files; a change of any rebuilds the environment."""
     digest = hashlib.sha256(sys.version.encode())
     for file in (LOCK, ROOT / "pyproject.toml", JARS, SUBMIT, Path(__file__)):
         digest.update(file.read_bytes())
@@ -54,7 +54,7 @@ def _fingerprint() -> str:
 
 
 def locked_packages(text: str) -> dict[str, str]:
-    """The lock's entries by package name; a package with several pins (by Python version) has them all in one."""
+    """The lock's entries by package name; several pins of a package (by Python version) are one entry."""
     entries: dict[str, str] = {}
     name = ""
     for line in text.splitlines(keepends=True):
@@ -67,7 +67,7 @@ def locked_packages(text: str) -> dict[str, str]:
 
 
 def _make_environment(uv: str) -> None:
-    """A virtual environment that has the locked uv, which installs the rest in parallel."""
+    """Create a virtual environment with the locked uv, which installs the rest in parallel."""
     if not PYTHON.exists():
         _run("Making .venv", sys.executable, "-m", "venv", "--clear", str(VENV))
     if not UV.exists():
@@ -98,7 +98,7 @@ def _install(locked: dict[str, str]) -> None:
 
 
 def _run(what: str, *command: str) -> None:
-    """Run one step; if it fails, print the last line of its output, and write all of it to a log."""
+    """Run one step; if it fails, print the last line of its output, and write the whole output to a log."""
     print(f"{what} …", flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

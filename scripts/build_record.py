@@ -1,4 +1,4 @@
-"""Hatch's hook that records in wheels and sdists which commit they were built from."""
+"""Hatch's build hook that records the source commit in wheels and sdists."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirt
 
 
 class BuildRecord(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts the record into what is built; an sdist's own is kept, and RETENTION_BUILD names it where git cannot."""
+    """Adds the record to a build; an sdist's own record is kept, and RETENTION_BUILD names the commit without git."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the record, unless the build is an installation of a clone, whose commit changes."""
+        """Add the record, except for an editable installation of a clone, because its commit changes."""
         build = os.environ.get("RETENTION_BUILD") or self._of_clone()
         if version == "editable" or not build or Path(self.root, RECORD).exists():
             return
@@ -29,7 +29,7 @@ class BuildRecord(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"][str(record)] = RECORD
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the temporary file of the record."""
+        """Delete the temporary file of the record."""
         Path(self.directory, ".build.txt").unlink(missing_ok=True)
 
     def _of_clone(self) -> str:

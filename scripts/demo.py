@@ -1,4 +1,4 @@
-"""The demo: the flights of 2013 as a stream, four limits, and what they leave, on Delta and on plain Parquet."""
+"""The demo: the flights of 2013 as a stream, four limits, and the remaining messages, on Delta and plain Parquet."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from retention.views.text import plan_headline, segments_text
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"
-"""The instant of every step: midnight in New York, when the year is over."""
+"""The instant of every step: midnight in New York at the end of the year."""
 PLANE = "flights.LGA.MQ.N725MQ"
-"""The subject of a busy plane: it has more departures than a subject may keep."""
+"""The subject of a busy plane, with more departures than the limit per subject."""
 FORMATS = ("delta", "parquet")
 CONFIG = """\
 # yaml-language-server: $schema=../../schemas/json/retention.schema.json
@@ -50,7 +50,7 @@ streams:
 
 
 def flights() -> pa.Table:
-    """One row a departure, in order of its scheduled time, ties as in the file: `subject`, `ts_ns`, `data`."""
+    """One row per departure, in order of scheduled time, ties as in the file: `subject`, `ts_ns`, `data`."""
     table = _read_csv()
     hour = table["time_hour"].cast(pa.int64()).to_numpy()
     ts_ns = (hour + table["minute"].to_numpy() * 60) * 10**9
@@ -71,7 +71,7 @@ def _read_csv() -> pa.Table:
 
 
 def _as_json(table: pa.Table) -> pa.ChunkedArray:
-    """Each row as a JSON object, built by columns: no value here has anything that JSON would escape."""
+    """Each row as a JSON object, built by columns, because no value needs escaping in JSON."""
     members = [
         pc.binary_join_element_wise(f'"{name}":', _json_values(table[name]), "")
         for name in table.column_names
@@ -89,7 +89,7 @@ def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def write_lines(table: pa.Table, path: Path) -> None:
-    """Write messages as the JSON lines that `publish` reads."""
+    """Write messages as JSON lines for `publish`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for batch in table.to_batches(10_000):
@@ -97,7 +97,7 @@ def write_lines(table: pa.Table, path: Path) -> None:
 
 
 def new_stream(directory: Path, format_: str) -> Stream:
-    """The stream FLIGHTS of a fresh warehouse; one of an earlier demo is deleted."""
+    """The stream FLIGHTS of a fresh warehouse; a warehouse of an earlier demo is deleted."""
     warehouse = directory / format_
     shutil.rmtree(warehouse, ignore_errors=True)
     warehouse.mkdir(parents=True)
@@ -118,7 +118,7 @@ def tell(label: str, text: str) -> None:
 
 @contextmanager
 def timed(label: str) -> Iterator[list[str]]:
-    """Collect sentences about a step, and print them with the time that it took."""
+    """Collect sentences about a step, and print them with its duration."""
     sentences: list[str] = []
     started = time.perf_counter()
     yield sentences
@@ -126,13 +126,13 @@ def timed(label: str) -> Iterator[list[str]]:
 
 
 def main(directory: Path = ROOT / "demo") -> None:
-    """Show retention, and what a reader can try next."""
+    """Show retention, and suggest next steps."""
     _, report = show_retention(directory)
     try_next(directory, report)
 
 
 def show_retention(directory: Path) -> tuple[pa.Table, RunReport]:
-    """Show every step on Delta, then that Parquet gives the same; the flights, and what their run did."""
+    """Show every step on Delta, then the same result on Parquet; returns the flights, and the report of their run."""
     lines = directory / "flights.jsonl"
     with timed("flights") as sentences:
         table = flights()
@@ -152,7 +152,7 @@ def show_retention(directory: Path) -> tuple[pa.Table, RunReport]:
 
 
 def publish(stream: Stream, lines: Path) -> None:
-    """Put the flights into the stream, as one commit."""
+    """Publish the flights as one commit."""
     with timed("publish") as sentences:
         appended = stream.publish(lines).appended
         sentences.append(
@@ -162,7 +162,7 @@ def publish(stream: Stream, lines: Path) -> None:
 
 
 def plan(stream: Stream) -> None:
-    """Print the plan, and the reasons of the largest group of segments and of the first one that is cut."""
+    """Print the plan, and the reasons for the largest group of segments and for the first partly removed segment."""
     with timed("plan") as sentences:
         planned = stream.plan(AS_OF).plan
         sentences.append(
@@ -174,7 +174,7 @@ def plan(stream: Stream) -> None:
 
 
 def explain(stream: Stream) -> None:
-    """Print why of two adjacent messages on one subject the older goes and the younger stays."""
+    """Explain two adjacent messages on one subject: the older is removed, the younger kept."""
     limit = stream.opened.config.max_msgs_per_subject
     newest = pa.concat_tables(stream.messages(Selection(subject=PLANE, last=limit + 1)))
     older, younger = (int(newest["seq"][at].as_py()) for at in (0, 1))
@@ -183,7 +183,7 @@ def explain(stream: Stream) -> None:
 
 
 def apply(stream: Stream) -> RunReport:
-    """Carry the plan out."""
+    """Apply the plan."""
     with timed("apply") as sentences:
         report = stream.plan(AS_OF).apply()
         sentences.append(
@@ -194,7 +194,7 @@ def apply(stream: Stream) -> RunReport:
 
 
 def numbers(state: State) -> str:
-    """A state in a line."""
+    """A state in one line."""
     return (
         f"{state.messages:,} messages, {format_size(state.bytes)}, sequences {state.first_seq:,} to "
         f"{state.last_seq:,}, {state.num_subjects:,} subjects, {state.segments} segments"
@@ -202,14 +202,14 @@ def numbers(state: State) -> str:
 
 
 def history(stream: Stream) -> str:
-    """The newest run in a line."""
+    """The newest run in one line."""
     run = stream.history()[0]
     instant = format_instant(run["as_of_ns"])
     return f"run {run['run']}: {run['removed_messages']:,} messages went as of {instant}"
 
 
 def compare(directory: Path, lines: Path, stream: Stream, report: RunReport) -> None:
-    """Do the same on plain Parquet, and compare the results."""
+    """Repeat the steps on plain Parquet, and compare the results."""
     with timed("parquet") as sentences:
         other = new_stream(directory, "parquet")
         other.publish(lines)
@@ -224,7 +224,7 @@ def compare(directory: Path, lines: Path, stream: Stream, report: RunReport) -> 
 
 
 def try_next(directory: Path, report: RunReport) -> None:
-    """Print commands that a reader can try next."""
+    """Print commands to try next."""
     place = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     command = f".venv/bin/retention --warehouse {place / 'delta'}"
     print(

@@ -8,7 +8,7 @@ from scripts import demo, demo_clicks, demo_mistake, demo_orders, demo_planes
 
 
 def main(directory: Path = demo.ROOT / "demo") -> None:
-    """Show everything, one after another."""
+    """Show all parts in order."""
     flights, report = demo.show_retention(directory)
     demo_planes.show(directory, flights, demo.AS_OF, demo.tell)
     demo_orders.show(directory, demo.tell)

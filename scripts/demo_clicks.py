@@ -1,4 +1,4 @@
-"""The demo's fourth part: a topic from a directory of Iggy's, and a slow reader who holds its segments back."""
+"""The demo's fourth part: a topic from an Iggy directory, and a slow reader that holds its segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retention.views.text_protected import protected_text
 from retention.views.text_topic import settings_text
 
 FROM = "2014-01-01T01:00:00Z"
-"""The time of the first click; the logs of each partition hold an hour each."""
+"""The time of the first click; each log of a partition covers an hour."""
 CONFIG = """\
 server_defaults: {segment_size: 1MiB}
 topics:
@@ -37,7 +37,7 @@ Tell = Callable[[str, str], None]
 
 
 def show(directory: Path, as_of: str, tell: Tell) -> None:
-    """Import a topic, print what goes and what waits for whom, let the reader catch up, and remove that, too."""
+    """Import a topic, print removals and held segments, let the reader catch up, and remove these, too."""
     topic = _imported(directory / "clicks")
     state = topic.state(as_of)
     tell(
@@ -75,7 +75,7 @@ def _imported(directory: Path) -> Topic:
 
 
 def _write_logs(directory: Path) -> None:
-    """Write the files of a topic as a server of 0.8 leaves them: logs of an hour each, and a reader's offset."""
+    """Write the files of a topic as left by a server of 0.8: logs of an hour each, and a reader's offset."""
     start = parse_instant(FROM) // 1_000
     for partition in range(PARTITIONS):
         place = directory / "partitions" / str(partition)
@@ -89,7 +89,7 @@ def _write_logs(directory: Path) -> None:
 
 
 def _records(offsets: Sequence[int], start_us: int) -> Iterator[bytes]:
-    """Messages as they lie in a log: a checksum, then everything that it covers."""
+    """Message records of a log: a checksum, then the covered bytes."""
     for offset in offsets:
         payload = json.dumps({"page": _PAGES[offset % len(_PAGES)], "user": offset % 17}).encode()
         headers = _typed(2, b"source") + _typed(2, b"web") + _typed(2, b"try") + _typed(9, b"\x01")

@@ -1,4 +1,4 @@
-"""The demo's last part: a mistaken limit, compacted over, is undone; then the disk space of what is dead comes back."""
+"""The demo's last part: a mistaken limit is undone after a compaction; then the space of dead files is reclaimed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from retention.views.reclaim import reclaim_text
 from retention.views.text_compaction import compaction_text
 
 FROM, NIGHT = "2013-12-25T05:00:00Z", "2013-12-31T05:00:00Z"
-"""Six days before the last one of the year, and the night in which the mistake is applied."""
+"""Six days before the last day of the year, and the night of the mistake."""
 SELDOM_NS, OFTEN_NS = 6 * HOUR, HOUR
 CONFIG = """\
 streams:
@@ -42,7 +42,7 @@ Value = TypeVar("Value")
 
 
 def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
-    """Apply a limit that nobody meant, publish and compact over it, undo it, and reclaim what is dead in the end."""
+    """Apply a mistaken limit, publish and compact after it, undo it, and finally reclaim dead files."""
     place = directory / "departures"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -64,7 +64,7 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
 
 
 def _undo(warehouse: Warehouse, report: RunReport, before: pa.Table, tell: Tell) -> None:
-    """Show what an undo would do, do it, and compare what is back with what was published."""
+    """Show the effect of an undo, undo, and compare the restored messages with the published ones."""
     shown = warehouse.show_undo(report.run)
     how = "written anew" if shown["rewritten"] else "put back"
     tell(
@@ -83,7 +83,7 @@ def _undo(warehouse: Warehouse, report: RunReport, before: pa.Table, tell: Tell)
 
 
 def _reclaim(place: Path, as_of: str, tell: Tell) -> None:
-    """Apply and compact by the limit that was meant, wait for the end of a short grace, and reclaim."""
+    """Apply the intended limit, compact, wait for the end of a short grace, and reclaim."""
     warehouse = _configured(place, RIGHT)
     report = _done(warehouse.apply(as_of=as_of))
     merged = _compacted(warehouse)
@@ -102,7 +102,7 @@ def _configured(place: Path, max_age: str) -> Warehouse:
 
 
 def _publish(warehouse: Warehouse, flights: pa.Table, span: tuple[str, str], every_ns: int) -> int:
-    """Publish the departures between two instants, a while at a time; the number of commits."""
+    """Publish the departures between two instants, one commit per interval; returns the number of commits."""
     stream, commits = _stream(warehouse), 0
     start_ns, end_ns = map(parse_instant, span)
     for at_ns in range(start_ns, end_ns, every_ns):
@@ -134,7 +134,7 @@ def _stream(warehouse: Warehouse) -> Stream:
 
 
 def _messages(stream: Stream) -> pa.Table:
-    """All messages as they were published: an undo may put them into other segments."""
+    """All messages in their published form, because an undo may put them into other segments."""
     return pa.concat_tables(stream.messages()).drop_columns(["segment"]).combine_chunks()
 
 

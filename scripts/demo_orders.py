@@ -1,4 +1,4 @@
-"""The demo's third part: a work queue and two workers, of whom one is killed; what is settled in the end goes."""
+"""The demo's third part: a work queue and two workers; one is killed, and settled messages are released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tell = Callable[[str, str], None]
 
 
 def show(directory: Path, tell: Tell) -> None:
-    """Publish orders, let two workers take them, kill one, and let go what is settled."""
+    """Publish orders, let two workers process them, kill one, and release settled orders."""
     stream = _published(directory / "orders")
     tell(
         "orders",
@@ -60,7 +60,7 @@ def show(directory: Path, tell: Tell) -> None:
 
 
 def work(directory: Path) -> Iterator[dict[str, Any]]:
-    """Take orders and settle the paid ones, until only those put off wait; yield the outcome of each batch."""
+    """Fetch orders and settle the paid ones, until only delayed ones are left; yield the result of each batch."""
     packing = open_warehouse(directory).stream("ORDERS").consumer("packing")
     put_off = 0
     while True:
@@ -117,7 +117,7 @@ def _lines(worker: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Be a worker; a slow one takes ten minutes for what it is given first."""
+    """Run a worker; a slow one takes ten minutes for its first batch."""
     directory, *options = sys.argv[1:]
     for batch in work(Path(directory)):
         print(json.dumps(batch), flush=True)

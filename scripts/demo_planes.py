@@ -1,4 +1,4 @@
-"""The demo's second part: where each plane was last seen, a state that expires, and markers that say so."""
+"""The demo's second part: the last location of each plane as an expiring state, and markers for expired ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tell = Callable[[str, str], None]
 
 
 def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
-    """Publish the last day's departures as states of planes, let time pass, and say who is gone."""
+    """Publish the last day's departures as states of planes, let time pass, and report the expired planes."""
     stream = _published(directory, _states(flights))
     state = stream.state(as_of)
     tell(
@@ -51,7 +51,7 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
 
 
 def _states(flights: pa.Table) -> list[dict[str, object]]:
-    """The last day's departures as messages: one subject a plane."""
+    """The last day's departures as messages: one subject per plane."""
     last_day = flights.filter(pc.greater_equal(flights["ts_ns"], parse_instant(FROM)))
     tails = pc.list_element(pc.split_pattern(last_day["subject"], "."), 3).to_pylist()
     rows = last_day.to_pylist()

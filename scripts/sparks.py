@@ -1,6 +1,6 @@
-"""Try every version of Spark that the engine names, each in an environment of its own below `.sparks`.
+"""Test every supported version of Spark, each in its own environment below `.sparks`.
 
-`python -m scripts.sparks [VERSION…]`; an environment is made once, and again when what is locked changes.
+`python -m scripts.sparks [VERSION…]`; an environment is rebuilt when the lock file changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scripts.bootstrap import LOCK, PACK_LOOSELY, ROOT, UV, locked_packages
 
 PLACE = ROOT / ".sparks"
 OTHERS = ("pyspark", "delta-spark")
-"""Locked packages of which each environment has another version, or none."""
+"""Locked packages with another version in each environment, or none."""
 _SAME_PLANS = (
     "tests/contract/test_engines.py::test_both_engines_plan_the_same_bytes_and_leave_the_same_rows"
 )
@@ -29,13 +29,13 @@ SELECTION = (
     "tests/connect",
     "tests/contract/test_s3_spark.py",
 )
-"""What touches Spark's own interfaces; the rest is the same on each of them."""
+"""The tests that use Spark's interfaces; the others do not depend on its version."""
 LENIENT = ("-W", "ignore::ResourceWarning")
-"""Frames that come as Arrow tables leave their sockets to the garbage collector before Spark 4.2."""
+"""Before Spark 4.2, frames read as Arrow tables leave their sockets to the garbage collector."""
 
 
 def main() -> int:
-    """Try the versions that the arguments name, or all; the number of those that failed."""
+    """Test the versions named by arguments, or all; returns the number of failed ones."""
     tested = [version for known in COMPANIONS.values() for version in known.tested]
     failed = 0
     for version in sys.argv[1:] or tested:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _environment(version: str) -> Path:
-    """The Python of an environment with that Spark, everything else as it is locked, and the JARs that go with it."""
+    """The Python of an environment with that Spark, its JARs, and all other locked packages."""
     folder = PLACE / version
     python, stamp = folder / "bin" / "python", folder / "ready"
     fingerprint = hashlib.sha256(LOCK.read_bytes()).hexdigest()
@@ -74,12 +74,12 @@ def _environment(version: str) -> Path:
 
 
 def _variables() -> dict[str, str]:
-    """The environment variables of a process that runs the tests: this Spark's, and nobody else's."""
+    """The environment variables of a test process, for this Spark only."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
 
 
 def _run(*command: str) -> None:
-    """Run one step; if it fails, end with what it said."""
+    """Run one step; if it fails, exit with its output."""
     done = subprocess.run(
         command, cwd=ROOT, env=_variables(), capture_output=True, text=True, check=False
     )
