@@ -1,4 +1,4 @@
-"""A program that works through messages of a real server, and the log of deliveries and acks that it leaves behind."""
+"""A program that processes messages of a real server, and its log of deliveries and acks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 from tests.support.nats_oracle import TIMEOUT, Nats
 
 SOON = 10**8
-"""After so many nanoseconds without a message, whoever asks for what there is gives up: `max_ack_pending` may be
+"""Nanoseconds without a message after which a fetch gives up, because `max_ack_pending` may be
 reached."""
 
 
 class AckProgram:
-    """Pulls messages of consumers and answers them; each answer has been processed when a call returns."""
+    """A client that pulls messages of consumers and answers them; each answer is processed when a call returns."""
 
     def __init__(self, server: Nats, stream: str, acks: str = "$JS.ACK.>") -> None:
-        """Begin to listen.
+        """Start listening.
 
         Args:
             server: a real one.
-            stream: whose consumers are worked for.
-            acks: the subjects of its acks; another program's must not be among them.
+            stream: the stream of the consumers.
+            acks: the subjects of its acks; must not match those of another program.
         """
         self._server = server
         self._stream = stream
@@ -33,13 +33,13 @@ class AckProgram:
         """(reply, body) in order; no body: a delivery."""
 
     def fetch(self, consumer: str, count: int) -> list[str]:
-        """Pull exactly `count` messages; their replies."""
+        """Pull exactly `count` messages; returns their replies."""
         replies = self._server._run(self._fetch(consumer, count))
         self.log += [(reply, None) for reply in replies]
         return replies
 
     def take(self, consumer: str, count: int) -> list[str]:
-        """Pull what there is, `count` messages at most; their replies."""
+        """Pull at most `count` available messages; returns their replies."""
         replies = self._server._run(self._take(consumer, count))
         self.log += [(reply, None) for reply in replies]
         return replies
@@ -49,12 +49,12 @@ class AckProgram:
         self._server._run(self._answer(reply, body))
 
     def answer_all(self, replies: Sequence[str], body: bytes) -> None:
-        """Answer several replies alike, one after the other."""
+        """Answer several replies with the same body, in order."""
         for reply in replies:
             self.answer(reply, body)
 
     def next_after(self, reply: str) -> str:
-        """Acknowledge a reply and ask for the next message in one (`+NXT`); the next one's reply."""
+        """Acknowledge a reply and request the next message (`+NXT`); returns the next reply."""
         following = self._server._run(self._next_after(reply))
         self.log.append((following, None))
         return following
@@ -78,7 +78,7 @@ class AckProgram:
         replies: list[str] = []
         while len(replies) < count:
             arrived = await arriving.next_msg(timeout=TIMEOUT)
-            if not arrived.reply:  # a status: there is no more
+            if not arrived.reply:  # a status: no more messages
                 break
             replies.append(str(arrived.reply))
         await arriving.unsubscribe()

@@ -1,4 +1,4 @@
-"""A server's pull consumer, one message at a time and at given instants (consumer.go), and random work on it."""
+"""Model of a server's pull consumer, message by message at given instants (consumer.go), and random work on it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LAST_SEQ = 20
 
 @dataclass
 class PullConsumer(Consumer):
-    """Beside what any consumer keeps: since when each message waits, and which are queued for another delivery."""
+    """A consumer that also keeps the time of each pending delivery, and the queue of redeliveries."""
 
     waits: tuple[int, ...] = (30,)
     max_deliver: int = -1
     max_ack_pending: int = -1
     stream: list[int] = field(default_factory=list)
-    """The matching messages that are there."""
+    """The existing matching messages."""
     since: dict[int, int] = field(default_factory=dict)
 
     def due_at(self, seq: int) -> int:
@@ -31,7 +31,7 @@ class PullConsumer(Consumer):
         return self.waits[min(self.redelivered.get(seq, 0), len(self.waits) - 1)]
 
     def fetch(self, count: int, now: int) -> list[tuple[int, int, int]]:
-        """Deliver; (sequence, consumer sequence, deliveries) of each."""
+        """Deliver; returns (sequence, consumer sequence, deliveries) of each message."""
         self._check_pending(now)
         given: list[tuple[int, int, int]] = []
         for seq in self._queue(now):
@@ -79,7 +79,7 @@ class PullConsumer(Consumer):
         self.redelivered.pop(seq, None)
 
     def _take_off(self, seq: int) -> None:
-        """Its moveAckFloor; what `all` leaves in any order does not keep the floor from moving."""
+        """The server's moveAckFloor; with `all`, pending messages in any order do not block the floor."""
         was_lowest = seq == min(self.pending)
         del self.pending[seq]
         if not self.pending:
@@ -95,7 +95,7 @@ class PullConsumer(Consumer):
 
 @dataclass(frozen=True)
 class Program:
-    """A consumer's terms, and what happens to it: (what, numbers)."""
+    """A consumer's settings, and its events: (kind, numbers)."""
 
     terms: dict[str, Any]
     acts: tuple[tuple[str, tuple[int, ...]], ...]
@@ -103,7 +103,7 @@ class Program:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """Fetches, answers to anything, messages that a limit takes, and time that passes."""
+    """Draw fetches, answers to any delivery, messages removed by a limit, and passing time."""
     policy = draw(st.sampled_from(["explicit", "explicit", "all", "none"]))
     seqs = st.lists(st.integers(1, LAST_SEQ + 2), min_size=1, max_size=6).map(tuple)
     acts = st.one_of(

@@ -1,4 +1,4 @@
-"""An object store of our own: a moto server in its own process, spoken to over real HTTP."""
+"""A local object store: a moto server in its own process, used over real HTTP."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from retention.storage import files
 
 BUCKET = "lake"
 _PATIENCE_S = 300
-"""A busy machine takes its time to start one."""
+"""A busy machine starts the server slowly."""
 
 
 @contextmanager
 def object_store() -> Iterator[dict[str, str]]:
-    """Run an object store with one bucket; the environment that reaches it."""
+    """Run an object store with one bucket; yields the environment to access it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -64,7 +64,7 @@ def _wait_for(port: int) -> None:
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """What tests do with a `pathlib.Path`, on an object store."""
+    """The subset of `pathlib.Path` used by tests, on an object store."""
 
     uri: str
 
@@ -85,18 +85,18 @@ class ObjectPath:
         return PurePosixPath(self.uri).parts
 
     def exists(self) -> bool:
-        """Whether there is such an object, or any below."""
+        """Whether the object exists, or any object below."""
         return files.length(self.uri) is not None or bool(self.rglob("*"))
 
     def rglob(self, pattern: str) -> list[ObjectPath]:
-        """All objects below, of such a name."""
+        """All objects below with a matching name."""
         found = [ObjectPath(f"{self.uri}/{name}") for name in files.names(self.uri)]
         for directory in files.directories(self.uri):
             found += (self / directory).rglob("*")
         return [path for path in found if PurePosixPath(path.uri).match(pattern)]
 
     def glob(self, pattern: str) -> list[ObjectPath]:
-        """The objects directly below, of such a name."""
+        """The objects directly below with a matching name."""
         named = [self / name for name in files.names(self.uri)]
         return [path for path in named if PurePosixPath(path.name).match(pattern)]
 
@@ -107,11 +107,11 @@ class ObjectPath:
         return content
 
     def write_bytes(self, content: bytes) -> None:
-        """Put another content there."""
+        """Replace the content."""
         files.replace(self.uri, content)
 
     def write_text(self, content: str) -> None:
-        """Put a text there."""
+        """Replace the content by a text."""
         files.replace(self.uri, content.encode())
 
     def unlink(self) -> None:

@@ -1,4 +1,4 @@
-"""What files of cases that real servers judged have in common: their lines, their messages, their warehouses."""
+"""Common parts of case files judged by real servers: their lines, their messages, their warehouses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from retention.api.warehouse import Warehouse, open_warehouse
 from retention.formats.nats.backup import RAW_ROWS
 
 EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
-"""Whether every engine judges every case on every format."""
+"""Whether every engine runs every case on every format."""
 FORMATS = ("delta", "parquet")
 
 
 class Named(Protocol):
-    """A case, as far as its test is called after it."""
+    """A case with the id of its test."""
 
     @property
     def id(self) -> str:
-        """Its name, which no other case has."""
+        """Its unique name."""
         ...
 
 
@@ -33,7 +33,7 @@ SomeCase = TypeVar("SomeCase", bound=Named)
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
-    """The cases of a file as it says them, in its order."""
+    """The cases of a file as JSON values, in order."""
     with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -56,7 +56,7 @@ def rows_of(messages: Sequence[Mapping[str, Any]]) -> pa.Table:
 def warehouse_with(
     folder: Path, streams: Sequence[Mapping[str, Any]], table_format: str, engine: str, now_ns: int
 ) -> Warehouse:
-    """A warehouse of these streams whose clock stands."""
+    """A warehouse of these streams with a stopped clock."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {"warehouse": ".", "defaults": {"format": table_format}, "streams": streams}
     path = folder / "retention.yaml"
@@ -79,7 +79,7 @@ def shares(cases: Sequence[SomeCase]) -> dict[tuple[str, str], Sequence[SomeCase
 
 
 def matrix(share: Mapping[tuple[str, str], Sequence[SomeCase]]) -> list[Any]:
-    """A parameter set (format, engine, case) for each case that is judged there."""
+    """A parameter set (format, engine, case) for each case of the share."""
     return [
         pytest.param(format_, engine, case.id, marks=[pytest.mark.spark] * (engine == "spark"))
         for (format_, engine), cases in share.items()
@@ -88,5 +88,5 @@ def matrix(share: Mapping[tuple[str, str], Sequence[SomeCase]]) -> list[Any]:
 
 
 def judged_by(share: Mapping[tuple[str, str], Sequence[SomeCase]], engine: str) -> int:
-    """How many cases an engine judges, on whatever format."""
+    """The number of cases of an engine, on any format."""
     return len({case.id for (_, one), cases in share.items() if one == engine for case in cases})

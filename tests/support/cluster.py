@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of this machine: a master, workers without this package, and jobs sent there."""
+"""A standalone Spark cluster on this machine: a master, workers without this package, and submitted jobs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from retention.engines.spark.java import find_java
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".pytest_cache"
 TASKS_NEED = ("pyarrow", "numpy", "pandas", "pydantic", "xxhash", "google-crc32c", "obstore")
-"""What tasks import beside this package; the rest of its dependencies is the driver's alone."""
+"""The imports of tasks in addition to this package; only the driver needs the other dependencies."""
 WORKERS = 2
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Flags of a JVM that lives for a minute: neither a second compiler nor threads that collect garbage pay."""
+"""Flags of a short-lived JVM: a second compiler tier and parallel garbage collection do not pay off."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -39,7 +39,7 @@ _SETTINGS = {
 }
 _PACKAGE = (sys.executable, "-c", "from retention.cli.main import main; main()", "package")
 _ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "TERM") if which("setpriv") else ()
-"""Ends a process when this one is killed, where the system can."""
+"""A prefix that terminates a process when this one is killed, if the system supports it."""
 _PATIENCE_S = 300
 _ENDS_WITHIN = 20
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -50,7 +50,7 @@ Value = TypeVar("Value")
 
 
 def spark_home() -> Path:
-    """The folder of the Spark that goes with this Python."""
+    """The folder of this Python's Spark."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -58,7 +58,7 @@ def spark_home() -> Path:
 
 
 def worker_python() -> Path:
-    """The Python of the workers, made once: it has what tasks import, and not this package."""
+    """The Python of the workers, created once: it has the imports of tasks, but not this package."""
     lock = ROOT / "requirements.lock"
     wanted = hashlib.sha256(f"{sys.version} {TASKS_NEED}".encode() + lock.read_bytes())
     folder = CACHE / f"workers-{wanted.hexdigest()[:12]}"
@@ -77,33 +77,33 @@ def worker_python() -> Path:
 
 @dataclass(frozen=True)
 class Brought:
-    """What a submission brings to workers: options of `spark-submit`, and the Python of their tasks."""
+    """The parts that a submission ships to workers: options of `spark-submit`, and the Python of tasks."""
 
     options: tuple[object, ...]
     python: object
 
 
 def brought_zip(folder: Path) -> Brought:
-    """This package in a zip, packed into a folder by the command, for the workers' own Python."""
+    """This package as a zip, packed by the command into a folder, for the workers' own Python."""
     _quietly(*_PACKAGE, "--py-files", folder / "package.zip")
     return Brought(("--py-files", folder / "package.zip"), worker_python())
 
 
 def brought_environment(folder: Path) -> Brought:
-    """A whole environment in an archive, packed into a folder by the command."""
+    """A whole environment as an archive, packed by the command into a folder."""
     _quietly(*_PACKAGE, "--venv", folder / "environment.tar.gz")
     archive = f"{folder / 'environment.tar.gz'}#environment"
     return Brought(("--archives", archive), "./environment/bin/python")
 
 
 class Cluster:
-    """A cluster that runs as long as the context: every process is a child of this one, or a child of such a one."""
+    """A cluster that runs as long as the context: every process is a descendant of this one."""
 
     def __init__(self, folder: Path) -> None:
         """Start a master and its workers, with a core and a gigabyte each.
 
         Args:
-            folder: for logs, and the work directories of the workers.
+            folder: the folder for logs, and for work directories of the workers.
         """
         self.folder = folder
         self._ends = ExitStack()
@@ -124,9 +124,9 @@ class Cluster:
         self._ends.close()
 
     def add_workers(self, count: int) -> None:
-        """Start more workers, each on an address of its own, and wait for them.
+        """Start more workers, each on its own address, and wait for them.
 
-        Spark starts no double of a straggler at the same address.
+        Spark does not start a speculative copy of a task at the same address.
         """
         size = ("--cores", "1", "--memory", "1g")
         started = []
@@ -140,20 +140,20 @@ class Cluster:
             until(partial(_says, log, _REGISTERED), worker)
 
     def executors(self) -> list[int]:
-        """The ids of the processes that run tasks now, in the order of their workers."""
+        """The ids of the processes that run tasks, in the order of their workers."""
         return [
             child for worker in self._workers for child in children(worker.pid) if executes(child)
         ]
 
     def kill_worker(self, executor: int) -> None:
-        """Kill the worker of an executor, and the executor with it, as a machine that goes down does."""
+        """Kill the worker of an executor together with the executor, like a crash of the machine."""
         (worker,) = (worker for worker in self._workers if executor in children(worker.pid))
         for process in (worker.pid, executor):
             os.kill(process, signal.SIGKILL)
         worker.wait()
 
     def environment(self, **variables: object) -> dict[str, str]:
-        """The environment of a shell that submits jobs: it tells the driver, and nobody else, where this package is."""
+        """The environment of a shell that submits jobs; only the driver gets the path of this package."""
         return {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.folder),
@@ -167,7 +167,7 @@ class Cluster:
     def command(
         self, brought: Brought, job: str | Path, *arguments: object, **settings: str
     ) -> list[str]:
-        """The words that submit a job: one of `jobs/` by its name, or a program by its path."""
+        """The command line to submit a job: one of `jobs/` by its name, or a program by its path."""
         program = ROOT / "jobs" / f"{job}.py" if isinstance(job, str) else job
         submit = spark_home() / "bin" / "spark-submit"
         words: list[object] = [*_ENDS_WITH_TESTS, submit, "--master", self.url]
@@ -181,10 +181,10 @@ class Cluster:
         """Submit a job, and wait for its end.
 
         Args:
-            brought: what comes with it.
-            job: as `command` takes it.
-            arguments: the job's own.
-            settings: of Spark, without their `spark.`, with `_` for `.`.
+            brought: the shipped parts.
+            job: as in `command`.
+            arguments: the job's arguments.
+            settings: settings of Spark, without the prefix `spark.`, with `_` for `.`.
         """
         named = {f"spark.{name.replace('_', '.')}": str(value) for name, value in settings.items()}
         return subprocess.run(
@@ -199,7 +199,7 @@ class Cluster:
     def _start(
         self, name: str, address: str, kind: str, *words: str
     ) -> tuple[subprocess.Popen[bytes], Path]:
-        """Start a process of Spark's own in the foreground, and its log."""
+        """Start a Spark daemon in the foreground; returns the process, and its log."""
         log = self.folder / f"{name}.log"
         known = {"PATH": "/usr/bin:/bin", "SPARK_LOCAL_IP": address}
         places = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(spark_home())}
@@ -228,7 +228,7 @@ class Cluster:
 def until(
     reached: Callable[[], Value | None], process: subprocess.Popen[bytes] | None = None
 ) -> Value:
-    """Wait for something to be there, as long as a busy machine may take; what it is."""
+    """Wait for a value, as long as a busy machine may take; returns it."""
     ends = time.monotonic() + _PATIENCE_S
     while not (value := reached()):
         assert process is None or process.poll() is None, "the process has ended"
@@ -248,7 +248,7 @@ def children(process: int) -> list[int]:
 
 
 def parent(process: int) -> int:
-    """The id of the process that started one."""
+    """The id of a process's parent."""
     status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     return int(status.rpartition(")")[2].split()[1])
 
@@ -273,7 +273,7 @@ def _words(file: Path) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, which ends what it started; kill it if it does not."""
+    """Terminate a process and its children; kill it if it does not end."""
     process.terminate()
     try:
         process.wait(_ENDS_WITHIN)

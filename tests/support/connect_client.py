@@ -1,6 +1,6 @@
-"""What people do in a session by Spark Connect, in a process that has no other: `connect_client FOLDER SCENARIO…`.
+"""Scenarios in a Spark Connect session, in a process without another session: `connect_client FOLDER SCENARIO…`.
 
-Its output is JSON: scenario → the error that it ended in, empty if none. `SPARK_REMOTE` names the server.
+The output is JSON: scenario → its error, empty if none. `SPARK_REMOTE` names the server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FORMATS = ("delta", "parquet")
 
 
 def a_pass(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Plans and what they leave are those of this process; jobs have tags, and the history the application."""
+    """Plans and results equal those of the local engine; jobs have tags, and the history names the application."""
     for format_ in FORMATS:
         here = _laid(folder / "local", format_, "local")
         shutil.copytree(folder / "local" / format_, folder / "spark" / format_)
@@ -92,7 +92,7 @@ def an_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
 
 
 def a_sink(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """A streaming query appends once, and one with another checkpoint is refused, as in a classic session."""
+    """A streaming query appends exactly once, and one with another checkpoint is refused, as in a classic session."""
     del patch
     source, warehouse = folder / "source", warehouse_with(folder / "w", "delta", NOW)
     stream = warehouse.new_stream("ORDERS")
@@ -108,7 +108,7 @@ def a_sink(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None
 
 
 def a_fold(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Logs of acks are folded as in this process."""
+    """Logs of acks are folded as by the local engine."""
     del spark, patch
     stream = opened(folder, ORDERS).stream("ORDERS")
     stream.publish(lines(9))
@@ -140,7 +140,7 @@ def a_compaction(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -
 
 
 def a_read(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Messages come as a frame, also where none were ever written."""
+    """Messages are read as a frame, even if none were ever written."""
     del patch
     for format_ in FORMATS:
         warehouse = _laid(folder, format_, "spark")
@@ -176,7 +176,7 @@ def a_cancelled_run(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch
 
 
 def a_cancelled_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Of an append that is interrupted nothing is there."""
+    """An interrupted append leaves nothing."""
     begun, errors = folder / "begun", []
     patch.setattr(append, "_write_part", waiting(append._write_part, begun))
     stream = warehouse_with(folder / "w", "delta", NOW).new_stream("ORDERS")
@@ -197,7 +197,7 @@ def a_cancelled_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPa
 
 
 def some_progress(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Long work says how many of its tasks are done."""
+    """Long work reports the number of finished tasks."""
     del folder
     said: list[str] = []
     handler = logging.Handler()
@@ -215,7 +215,7 @@ def some_progress(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) 
 
 
 def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Sources come once, tables with deletion vectors and directories with columns of their own among them."""
+    """Sources are ingested once, including tables with deletion vectors and directories with partition columns."""
     del patch
     stream = warehouse_with(folder / "w", "delta", NOW).new_stream("ORDERS")
     table, lines = folder / "table", folder / "lines"
@@ -256,7 +256,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
 
 
 def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """The active session is used and left, and little work under `auto` stays here without it."""
+    """The active session is used and left running, and small work under `auto` runs locally without it."""
     del folder, patch
     with session() as used:
         assert used is spark
@@ -269,7 +269,7 @@ def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyP
 
 
 def a_stopped_session(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """What was made in a session is refused when that was stopped; no scenario comes behind this one."""
+    """Objects of a stopped session are refused; this is always the last scenario."""
     del patch
     stream = opened(folder, ORDERS).stream("ORDERS")
     frame = spark.createDataFrame([("orders.a", b"")], ["subject", "payload"])
@@ -302,7 +302,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def _laid(folder: Path, format_: str, engine: Any, **more: Any) -> Warehouse:
-    """Three segments of ten messages; fifteen may stay."""
+    """Three segments of ten messages, with a limit of fifteen."""
     limits = more or {"max_msgs": 15}
     warehouse = warehouse_with(folder / format_, format_, NOW, engine, **limits)
     lay(warehouse.stream("ORDERS").opened, even_segments(3, 10))
@@ -310,7 +310,7 @@ def _laid(folder: Path, format_: str, engine: Any, **more: Any) -> Warehouse:
 
 
 def _query(spark: SparkSession, stream: Any, frame: DataFrame, source: Path, at: Path) -> None:
-    """Have a streaming query append what is new in a folder."""
+    """Append the new content of a folder by a streaming query."""
     rows = spark.readStream.schema(frame.schema).parquet(str(source))
     query = rows.writeStream.foreachBatch(stream.sink("q")).option("checkpointLocation", str(at))
     query.trigger(availableNow=True).start().awaitTermination()
@@ -332,7 +332,7 @@ def _ended(scenario: Scenario, spark: SparkSession, folder: Path) -> str:
 
 
 def main() -> None:
-    """Play the scenarios that the arguments name."""
+    """Run the scenarios named by arguments."""
     folder, *named = sys.argv[1:]
     from pyspark.sql import SparkSession
 

@@ -20,10 +20,10 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def connect_server(log: Path) -> Iterator[str]:
-    """A server for the time of the block; its address.
+    """Run a server during the block; yields its address.
 
     Args:
-        log: the file that takes what it says.
+        log: the file for its output.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

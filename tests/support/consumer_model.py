@@ -1,4 +1,4 @@
-"""A server's consumer, one message at a time (nats-server: consumer.go), and what an observer could log of it."""
+"""Model of a server's consumer, one message at a time (nats-server: consumer.go), and its observable log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERBS = (ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN)
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a log: a verb under a reply."""
+    """One line of a log: a verb for a reply."""
 
     verb: int
     deliveries: int
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass
 class Consumer:
-    """What the server keeps of a consumer, and does when it delivers or is answered."""
+    """The server's state of a consumer, and its changes by deliveries and answers."""
 
     policy: str
     start: int = 1
@@ -107,14 +107,14 @@ class Consumer:
 
 @dataclass(frozen=True)
 class World:
-    """A consumer that has been through something, and the log of all that went on."""
+    """A consumer after some events, and their log."""
 
     consumer: Consumer
     log: tuple[Line, ...]
     stream: tuple[int, ...]
     """The sequences that its filter matches."""
     cuts: tuple[int, ...]
-    """Where the log is cut into folds."""
+    """The positions that divide the log into folds."""
 
 
 LAST_SEQ = 40
@@ -122,9 +122,9 @@ LAST_SEQ = 40
 
 @st.composite
 def worlds(draw: st.DrawFn, *, forged: bool) -> World:
-    """Deliveries, redeliveries and answers in any order; answers by old replies, twice, and above the stream's end.
+    """Draw deliveries, redeliveries and answers in any order; also by old replies, twice, and above the stream's end.
 
-    Where `forged`, also to what had not been delivered, with the consumer sequence of something else.
+    With `forged`, also answers to undelivered messages, with the consumer sequence of another message.
     """
     stream = sorted(draw(st.sets(st.integers(1, LAST_SEQ), min_size=1, max_size=14)))
     start = draw(st.integers(1, stream[0]))
@@ -151,7 +151,7 @@ def worlds(draw: st.DrawFn, *, forged: bool) -> World:
 
 
 def lines_of(log: tuple[Line, ...]) -> AckLines:
-    """A log as the fold takes it."""
+    """A log in the form of the fold's input."""
     names = ("deliveries", "seq", "consumer_seq", "ts_ns")
     numbers = (np.array([getattr(line, name) for line in log], np.int64) for name in names)
     return AckLines(np.array([line.verb for line in log], np.int8), *numbers)
@@ -167,7 +167,7 @@ def acks_of(log: tuple[Line, ...], stream: str, consumer: str) -> pa.Table:
 
 
 def needs(policy: str, state: ConsumerState, seqs: tuple[int, ...]) -> set[int]:
-    """Which of some matching sequences a consumer with this state needs (server: needAck)."""
+    """The matching sequences that a consumer with this state needs (server: needAck)."""
     pending = set(state.pending["seq"].to_pylist())
     redelivered = set(state.redelivered["seq"].to_pylist())
     floor, delivered = state.ack_floor.stream_seq, state.delivered.stream_seq

@@ -1,4 +1,4 @@
-"""Workers who share a consumer: what they were given and what they settled is on the disk, killed or not."""
+"""Workers that share a consumer, with durable diaries of delivered and settled messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opened_at(folder: Path, now_ns: int) -> Stream:
 
 @contextmanager
 def diary(path: Path) -> Iterator[Any]:
-    """Lines of JSON that are in the file when `note` returns."""
+    """A writer of JSON lines, each in the file when `note` returns."""
     with path.open("ab", buffering=0) as file:
         yield lambda **said: file.write(f"{json.dumps(said)}\n".encode())
 
@@ -55,7 +55,7 @@ def noted(path: Path) -> list[dict[str, Any]]:
 
 
 def work(billing: BatchConsumer, path: Path, batch: int, *, naks: float = 0.0) -> None:
-    """Fetch, note what was given, settle it, note that, until there is nothing; now and then some is given back."""
+    """Fetch, note the deliveries, settle them, note that, until no message is left; sometimes some are nacked."""
     choice = random.Random(path.name)
     with diary(path) as note:
         while messages := billing.fetch(choice.randint(1, batch)):
@@ -70,13 +70,13 @@ def work(billing: BatchConsumer, path: Path, batch: int, *, naks: float = 0.0) -
 
 
 def start(folder: Path, diaries: Sequence[str], batch: int, naks: float) -> list[Worker]:
-    """Processes that work as `work` does, one for each diary."""
+    """Start processes that run `work`, one per diary."""
     module = [sys.executable, "-m", "tests.support.consuming", str(folder)]
     return [subprocess.Popen([*module, name, str(batch), str(naks)], cwd=ROOT) for name in diaries]
 
 
 def settled_once(folder: Path, diaries: Sequence[str], messages: int) -> None:
-    """Nobody was given what another one had, and each message was settled by one of them."""
+    """Assert that no message was delivered to two workers, and that each was settled by one."""
     lines = [line for name in diaries for line in noted(folder / name)]
     given = [seq for line in lines for seq in line.get("given", [])]
     returned = [seq for line in lines for seq in line.get("returned", [])]
@@ -86,7 +86,7 @@ def settled_once(folder: Path, diaries: Sequence[str], messages: int) -> None:
 
 
 def carry_out(case: dict[str, Any]) -> None:
-    """Work in this process, killed where the case says."""
+    """Work in this process, killed at the step of the case."""
     folder = Path(case["folder"])
     stream = opened_at(folder, case["now_ns"])
     billing = stream.consumer("billing")
@@ -95,7 +95,7 @@ def carry_out(case: dict[str, Any]) -> None:
 
 
 def queue_group() -> None:
-    """One of several processes: `python -m tests.support.consuming FOLDER DIARY BATCH NAKS`."""
+    """Run one of several processes: `python -m tests.support.consuming FOLDER DIARY BATCH NAKS`."""
     folder, name, batch, naks = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     opened = open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS")
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""Write paths to be killed: scenarios, and a process that runs each case in a fork of its own.
+"""Crash scenarios of write paths, and a process that runs each case in its own fork.
 
-The parent of the forks only imports; deltalake and Arrow start their threads in the forks, where that is safe.
+The parent of the forks only imports; deltalake and Arrow start threads in the forks, where this is safe.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
-"""Whether recoveries are killed, too: `make crash`."""
+"""Whether recoveries are also killed: `make crash`."""
 _ENGINE = str(Path(retention.__file__).parent)
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
@@ -98,7 +98,7 @@ CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": STATE}}
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command, the warehouse that it meets, and the stream that it is about."""
+    """A command, its initial warehouse, and its stream."""
 
     prepare: Callable[[Path, str], None]
     act: Callable[[Path], None]
@@ -109,7 +109,7 @@ SPENT_ID = pa.table(
     [pa.array([bytes(16)], pa.binary(16)), pa.array([1]), pa.array([START - 1_800 * SECOND])],
     schema=KEPT_IDS,
 )
-"""Of a message whose window is over."""
+"""The id of a message after its deduplication window."""
 _SOON = {"Nats-TTL": "1s"}
 
 
@@ -150,8 +150,8 @@ def with_backup(folder: Path, format_: str) -> None:
 
 
 def due(folder: Path, format_: str) -> None:
-    """Whole segments to drop, files to rewrite, overlapping files, files of another writer, and a log and a cache
-    that are due to be put together."""
+    """Whole segments to drop, files to rewrite, overlapping files, files of another writer, and a
+    log and a cache due for a merge."""
     streams = warehouse_with(folder, format_, NOW, max_age="60s", max_msgs_per_subject=9)
     opened = streams.stream("ORDERS").opened
     first, *rest = (replace(file, messages=named(file.messages)) for file in even_segments(4, 10))
@@ -174,13 +174,13 @@ def due(folder: Path, format_: str) -> None:
 
 
 def named(messages: Sequence[Laid]) -> list[Laid]:
-    """The messages with ids."""
+    """The messages, with ids."""
     block = "NATS/1.0\r\nNats-Msg-Id: m{}\r\n\r\n"
     return [replace(one, headers=block.format(one.seq).encode()) for one in messages]
 
 
 def retried(folder: Path, stream: str) -> list[Any]:
-    """What some messages are answered that were published before, whether they are stored by now or not."""
+    """The answers to a second publish of messages, stored or not."""
     lines = [
         {"subject": "s.1", "headers": {"Nats-Msg-Id": f"m{seq}"}, "ts_ns": START + 45 * SECOND}
         for seq in (1, 12, 17, 22, 40)
@@ -191,7 +191,7 @@ def retried(folder: Path, stream: str) -> list[Any]:
 
 
 def due_with_archive(folder: Path, format_: str) -> None:
-    """A segment to drop and one to rewrite, which are copied before."""
+    """A segment to drop and one to rewrite, both archived first."""
     streams = warehouse_with(folder, format_, NOW, max_age="60s", archive="archive")
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
@@ -211,13 +211,13 @@ def restore_elsewhere(folder: Path) -> None:
 
 
 def idle(folder: Path, format_: str) -> None:
-    """Nothing is due, and nobody has looked yet."""
+    """Nothing is due, and no pass has run yet."""
     streams = warehouse_with(folder, format_, NOW, max_age="1h")
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
 
 def dying(folder: Path, format_: str) -> None:
-    """The last values of two subjects are due, one of them in a file that stays."""
+    """The last values of two subjects are due, one of them in a file that is kept."""
     warehouse_with(
         folder, format_, NOW, allow_msg_ttl=True, subject_delete_marker_ttl="1h", segment_span="10s"
     )
@@ -231,14 +231,14 @@ def dying(folder: Path, format_: str) -> None:
 
 
 def due_with_another_grace(folder: Path, format_: str) -> None:
-    """A segment is due, and removed files are to stay for another time than when the table was made."""
+    """A segment is due, and the grace of removed files has changed since the table was created."""
     streams = warehouse_with(folder, format_, NOW)
     lay(streams.stream("ORDERS").opened, even_segments(3, 10))
     warehouse_with(folder, format_, NOW, max_age="60s", grace="3d")
 
 
 def with_returned(folder: Path, format_: str) -> None:
-    """Another writer has brought back what a quiet pass removed; the table's owner alone can change its grace."""
+    """Another writer has restored files removed by a quiet pass; only the table's owner can change its grace."""
     streams = warehouse_with(folder, format_, NOW, max_msgs=17, quiet=True)
     lay(streams.stream("ORDERS").opened, even_segments(3, 10))
     table = folder / "streams" / "ORDERS" / "messages"
@@ -254,7 +254,7 @@ def with_returned(folder: Path, format_: str) -> None:
 
 
 def repair_returned(folder: Path) -> None:
-    """Mend the stream; then others commit so often that it is remembered how far the log was looked through."""
+    """Repair the stream; then other commits follow, until the checked position of the log is saved."""
     stream = opened_at(folder).stream("ORDERS")
     stream.repair_returned_messages().apply()
     entries = sorted((folder / "streams" / "ORDERS" / "messages" / "_delta_log").glob("*.json"))
@@ -285,7 +285,7 @@ def rollable(folder: Path, format_: str) -> None:
 
 
 def roll_up(folder: Path) -> None:
-    """Publish messages of which one replaces what is older on its subject, in every file and in their own batch."""
+    """Publish messages; one of them rolls up its subject, in every file and in its own batch."""
     asking = {0: {"Nats-Msg-Id": "m1"}, 2: {"Nats-Rollup": "sub"}}
     lines = [
         json.dumps({"subject": f"s.{n % 2}", "data": "x", "headers": asking.get(n, {})})
@@ -295,7 +295,7 @@ def roll_up(folder: Path) -> None:
 
 
 def with_origin(folder: Path, format_: str, **limits: Any) -> None:
-    """ORDERS is still empty; what it takes from has three segments."""
+    """ORDERS is still empty; its origin has three segments."""
     streams = warehouse_with(folder, format_, NOW, segment_span="10s", **limits)
     lay(streams.new_stream("ORIGIN").opened, even_segments(3, 10))
 
@@ -309,7 +309,7 @@ def sourcing(folder: Path, format_: str) -> None:
 
 
 def carry(folder: Path) -> None:
-    """In two parts."""
+    """Carry the messages over in two parts."""
     warehouse = opened_at(folder)
     target = warehouse.new_stream("ORDERS").opened
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
@@ -332,7 +332,7 @@ def apply(folder: Path) -> None:
 
 
 def compacted_over(folder: Path, format_: str) -> None:
-    """A run behind which everything was merged that is left, and a later run has removed more of it."""
+    """A run, followed by a merge of all remaining files, and a later run that removed more."""
     settings: dict[str, Any] = {"compact": {"min_files": 2, "dead_share": 1}, "segment_span": "off"}
     streams = warehouse_with(folder, format_, NOW, max_msgs_per_subject=9, **settings)
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
@@ -343,13 +343,13 @@ def compacted_over(folder: Path, format_: str) -> None:
 
 
 def hidden_twice(folder: Path, format_: str) -> None:
-    """A run has hidden messages in a file in which another one has hidden more since."""
+    """A run has hidden messages in a file, and a later run has hidden more."""
     with_released(folder, format_)
     apply(folder)
 
 
 def scattered(folder: Path, format_: str) -> None:
-    """A segment in many small files, neighbours of which little is left, and the open segment."""
+    """A segment of many small files, nearly empty neighbours, and the open segment."""
     settings: dict[str, Any] = {"compact": {"min_files": 2}, "segment_span": "off"}
     files = [File(1, [Laid(seq)]) for seq in (1, 2, 3)]
     files += [File(base, [Laid(base)]) for base in (11, 21, 31)]
@@ -363,7 +363,7 @@ def compact(folder: Path) -> None:
 
 
 def apply_with_ledger(folder: Path) -> None:
-    """However few and young its files are, a ledger of them is kept, or how their directories look; it is measured."""
+    """Apply with an inventory cache or a record of directories, even for few and young files; then measure."""
     incremental.WORTH_FILES = listing.WORTH_FILES = 1
     listing.COARSE_NS = -(10**9)
     apply(folder)
@@ -380,7 +380,7 @@ def undo(folder: Path) -> None:
 
 
 def purge(folder: Path) -> None:
-    """First some rows of many files, then everything, with the next sequence moved behind what was never stored."""
+    """First purge some rows of many files, then everything, with the next sequence moved past unstored sequences."""
     opened = opened_at(folder).stream("ORDERS").opened
     with Engines("local") as engines:
         for request in (Purge("s.1", keep=2), Purge(seq=60)):
@@ -388,7 +388,7 @@ def purge(folder: Path) -> None:
 
 
 def erase(folder: Path) -> None:
-    """Of a message and of the file that an earlier run has left of it, nothing stays; a Delta table only deletes."""
+    """Erase a message and the file left of it by an earlier run; on a Delta table only delete it."""
     opened = opened_at(folder).stream("ORDERS").opened
     request = Delete((17, 22), erase=opened.config.format != "delta")
     with Engines("local") as engines:
@@ -399,7 +399,7 @@ def erase(folder: Path) -> None:
 
 
 def lose_a_race(folder: Path) -> None:
-    """Append while a rival, who holds no lease, commits first."""
+    """Append while a rival without a lease commits first."""
     mine, rival = (opened_at(folder).new_stream("ORDERS").opened for _ in range(2))
 
     with appending(mine, BatchIdentity("mine", 1)) as append:
@@ -429,7 +429,7 @@ def _staged(opened: OpenedStream, position: Position, staging: Staging, first_ns
 
 
 def with_consumers(folder: Path, format_: str) -> None:
-    """One that has settled whole segments and parts of one; the list edits it and names another."""
+    """A consumer has settled whole segments and a part of one; the configuration edits it and adds another."""
     listed = [
         {"durable_name": "billing", "ack_policy": "explicit", "description": "edited"},
         {"durable_name": "late", "ack_policy": "explicit", "deliver_policy": "new"},
@@ -449,7 +449,7 @@ def with_consumers(folder: Path, format_: str) -> None:
 
 
 def with_released(folder: Path, format_: str) -> None:
-    """Some messages of a segment are released and still in its file; the next pass hides more in another."""
+    """Some messages of a segment are released but still in its file; the next pass hides more in another."""
     with_consumers(folder, format_)
     listed = [{"durable_name": "billing", "ack_policy": "explicit"}]
     rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "consumers": listed}
@@ -475,7 +475,7 @@ _PLACES = {"delivered": 26, "ack_floor": 20}
 
 
 def with_acks(folder: Path, format_: str) -> None:
-    """Two consumers that have folded a part of the log; a third that the configuration lists is not there yet."""
+    """Two consumers with a folded part of the log; a third consumer is configured but does not exist yet."""
     streams = warehouse_with(folder, format_, NOW, retention="interest")
     stream = streams.stream("ORDERS")
     lay(stream.opened, even_segments(4, 10))
@@ -508,7 +508,7 @@ def with_topic(folder: Path, format_: str) -> None:
 
 
 def with_updated_topic(folder: Path, format_: str) -> None:
-    """A topic whose configuration says something else than when it was created, and nothing of one of its settings."""
+    """A topic with a configuration changed since its creation, and without one of its settings."""
     with_topic(folder, format_)
     place = folder / "retention.yaml"
     config = json.loads(place.read_text())
@@ -518,7 +518,7 @@ def with_updated_topic(folder: Path, format_: str) -> None:
 
 
 def go_back(folder: Path) -> None:
-    """One reader goes back, another one is forgotten."""
+    """One reader rewinds its offset, another is deleted."""
     topic = opened_at(folder).topic(TOPIC)
     topic.store_offset(0, "consumer", "7", 3)
     try:
@@ -528,7 +528,7 @@ def go_back(folder: Path) -> None:
 
 
 def delete_segments(folder: Path) -> None:
-    """All that are sealed, of which one is held back."""
+    """Delete all sealed segments; one of them is held."""
     opened = opened_at(folder).topic(TOPIC).opened
     with Engines("local") as engines:
         remove_now(opened, DeleteSegments(0, 99), engines)
@@ -546,7 +546,7 @@ def purge_topic(folder: Path) -> None:
 
 
 def to_drop(folder: Path, format_: str) -> None:
-    """A stream of which a pass has rewritten files, with a consumer."""
+    """A stream with files rewritten by a pass, and a consumer."""
     applied(folder, format_)
     opened_at(folder).stream("ORDERS").consumers.add({"durable_name": "audit"})
 
@@ -566,7 +566,7 @@ def with_dropped(folder: Path, format_: str) -> None:
 
 
 def begin_anew(folder: Path) -> None:
-    """The first write behind a drop, then a consumer of a name that the dropped table had."""
+    """The first write after a drop, then a consumer with the name of one of the dropped table."""
     publish(folder)
     opened_at(folder).stream("ORDERS").consumers.add({"durable_name": "audit"})
 
@@ -604,7 +604,7 @@ def with_readers(folder: Path, format_: str) -> None:
 
 
 def with_source(folder: Path, format_: str) -> None:
-    """A directory of which each file is a batch by itself."""
+    """A directory with one batch per file."""
     written(folder, format_)
     (folder / "source").mkdir()
     for name in "ab":
@@ -612,7 +612,7 @@ def with_source(folder: Path, format_: str) -> None:
 
 
 def take_source(folder: Path) -> None:
-    """Take it, also where a copy of the folder has taken some of it."""
+    """Ingest the source, even if a copy of the folder has ingested a part of it."""
     batches.MOST_FILES = 1
     table_source._reading = reading  # type: ignore[assignment]
     source = Source(str(folder / "source"), "json", skip=frozenset(["table"]))
@@ -620,7 +620,7 @@ def take_source(folder: Path) -> None:
 
 
 def with_lost_commit(folder: Path, format_: str) -> None:
-    """A publish whose entry Spark overwrote, where that can be."""
+    """A publish with its log entry overwritten by Spark, if the format allows it."""
     written(folder, format_)
     publish(folder)
     if format_ == "delta":
@@ -683,7 +683,7 @@ if TWICE:
 
 
 def _taken(opened: OpenedStream, runs: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """The ranges that runs took, by their records or by evidence: partition, first and last sequence, messages."""
+    """The ranges removed by runs, by their records or by evidence: partition, first and last sequence, messages."""
     names = ["partition", "first_seq", "last_seq", "messages"]
     taken = (Taken(opened).of_run(run) for run in runs)
     tables = (table for by_run in taken if by_run is not None for table in by_run.tables())
@@ -693,7 +693,7 @@ def _taken(opened: OpenedStream, runs: Sequence[str]) -> list[tuple[int, int, in
 
 
 def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
-    """What must be the same whether or not a process was killed; and `orphans`, which may differ."""
+    """The outcome that must not depend on a kill, and `orphans`, which may differ."""
     stream = opened_at(folder).new_stream(scenario.stream)
     opened = stream.opened
     history = history_of(opened.warehouse, opened.name)
@@ -744,7 +744,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
 
 
 def properties_of(folder: Path, stream: str) -> dict[str, str]:
-    """What a Delta table says about itself."""
+    """The properties of a Delta table."""
     messages = folder / "streams" / stream / "messages"
     if not (messages / "_delta_log").is_dir():
         return {}
@@ -752,14 +752,14 @@ def properties_of(folder: Path, stream: str) -> dict[str, str]:
 
 
 def digest(stream: Stream) -> list[Any]:
-    """How many messages a stream holds, and a digest of all they are."""
+    """The number of messages of a stream, and a digest of their content."""
     tables = [table.combine_chunks() for table in stream.messages()]
     held = pa.concat_tables(tables).to_pylist() if tables else []
     return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]
 
 
 def _kept(folder: Path, stream: str) -> list[str]:
-    """The copies in an archive that its manifests name, each of which is whole."""
+    """The copies named by an archive's manifests, all complete."""
     named: set[str] = set()
     for directory in (folder / "archive" / stream).glob("*"):
         for manifest in read_manifests(str(directory)):
@@ -770,13 +770,13 @@ def _kept(folder: Path, stream: str) -> list[str]:
 
 
 def _accounted(folder: Path, left: set[str]) -> dict[str, int]:
-    """How many files of each kind are on the disk, but for orphans: what `orphans` forgets shows here."""
+    """The number of files of each kind on the disk, without orphans; files missed by `orphans` show up here."""
     kinds = ("staging", "trash", "subjects", "reports", "consumers", "messages", "_tables", "runs")
     real = {str(Path(location).resolve()) for location in left}
     counts: Counter[str] = Counter()
     for path in folder.rglob("*"):
         if path.is_file() and str(path.resolve()) not in real:
-            # Where people keep their plans nothing is looked after: what a dying disk leaves there, they see.
+            # The user's directory of plans is not managed: leftovers of a crash there are visible to the user.
             unfinished = path.suffix == ".tmp" and "plans" not in path.parts
             data = path.suffix in (".parquet", ".arrow") and "_delta_log" not in path.parts
             kind = next((kind for kind in kinds if kind in path.parts), None)
@@ -802,8 +802,8 @@ def _rows(first_seq: int, count: int, first_ns: int) -> Iterator[pa.Table]:
 
 
 def _in_a_fork(case: dict[str, Any]) -> None:
-    """Carry one case out: `do` is prepare, act, record (the same, with the steps that it takes), outcome, or recover
-    (act, and then the outcome)."""
+    """Execute one case: `do` is prepare, act, record (act, with a log of its steps), outcome, or
+    recover (act, then the outcome)."""
     folder, scenario = Path(case["folder"]), SCENARIOS[case["scenario"]]
     crash_points.watch(case.get("env", {}))
     if case["do"] == "prepare":
@@ -818,7 +818,7 @@ def _in_a_fork(case: dict[str, Any]) -> None:
 
 
 def _record(act: Callable[[], None], log: Path) -> None:
-    """Act, and write a line for each step reached: its name, and the functions of the engine that led there."""
+    """Act, and write a line for each step: its name, and the engine's functions on the call stack."""
     lines: list[str] = []
 
     def note(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Cases run in forks of processes that only import: threads of libraries start in the forks, where that is safe."""
+"""Workers that run cases in forks: parents only import; threads of libraries start in the forks, where this is safe."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WORKERS = 2
 
 
 class Crew:
-    """Processes of one module that carry cases out, as many at a time as there are."""
+    """Processes of one module that execute cases in parallel."""
 
     def __init__(self, module: str, folder: Path) -> None:
         """Start them.
 
         Args:
             module: its `main` calls `serve`.
-            folder: where cases may leave files.
+            folder: the folder for files of cases.
         """
         self.folder = folder
         self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
@@ -35,7 +35,7 @@ class Crew:
             self._free.put(subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True))
 
     def run(self, **case: Any) -> int:
-        """Carry a case out; how its process ended."""
+        """Execute a case; returns the exit status of its process."""
         worker = self._free.get()
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -47,13 +47,13 @@ class Crew:
             self._free.put(worker)
 
     def stop(self) -> None:
-        """End them."""
+        """Stop them."""
         for _ in range(WORKERS):
             self._free.get().communicate()
 
 
 def serve(carry_out: Callable[[dict[str, Any]], None]) -> None:
-    """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
+    """Execute each case, a line of JSON on standard input, and print the exit status of its process."""
     gc.freeze()
     for line in sys.stdin:
         pid = os.fork()

@@ -1,4 +1,4 @@
-"""Where a server 2.15.1 does not keep just what some consumer needs, each deviation by its name."""
+"""Named deviations of a server 2.15.1 from keeping exactly the messages that consumers need."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.support.judged_stream import Step, subjects_in
 
 @dataclass(frozen=True)
 class Difference:
-    """A message that a server and a pass do not both keep."""
+    """A message kept by only one of server and pass."""
 
     step: Step
     seq: int
     removed_by_server: bool
     wanting: tuple[Interest, ...]
-    """Of the consumers that it is for."""
+    """The interests of the consumers that match it."""
     check_floor: int
-    """The server's: before it, no consumer waits for a message above its own floor; 0 without any consumer."""
+    """The server's check floor: below it, no consumer waits for a message above its own floor; 0 without consumers."""
 
     @property
     def is_unmatched(self) -> bool:
@@ -107,18 +107,18 @@ DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
         not one.removed_by_server and not one.is_unmatched and not one.was_given
     ),
 }
-"""Nothing else may differ (docs/semantics/consumers-release.md says what the server does)."""
+"""The only allowed deviations (docs/semantics/consumers-release.md describes the server's behaviour)."""
 
 
 def named(one: Difference) -> str:
-    """The deviation that a difference is; else what it is about."""
+    """The name of a difference's deviation; otherwise a description."""
     if one.is_needed and not one.removed_by_server:
         return f"needed, and let go by a pass: {one}"
     return next((name for name, is_it in DEVIATIONS.items() if is_it(one)), f"unknown: {one}")
 
 
 def differences(step: Step, left: set[int]) -> list[Difference]:
-    """Where a pass left something else than the server."""
+    """The differences between a pass and the server."""
     found, subjects = left ^ set(step.held), subjects_in(step.before)
     assert found <= set(subjects), f"{step}: nobody published {found - set(subjects)}"
     interests = [
@@ -146,6 +146,6 @@ def _is_for(one: Interest, subject: str) -> bool:
 
 
 def _check_floor(one: Interest, subjects: Mapping[int, str]) -> int:
-    """The first message above a consumer's floor that is for it, else where the next one would be."""
+    """The first matching message above a consumer's floor, or else the next sequence."""
     above = (seq for seq in sorted(subjects) if seq > one.ack_floor and _is_for(one, subjects[seq]))
     return next(above, max(subjects, default=0) + 1)

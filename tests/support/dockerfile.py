@@ -1,4 +1,4 @@
-"""A Dockerfile carried out in a folder instead of an image, as far as that is possible without root and containers."""
+"""Execution of a Dockerfile in a folder instead of an image, as far as possible without root and containers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _OF_THE_MACHINE = re.compile(r"apt-get\b")
-"""Steps that would change this machine: they are read, not done."""
+"""Steps that would change this machine; they are parsed but not executed."""
 _NOT_OF_A_BUILD = ("PYTHON", "PYSPARK", "PYTEST", "SPARK", "JAVA", "VIRTUAL_ENV", "TMPDIR", "TZ")
 
 
 @dataclass
 class Image:
-    """What stands for an image: a folder for its `/opt`, and its environment."""
+    """A stand-in for an image: a folder for its `/opt`, and its environment."""
 
     context: Path
     root: Path
     environment: dict[str, str]
     place: Path = field(init=False)
-    """The directory in which steps and commands run."""
+    """The working directory of steps and commands."""
     not_done: list[str] = field(default_factory=list)
     entry: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Begin at the root."""
+        """Start at the root."""
         self.place = self.root
 
     def build(self, text: str) -> None:
-        """Carry out every instruction but those on the base, arguments and the user, in order."""
+        """Execute every instruction in order, except those on the base, arguments and the user."""
         for instruction, words in instructions(text):
             match instruction:
                 case "RUN":
@@ -56,7 +56,7 @@ class Image:
                     assert instruction in {"FROM", "ARG", "USER"}, f"{instruction} is not known"
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """Run a command as a container would."""
+        """Run a command as in a container."""
         return subprocess.run(
             [*map(str, words)],
             cwd=self.place,
@@ -84,14 +84,14 @@ class Image:
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """The instructions of a Dockerfile: name, and everything behind it with lines joined."""
+    """The instructions of a Dockerfile: name, and the rest with joined lines."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in joined.splitlines()]
 
 
 def bare_environment() -> dict[str, str]:
-    """The environment of a build: of this machine it knows how to reach registries, and what was fetched before."""
+    """The environment of a build: from this machine it has only the access to registries, and their caches."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_OF_A_BUILD)
     }

@@ -1,4 +1,4 @@
-"""Rows of evidence, made up: scattered messages, and whole files."""
+"""Synthetic rows of evidence: scattered messages, and whole files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run_name(number: int, day: str = "20261103") -> str:
 
 
 def scattered(run: str, seqs: np.ndarray, files: int = 1, size: int = 100) -> pa.Table:
-    """Single messages that a run removed, by one rule, of some files; shape `EVIDENCE`."""
+    """Single messages removed by a run, by one rule, from some files; shape `EVIDENCE`."""
     paths = [f"partition=0/segment=1/{uuid.uuid4().hex}.parquet" for _ in range(files)]
     of = np.arange(len(seqs)) * files // max(len(seqs), 1)
     sizes = np.random.default_rng(7).integers(size // 2, 2 * size, len(seqs))
@@ -24,7 +24,7 @@ def scattered(run: str, seqs: np.ndarray, files: int = 1, size: int = 100) -> pa
 
 
 def whole_files(run: str, spans: np.ndarray, first: int = 1) -> pa.Table:
-    """Whole files that a run removed, one after the other, of so many messages each; shape `EVIDENCE`."""
+    """Whole consecutive files removed by a run, with `spans` messages each; shape `EVIDENCE`."""
     lasts = first - 1 + np.cumsum(spans)
     paths = [f"partition=0/segment={last}/{uuid.uuid4().hex}.parquet" for last in lasts]
     sizes = spans * np.random.default_rng(7).integers(100, 1000, len(spans))
@@ -34,7 +34,7 @@ def whole_files(run: str, spans: np.ndarray, first: int = 1) -> pa.Table:
 def rows(
     run: str, paths: list[str], firsts: np.ndarray, lasts: np.ndarray, sizes: np.ndarray, rule: str
 ) -> pa.Table:
-    """Ranges without exceptions that a run removed by one rule; shape `EVIDENCE`."""
+    """Ranges without exceptions removed by a run, by one rule; shape `EVIDENCE`."""
     count, messages = len(paths), lasts - firsts + 1
     one = pa.array(np.arange(count + 1), pa.int32())
     nothing = pa.ListArray.from_arrays(

@@ -1,6 +1,6 @@
-"""Storage that fails by plan: every operation of a process below one folder, counted, and some of them failed.
+"""Fault injection for storage: all operations of a process below a folder are counted, and planned ones fail.
 
-The operations are the system calls that Python makes for files, whoever asks for them, and what deltalake is asked for.
+Operations are Python's system calls for files, from any caller, and calls of deltalake.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ SLOW_S = 0.01
 
 
 class Kind(StrEnum):
-    """How an operation fails."""
+    """The kind of failure of an operation."""
 
     BEFORE = "error before"
-    """Nothing happens but an error."""
+    """The operation is not executed; the caller sees an error."""
     AFTER = "error after success"
-    """It happens, and an error is what the caller sees."""
+    """The operation is executed; the caller sees an error."""
     DEAD = "error after success, and ever after"
-    """The same, and no later operation works."""
+    """The same, and all later operations fail."""
     RIVAL = "success told as a rival's"
-    """It happens, and the answer is that somebody else was first, as after a request that was sent twice."""
+    """The operation is executed, and the answer is that a rival was first, as after a duplicate request."""
     FULL = "full disk"
     SHORT = "short write"
-    """Half of it is written, and then the disk is full."""
+    """Half of the data is written, then the disk is full."""
     STALE = "stale list"
     """The newest entry is missing."""
     SLOW = "slow"
@@ -63,13 +63,13 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
 
 
 def kinds_of(operation: str) -> tuple[Kind, ...]:
-    """How an operation can fail."""
+    """The possible failures of an operation."""
     return _KINDS.get(operation, (Kind.BEFORE, Kind.AFTER, Kind.DEAD))
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operation, the how-many-eth of its kind, and what sort of place it is about."""
+    """An operation, its number among those of its kind, and the kind of its path."""
 
     operation: str
     nth: int
@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Fault:
-    """A call to be failed."""
+    """A call that must fail."""
 
     operation: str
     nth: int
@@ -86,15 +86,15 @@ class Fault:
 
 
 class Storage:
-    """Counts the operations below a folder, and fails those of the plan."""
+    """Counts operations below a folder, and fails planned ones."""
 
     def __init__(self, folder: Path, plan: tuple[Fault, ...] = (), slow_s: float = 0.0) -> None:
-        """Nothing is watched yet.
+        """Create without watching yet.
 
         Args:
-            folder: operations elsewhere are let through.
-            plan: what fails.
-            slow_s: how much longer each operation takes.
+            folder: operations elsewhere pass through.
+            plan: the planned faults.
+            slow_s: the delay of each operation, seconds.
         """
         self._folder = str(folder)
         self._plan = {(fault.operation, fault.nth): fault.kind for fault in plan}
@@ -108,7 +108,7 @@ class Storage:
     def do(
         self, operation: str, place: str, act: Callable[[], Answer], failing: type = OSError
     ) -> Answer:
-        """Carry an operation out, or fail it."""
+        """Execute an operation, or fail it."""
         kind = self._next(operation, place)
         time.sleep(self._slow_s)
         if self._dead or kind is Kind.BEFORE:
@@ -127,16 +127,16 @@ class Storage:
         return answer
 
     def kind(self, operation: str, nth: int) -> Kind | None:
-        """How a call is to fail; None: it is not."""
+        """The planned failure of a call; None: it does not fail."""
         return self._plan.get((operation, nth))
 
     def mine(self, place: Any) -> bool:
-        """Whether a path lies in the folder."""
+        """Whether a path is in the folder."""
         return isinstance(place, str | os.PathLike) and os.fspath(place).startswith(self._folder)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Every operation of this process goes through here during the block."""
+        """Intercept every operation of this process during the block."""
         with ExitStack() as patches:
             for owner, name, replacement in _replacements(self):
                 patches.enter_context(patch.object(owner, name, replacement))
@@ -154,7 +154,7 @@ class Storage:
 
 
 def sort_of(place: str, folder: str) -> str:
-    """A place without what differs from run to run: the part of the warehouse that it belongs to."""
+    """The part of the warehouse of a path, without names that differ between runs."""
     parts = [part for part in place.removeprefix(folder).split("/") if part]
     if parts[:1] == ["streams"]:
         inside = "_delta_log" if "_delta_log" in parts else "/".join(parts[2:4])
@@ -164,7 +164,7 @@ def sort_of(place: str, folder: str) -> str:
 
 
 class _File(io.FileIO):
-    """A file of which reads, writes and closing are operations."""
+    """A file that counts its reads, writes and close as operations."""
 
     def __init__(self, storage: Storage, place: str, mode: str) -> None:
         self._storage, self._place = storage, place
@@ -200,7 +200,7 @@ class _File(io.FileIO):
 
 
 def _replacements(storage: Storage) -> Iterator[tuple[Any, str, Any]]:
-    """What stands for what: owner, name, replacement."""
+    """The patches: owner, name, replacement."""
     for operation, name in (
         *(("stat", "stat"), ("stat", "lstat"), ("list", "scandir"), ("list", "listdir")),
         *(("mkdir", "mkdir"), ("rmdir", "rmdir"), ("replace", "replace")),
@@ -225,7 +225,7 @@ def _replacements(storage: Storage) -> Iterator[tuple[Any, str, Any]]:
 
 def _by_path(storage: Storage, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(*arguments: Any, **options: Any) -> Any:
-        # Of two paths the second is the one that changes.
+        # Of two paths, the second one changes.
         place = arguments[-1] if operation in ("replace", "rename", "link", "symlink") else None
         place = place or (arguments[0] if arguments else ".")
         if not storage.mine(place):
@@ -243,7 +243,7 @@ def _by_path(storage: Storage, operation: str, real: Callable[..., Any]) -> Call
 
 
 def _age(directory: str) -> Callable[[Any], tuple[float, str]]:
-    """By what the newest of a directory's entries is found."""
+    """The sort key to find the newest entry of a directory."""
 
     def key(entry: Any) -> tuple[float, str]:
         name = entry if isinstance(entry, str) else entry.name
@@ -253,7 +253,7 @@ def _age(directory: str) -> Callable[[Any], tuple[float, str]]:
 
 
 class _Listing:
-    """What `os.scandir` answers."""
+    """A stand-in for the result of `os.scandir`."""
 
     def __init__(self, entries: list[os.DirEntry[str]]) -> None:
         self._entries = iter(entries)
@@ -353,7 +353,7 @@ def _creator(storage: Storage, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _RustError(OSError):
-    """As deltalake raises them: a text, and no number."""
+    """An error like those of deltalake: a text without a number."""
 
 
 def _error(number: int, place: str, failing: type) -> OSError:
@@ -363,6 +363,6 @@ def _error(number: int, place: str, failing: type) -> OSError:
 
 
 def _let_go(answer: object) -> None:
-    """Close what an operation opened whose caller will never know."""
+    """Close the handle of an operation that its caller does not receive."""
     if isinstance(answer, io.FileIO):
         io.FileIO.close(answer)

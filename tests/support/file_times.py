@@ -1,4 +1,4 @@
-"""Where the time of a run of the tests goes: seconds of each file, and of each worker."""
+"""Times of a test run: seconds of each file, and of each worker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 SHOWN = 50
-"""The files that are told, the slowest first."""
+"""The number of files to list, slowest first."""
 
 
 def lines_of(reports: Iterable[Any]) -> Iterator[str]:
-    """The lines that tell it.
+    """The lines of the report.
 
     Args:
         reports: pytest's reports of phases of tests, and others.

@@ -1,4 +1,4 @@
-"""Spark frames held against the rows that they should have."""
+"""Assertions on the rows of Spark frames."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def assert_rows(frame: DataFrame, rows: pa.Table) -> None:
-    """The frame has exactly these rows, in order of their columns' values."""
+    """Assert that the frame has exactly these rows, sorted by column values."""
     wanted = frame.sparkSession.createDataFrame(rows)
     assert_df_equality(frame.sort(*frame.columns), wanted, ignore_nullable=True)
 
 
 def assert_seqs(frame: DataFrame, seqs: Iterable[int]) -> None:
-    """The messages in the frame have exactly these sequences, each once."""
+    """Assert that the messages in the frame have exactly these sequences, each once."""
     assert_rows(frame.select("seq"), pa.table({"seq": pa.array(sorted(seqs), pa.int64())}))

@@ -1,4 +1,4 @@
-"""An object store's front door: real HTTP, passed on to the store behind it, counted, and failed by plan."""
+"""A proxy of an object store: real HTTP requests are counted, forwarded, and failed by plan."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _NOT_PASSED_ON = ("connection", "transfer-encoding", "content-length", "date", "
 
 
 class Kind(StrEnum):
-    """How a request fails."""
+    """The kind of failure of a request."""
 
     REFUSED = "503 before"
-    """Once: whoever tries again gets an answer."""
+    """Fails once; a retry succeeds."""
     DOWN = "503 before, and ever after"
     BROKEN = "500 after success"
-    """It is carried out; who tries again meets what it did."""
+    """The request is executed; a retry meets its effect."""
     LOST = "connection lost after success"
     DEAD = "connection lost after success, and 503 ever after"
     CUT = "truncated body"
@@ -47,7 +47,7 @@ _READ = (Kind.REFUSED, Kind.DOWN, Kind.CUT, Kind.SLOW)
 
 
 def kinds_of(operation: str) -> tuple[Kind, ...]:
-    """How a request can fail."""
+    """The possible failures of a request."""
     if operation == "list":
         return (*_READ, Kind.STALE)
     if operation == "head":
@@ -57,29 +57,29 @@ def kinds_of(operation: str) -> tuple[Kind, ...]:
 
 @dataclass
 class Front:
-    """What passes the door, and what does not."""
+    """The state of the proxy: counted requests, and planned failures."""
 
     store: tuple[str, int]
     plan: dict[tuple[str, int], Kind] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     met: int = 0
     unconditional: bool = False
-    """Puts go on without the condition that they came with, as behind a proxy that knows no such header."""
+    """Forward puts without their condition, like a proxy that drops the header."""
     _counts: Counter[str] = field(default_factory=Counter)
     _down: bool = False
     _lock: Any = field(default_factory=threading.Lock)
     puts: Any = field(default_factory=threading.Lock)
-    """Held by the one conditional put that is under way."""
+    """Held by the single conditional put in progress."""
 
     def begin(self, plan: dict[tuple[str, int], Kind] | None = None) -> None:
-        """Count anew, and fail what the plan says."""
+        """Reset the counts, and set planned failures."""
         with self._lock:
             self.plan, self.calls, self.met = plan or {}, [], 0
             self._counts.clear()
             self._down = False
 
     def next(self, operation: str, place: str) -> Kind | None:
-        """How this request is to fail; None: it is not."""
+        """The planned failure of this request; None: it does not fail."""
         with self._lock:
             self._counts[operation] += 1
             call = Call(operation, self._counts[operation], place)
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass  # noqa: N815  (the library's names)
 
     def handle_expect_100(self) -> bool:
-        """Let a client go on at once: what stays in the buffer costs it a second of waiting."""
+        """Answer immediately, because a buffered answer delays the client by a second."""
         let = super().handle_expect_100()
         self.wfile.flush()
         return let
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.front.unconditional:
             left += ("if-none-match",)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in left}
-        # The server behind looks and then writes, which two conditional puts at once would come between.
+        # The server checks, then writes; concurrent conditional puts would race.
         conditional = any(name.lower() == "if-none-match" for name in headers)
         with self.front.puts if conditional else nullcontext():
             behind.request(self.command, self.path, body, headers)
@@ -176,11 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the library's name)
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _named(method: str, target: str, headers: Any) -> tuple[str, str]:
-    """What a request is about: an operation, and what sort of place."""
+    """The operation of a request, and the kind of its path."""
     url = urlsplit(target)
     query = parse_qs(url.query, keep_blank_values=True)
     parts = unquote(url.path).strip("/").split("/")[2:]
@@ -217,12 +217,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is none of ours."""
+        """Ignore a client that disconnected."""
 
 
 @contextmanager
 def front_of(endpoint: str) -> Iterator[tuple[Front, str]]:
-    """Open a door before an object store; the door, and the address where it is."""
+    """Run a proxy of an object store; yields the proxy, and its address."""
     host, _, port = endpoint.partition("://")[2].partition(":")
     front = Front((host, int(port)))
     handler = type("Handler", (_Handler,), {"front": front})

@@ -1,9 +1,9 @@
-"""Three sources that grow by the hour, and their hourly ingest: `growing_sources.py FOLDER HOURS`.
+"""Three sources that grow hourly, and their hourly ingest: `growing_sources.py FOLDER HOURS`.
 
-A process that is killed and started again goes on where the last one was: each hour of a source is written once, and
-what is there is what one process would have written. The sources are a Delta table that others optimize and delete
-from, a directory as Kafka Connect writes it, whose files are written again now and then, and a directory of JSON lines
-that grow. Late rows and late files come with all of them.
+A restarted process continues where the killed one stopped: each hour of a source is written once,
+with the same result as by one process. The sources are a Delta table with OPTIMIZE and DELETE by
+others, a directory in the layout of Kafka Connect with occasionally rewritten files, and a
+directory of growing JSON lines. All of them have late rows and late files.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ HOUR_S = 3600
 START_S = 1_760_000_400
 """A whole hour: 2025-10-09T09:00:00Z."""
 FIRST_ROWS = int(os.environ.get("RETENTION_INGEST_ROWS", "2000000"))
-"""Rows that the Delta table has before the first hour."""
+"""Rows of the Delta table before the first hour."""
 ROWS = 1_000
-"""Rows of an hour."""
+"""Rows per hour."""
 KAFKA_PARTITIONS = 3
 STREAMS = [
     {"name": "EVENTS", "subjects": ["events.>"], "format": "delta"},
@@ -43,17 +43,20 @@ _WRITER = "generator"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a source, and the message that it becomes."""
+    """A row of a source, and its message."""
 
     id: int
     at_s: int
     """Its time, seconds since the epoch."""
     hour: int
-    """The hour in which it came."""
+    """The hour of its arrival."""
 
 
 def event_rows(hour: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers and times of the rows of one hour; one of ten is up to four days late. Hour -1 is all before."""
+    """The numbers and times of the rows of one hour; one in ten is up to four days late.
+
+    Hour -1 has all earlier rows.
+    """
     first = 0 if hour < 0 else FIRST_ROWS + hour * ROWS
     ids = np.arange(first, FIRST_ROWS if hour < 0 else first + ROWS)
     if hour < 0:
@@ -63,7 +66,7 @@ def event_rows(hour: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grow_events(folder: Path, hour: int) -> None:
-    """Append an hour to the Delta table, and do what its owners do: OPTIMIZE by day, DELETE every other day."""
+    """Append an hour to the Delta table, with its owners' OPTIMIZE every day and DELETE every other day."""
     place = str(folder / "events")
     last = DeltaTable(place).transaction_version(_WRITER) if Path(place).exists() else None
     if last is not None and last > hour:
@@ -86,7 +89,7 @@ def grow_events(folder: Path, hour: int) -> None:
 
 
 def grow_shop(folder: Path, hour: int) -> None:
-    """Write a file for each partition, as Kafka Connect does; by day the one of the hour before once more."""
+    """Write a file for each partition, like Kafka Connect; rewrite that of the previous hour once a day."""
     for partition in range(KAFKA_PARTITIONS):
         directory = folder / "topics" / "shop" / f"partition={partition}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -111,7 +114,7 @@ def _shop_table(partition: int, first: int, hour: int) -> pa.Table:
     return pa.table(
         {
             "kafka_offset": pa.array(offsets, pa.int64()),
-            # The same instant for many, and one that goes back: only offsets tell the order.
+            # Equal and decreasing times: only offsets define the order.
             "kafka_timestamp": pa.array(
                 [(START_S + hour * HOUR_S - offset % 3) * 1000 for offset in offsets],
                 pa.timestamp("ms", "UTC"),
@@ -137,7 +140,7 @@ def line_rows(hour: int) -> list[Row]:
 
 
 def grow_lines(folder: Path, hour: int) -> None:
-    """Let the file of the day grow by an hour; every sixth hour comes in a file of its own, with an odd name."""
+    """Append an hour to the file of the day; every sixth hour is a separate file with an odd name."""
     day = hour // 24
     hours = [number for number in range(day * 24, hour + 1) if number % 6 != 4]
     name, content = f"day {day}.json", hours
@@ -182,7 +185,7 @@ def main() -> int:
     """Run the program.
 
     Returns:
-        Its exit code: that of the first ingest that failed.
+        The exit code of the first failed ingest.
     """
     folder, hours = Path(sys.argv[1]), int(sys.argv[2])
     os.chdir(folder)

@@ -1,4 +1,4 @@
-"""Holds of small worlds, and what they spare, message by message."""
+"""Holds in small worlds, and their held messages, message by message."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ rules = st.builds(
 
 @dataclass(frozen=True)
 class Spared:
-    """What a pass takes of a world under a hold, and what the hold spares."""
+    """The removals of a pass from a world under a hold, and the held messages."""
 
     gone: dict[int, str]
     held: dict[int, str]
-    """Sequence → the rule that would take it."""
+    """Sequence → the rule that would remove it."""
     held_for: dict[tuple[str, str], int]
     """Consumer and rule → messages."""
 
@@ -35,7 +35,7 @@ class Spared:
 def who_holds(
     message: Message, rule: ConsumerProtection, interests: Sequence[Interest], as_of_ns: int
 ) -> list[str]:
-    """Those that a message is held for, were there room."""
+    """The consumers that a message is held for, regardless of room."""
     if rule.max_age_ns is not None and message.ts_ns <= as_of_ns - rule.max_age_ns:
         return []
     there = [one for one in interests if rule.consumers is None or one.consumer in rule.consumers]
@@ -53,7 +53,7 @@ def spared(
     rule: ConsumerProtection,
     interests: Sequence[Interest],
 ) -> Spared:
-    """A pass without the hold, from which the hold takes away."""
+    """A pass, computed without the hold and then reduced by it."""
     gone = update(world.messages, replace(policy, hold=None), as_of_ns)
     held = [m for m in world.messages if m.seq in gone and who_holds(m, rule, interests, as_of_ns)]
     while rule.max_bytes is not None and sum(m.size for m in held) > rule.max_bytes:

@@ -1,4 +1,4 @@
-"""Logs of Iggy, written byte by byte as its servers do, and the directories of real ones."""
+"""Logs of Iggy in its servers' byte format, and directories of real servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def log_08(messages: Iterable[Message]) -> bytes:
 
 
 def batch_09(messages: Sequence[Message], partition: int = 0) -> bytes:
-    """The messages as one batch, with the broker's time of the first."""
+    """The messages as one batch, with the broker's time of the first message."""
     base = messages[0].offset
     origin = min(message.origin for message in messages)
     frames = [
@@ -77,18 +77,18 @@ def batch_of(frames: Sequence[bytes], fields: tuple[int, int, int, int]) -> byte
 
 
 def log_09(messages: Sequence[Message], batch: int = 3, partition: int = 0) -> bytes:
-    """Batches of so many messages each."""
+    """Batches of `batch` messages each."""
     starts = range(0, len(messages), batch)
     return b"".join(batch_09(messages[at : at + batch], partition) for at in starts)
 
 
 def checked(content: bytes) -> bytes:
-    """A message's content behind its checksum."""
+    """A message's content, prefixed by its checksum."""
     return struct.pack("<Q", xxh3_64_intdigest(content)) + content
 
 
 def written(directory: Path, partitions: dict[str, dict[int, bytes]]) -> Path:
-    """A topic's directory: name of a partition → number of a log → its bytes."""
+    """Write a topic's directory: name of a partition → number of a log → its bytes."""
     for name, logs in partitions.items():
         folder = directory / "partitions" / name
         folder.mkdir(parents=True)
@@ -98,7 +98,7 @@ def written(directory: Path, partitions: dict[str, dict[int, bytes]]) -> Path:
 
 
 def original(name: str, moment: str, folder: Path) -> Path:
-    """The topic's directory of a real server, `before` or `after` a pass, unpacked."""
+    """The unpacked topic directory of a real server, `before` or `after` a pass."""
     with tarfile.open(ORIGINALS / name / f"{moment}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / moment / "streams" / "0" / "topics" / "0"

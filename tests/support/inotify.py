@@ -1,4 +1,4 @@
-"""Which files are opened while a block runs, as the kernel tells (inotify)."""
+"""The files opened during a block, from the kernel (inotify)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER = struct.Struct("iIII")
 
 @contextmanager
 def opens_below(folder: Path) -> Iterator[list[str]]:
-    """Watch every directory below a folder; the list is filled with the opened files when the block ends."""
+    """Watch every directory below a folder; the list has the opened files after the block."""
     libc = ctypes.CDLL(None, use_errno=True)
     watcher = libc.inotify_init1(os.O_NONBLOCK)
     opened: list[str] = []

@@ -1,4 +1,4 @@
-"""Cases that a real server judged by its consumers' states: read, brought in with their consumers, and compared."""
+"""Cases judged by a real server from its consumers' states: loading, import with consumers, and comparison."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ FILE = Path(__file__).parents[1] / "conformance" / "jetstream-interest.jsonl"
 
 @dataclass(frozen=True)
 class Case:
-    """One stream, its consumers, and what some consumer needs of it."""
+    """One stream, its consumers, and the messages that some consumer needs."""
 
     id: str
     as_of_ns: int
     config: dict[str, Any]
     rows: pa.Table
-    """What was stored; shape `RAW_ROWS`."""
+    """The stored messages; shape `RAW_ROWS`."""
     consumers: dict[str, dict[str, Any]]
     """Name → `config` and `state`, as in a backup."""
     needed: frozenset[int]
     matched_by_none: frozenset[int]
 
     def kept(self, unmatched: str) -> list[int]:
-        """The sequences that must be left."""
+        """The sequences that must be kept."""
         also = self.matched_by_none if unmatched == "keep" else frozenset()
         return sorted(self.needed | also)
 
 
 def load_cases() -> list[Case]:
-    """All cases of the file, in its order."""
+    """All cases of the file, in order."""
     return [_case(said) for said in lines_of(FILE)]
 
 
 def warehouse_of(
     folder: Path, cases: Sequence[Case], format_: str, engine: str, unmatched: str
 ) -> Warehouse:
-    """A warehouse whose streams are called as the cases; its clock stands at the latest instant of any."""
+    """A warehouse with streams named like the cases; its clock is stopped at their latest instant."""
     streams = [{**case.config, "name": case.id, "unmatched": unmatched} for case in cases]
     now_ns = max(case.as_of_ns for case in cases)
     return warehouse_with(folder, streams, format_, engine, now_ns)
 
 
 def bring_in(warehouse: Warehouse, cases: Iterable[Case], folder: Path) -> None:
-    """Write each case as a backup, consumers and all, and import it."""
+    """Write each case as a backup with its consumers, and import it."""
     for case in cases:
         path = folder / f"{case.id}.backup"
         last_seq = max(case.rows["seq"].to_pylist())
@@ -63,7 +63,7 @@ def bring_in(warehouse: Warehouse, cases: Iterable[Case], folder: Path) -> None:
 
 
 def left_in(warehouse: Warehouse, name: str) -> list[int]:
-    """The sequences that a stream holds."""
+    """The sequences of a stream."""
     return [seq for table in warehouse.stream(name).messages() for seq in table["seq"].to_pylist()]
 
 

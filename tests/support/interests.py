@@ -1,4 +1,4 @@
-"""Consumers of small worlds: anywhere they can stand, and what the server's predicate says of a message."""
+"""Consumers of small worlds in any state, and the server's predicate on a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def seqs_of(world: World) -> list[int]:
 
 @st.composite
 def interests_of(draw: st.DrawFn, world: World) -> list[Interest]:
-    """Consumers that stand anywhere in a world, up to three."""
+    """Draw up to three consumers in any state."""
     known = seqs_of(world)
     anywhere = st.integers(0, max(known, default=0))
     subjects = sorted({message.subject for message in world.messages}) or SUBJECTS
@@ -52,7 +52,7 @@ def interests_of(draw: st.DrawFn, world: World) -> list[Interest]:
 
 
 def needs(one: Interest, seq: int, subject: str) -> bool:
-    """The server's `needAck`, as it is written there."""
+    """The server's `needAck`, transcribed."""
     if one.filters and subject not in one.filters:
         return False
     needed = seq > one.ack_floor
@@ -69,7 +69,7 @@ def goes(interests: Sequence[Interest], seq: int, subject: str, unmatched: Unmat
 
 
 def record_of(one: Interest) -> ConsumerRecord:
-    """A consumer that needs just that."""
+    """The record of a consumer with this interest."""
     pending, redelivered = one.pending.tolist(), one.redelivered.tolist()
     return ConsumerRecord(
         one.consumer,

@@ -1,4 +1,4 @@
-"""Two sides of one stream: one stands still at a named step while the other acts, and what both may leave behind."""
+"""Interleavings of two sides on one stream: one pauses at a named step while the other acts; allowed results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Prepare = Callable[[Path, str], None]
 
 
 def written(folder: Path, format_: str) -> None:
-    """A stream with a run behind it, due for another; two files of one segment overlap; a plan is saved."""
+    """A stream after one run, due for another; two files of one segment overlap; a plan is saved."""
     limits: dict[str, Any] = {
         "max_age": "60s",
         "max_msgs_per_subject": 9,
@@ -69,14 +69,14 @@ def written(folder: Path, format_: str) -> None:
 
 
 def scattered(folder: Path, format_: str) -> None:
-    """The same, behind which three more files came to the open segment."""
+    """The same, with three more files in the open segment."""
     written(folder, format_)
     for batch in range(3):
         publish(folder, "before", batch)
 
 
 def dying(folder: Path, format_: str) -> None:
-    """The last values of two subjects are due, and will be announced; both are among those published later."""
+    """The last values of two subjects are due, and will be announced; both subjects are published again later."""
     warehouse_with(folder, format_, NOW, allow_msg_ttl=True, subject_delete_marker_ttl="1s")
     soon: list[dict[str, str]] = [{"Nats-TTL": "1s"}, {"Nats-TTL": "1s"}, {}, {"Nats-TTL": "1s"}]
     lines = [
@@ -88,7 +88,7 @@ def dying(folder: Path, format_: str) -> None:
 
 
 def reclaimable(folder: Path, format_: str) -> None:
-    """A stream by the machine's clock, without a grace: a run behind it, due for another, and files to merge."""
+    """A stream by the machine's clock, without a grace: after one run, due for another, and with files to merge."""
     emptied(folder, format_, max_msgs=25)
     real_warehouse(folder, format_, max_msgs=20, compact={"min_files": 2})
     for batch in range(3):
@@ -96,12 +96,12 @@ def reclaimable(folder: Path, format_: str) -> None:
 
 
 def empty(folder: Path, format_: str) -> None:
-    """A stream that only the configuration knows."""
+    """A stream that exists only in the configuration."""
     warehouse_with(folder, format_, NOW)
 
 
 def heard(folder: Path, format_: str) -> None:
-    """A stream of whose consumers one has settled a half."""
+    """A stream with a consumer that has settled half of it."""
     warehouse = warehouse_with(folder, format_, NOW, retention="interest")
     opened = warehouse.stream(STREAM).opened
     lay(opened, even_segments(4, 10))
@@ -110,13 +110,13 @@ def heard(folder: Path, format_: str) -> None:
 
 
 def come_further(folder: Path) -> None:
-    """The consumer settles more."""
+    """The consumer settles more messages."""
     table = ConsumerTable(opened_at(folder).stream(STREAM).opened.root)
     table.update("billing", lambda found: replace(_there(found), state=new_state(36)))
 
 
 def create_consumer(folder: Path) -> None:
-    """Somebody comes who needs everything that is there."""
+    """A new consumer needs all stored messages."""
     record = ConsumerRecord(
         "late", {"ack_policy": "explicit"}, new_state(1), revision=1, counted=False
     )
@@ -124,7 +124,7 @@ def create_consumer(folder: Path) -> None:
 
 
 def forget_consumer(folder: Path) -> None:
-    """The only consumer is deleted: nobody can settle anything any more."""
+    """The only consumer is deleted, so nothing can be settled any more."""
     delete_consumer(opened_at(folder).stream(STREAM).opened, "billing")
 
 
@@ -134,7 +134,7 @@ def _there(found: ConsumerRecord | None) -> ConsumerRecord:
 
 
 def opened_at(folder: Path) -> Warehouse:
-    """The warehouse at `NOW`; by the machine's clock, where nothing has a grace: that ends by the storage's."""
+    """The warehouse at `NOW`; without a grace by the machine's clock, because a grace ends by the storage's clock."""
     place = folder / "retention.yaml"
     if has_grace(folder):
         return open_warehouse(place, engine="local", clock=lambda: NOW)
@@ -142,7 +142,7 @@ def opened_at(folder: Path) -> Warehouse:
 
 
 def has_grace(folder: Path) -> bool:
-    """Whether removed files stay for a while."""
+    """Whether removed files have a grace."""
     [stream] = json.loads((folder / "retention.yaml").read_text(encoding="utf-8"))["streams"]
     return bool(stream.get("grace") != "0s")
 
@@ -177,7 +177,7 @@ def read(folder: Path) -> None:
 
 
 def bring(folder: Path) -> None:
-    """Another writer appends rows that carry their sequences."""
+    """Another writer appends rows with sequences."""
     opened = opened_at(folder).stream(STREAM).opened
     snapshot = opened.store.snapshot()
     files, counters = snapshot.files, snapshot.counters
@@ -198,43 +198,43 @@ def bring(folder: Path) -> None:
 
 
 def delete_a_row(folder: Path) -> None:
-    """Another writer deletes a message of a file that a run rewrites."""
+    """Another writer deletes a message in a file that a run rewrites."""
     _table(folder).delete("seq = 18")
 
 
 def compact(folder: Path) -> None:
-    """Another writer puts the files of each segment together."""
+    """Another writer merges the files of each segment."""
     _table(folder).optimize.compact()
 
 
 def merge(folder: Path) -> None:
-    """Our own compaction."""
+    """The engine's own compaction."""
     [outcome] = opened_at(folder).compact([STREAM]).apply()
     if outcome.error is not None:
         raise outcome.error
 
 
 def reclaim(folder: Path) -> None:
-    """Everything that is dead goes."""
+    """All dead files are deleted."""
     [outcome] = opened_at(folder).reclaim([STREAM]).apply()
     if outcome.error is not None:
         raise outcome.error
 
 
 def vacuum(folder: Path) -> None:
-    """Another program deletes the files that the table's log has removed."""
+    """Another program deletes the files removed from the table's log."""
     _table(folder).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 
 def recreate(folder: Path, commits: int) -> None:
-    """The stream is deleted, and made anew with other messages in some commits."""
+    """The stream is deleted, and recreated with other messages in several commits."""
     shutil.rmtree(folder / "streams" / STREAM, ignore_errors=True)
     for batch in range(commits):
         publish(folder, "anew", batch)
 
 
 def without_leases(act: Act) -> Act:
-    """The same after the leases are lost, as they are on an object store when their holder stands still."""
+    """The same act after a loss of the leases, as on an object store with a paused holder."""
 
     def acting(folder: Path) -> None:
         for place in (folder / "streams" / STREAM).glob("_retention/*.lease"):
@@ -250,7 +250,7 @@ def _table(folder: Path) -> DeltaTable:
 
 @dataclass(frozen=True)
 class Side:
-    """What one side does, and where it can be done."""
+    """The act of one side, and its possible formats."""
 
     act: Act
     formats: tuple[str, ...] = ("delta", "parquet")
@@ -273,7 +273,7 @@ MINE: Mapping[str, Side] = {
     "undo-reclaimable": Side(undo, prepare=reclaimable),
     "compact-reclaimable": Side(merge, prepare=reclaimable),
 }
-"""What stands still at each of its steps."""
+"""Acts that pause at each of their steps."""
 
 THEIRS: Mapping[str, Side] = {
     "publish": Side(lambda folder: publish(folder, "theirs")),
@@ -300,11 +300,11 @@ THEIRS: Mapping[str, Side] = {
         lambda folder: recreate(folder, 2), meets=(written, scattered, empty)
     ),
 }
-"""What happens meanwhile."""
+"""Acts that happen meanwhile."""
 
 
 def duels(mine: str, format_: str) -> list[str]:
-    """What can happen on a format while one of `MINE` stands still; taking over needs somebody to take over from."""
+    """The acts possible on a format while one of `MINE` is paused; a takeover needs a previous holder."""
     lease = "publish" if "publish" in mine else "apply"
     return [
         name
@@ -315,7 +315,7 @@ def duels(mine: str, format_: str) -> list[str]:
 
 
 def attempt(act: Act, folder: Path) -> Exception | None:
-    """How an act ends: None, or what it was refused with; a directory that vanishes is the system's to tell."""
+    """The result of an act: None, or its refusal; a vanished directory may be an OS error."""
     try:
         act(folder)
     except (RetentionError, OSError) as error:
@@ -324,7 +324,7 @@ def attempt(act: Act, folder: Path) -> Exception | None:
 
 
 def steps_of(act: Act, folder: Path) -> list[str]:
-    """Every step that an undisturbed act reaches, as `<step>#<n>`."""
+    """Every step of an undisturbed act, as `<step>#<n>`."""
     counts: Counter[Step] = Counter()
     reached: list[str] = []
 
@@ -340,7 +340,7 @@ def steps_of(act: Act, folder: Path) -> list[str]:
 def interleave(
     folder: Path, mine: Act, theirs: Act, point: str
 ) -> tuple[Exception | None, Exception | None]:
-    """Carry out `mine`, and all of `theirs` while it stands at `point`; how each ended."""
+    """Execute `mine`, and all of `theirs` while `mine` is paused at `point`; returns the result of each."""
     counts: Counter[Step] = Counter()
     meanwhile: list[Exception | None] = []
 
@@ -357,7 +357,7 @@ def interleave(
 
 
 def left_by(folder: Path) -> dict[str, Any]:
-    """What must be as some order of the two sides leaves it; `refused`, if the stream cannot be read."""
+    """The state that must match a serial order of the two sides; `refused` if the stream cannot be read."""
     stream = opened_at(folder).new_stream(STREAM)
     opened = stream.opened
     try:
@@ -380,7 +380,7 @@ def left_by(folder: Path) -> dict[str, Any]:
 
 
 class Match:
-    """Two sides on one format, from one beginning."""
+    """Two sides on one format, from the same initial state."""
 
     def __init__(self, folder: Path, mine: str, theirs: str, format_: str) -> None:
         self.base = folder / "base"
@@ -392,11 +392,11 @@ class Match:
         self.only_theirs = self._after("theirs", self.theirs)
 
     def points(self) -> list[str]:
-        """The steps of the side that stands still."""
+        """The steps of the paused side."""
         return steps_of(self.mine, self._copy("steps"))
 
     def wrong(self, point: str) -> str | None:
-        """What is wrong when one side stands still at a point while the other acts; None if nothing is."""
+        """The violation if one side is paused at a point while the other acts; None if there is none."""
         folder = self._copy(point)
         mine, theirs = interleave(folder, self.mine, self.theirs, point)
         left = left_by(folder)
@@ -406,7 +406,7 @@ class Match:
         return f"{point}: {mine or 'done'} / {theirs or 'done'}: left {left}"
 
     def fits(self, left: dict[str, Any], *, mine: bool, theirs: bool) -> bool:
-        """Whether what is left is what some order of the sides that were carried out leaves; both refused never is."""
+        """Whether the state matches a serial order of the executed sides; both refused is never allowed."""
         allowed = {
             (True, True): self.in_turn,
             (True, False): [self.only_mine],
@@ -426,12 +426,12 @@ class Match:
 
 
 def play(folder: str, case: tuple[str, str, str], every: bool) -> tuple[int, list[str]]:
-    """Let one side stand still at each of its steps while the other acts; how often, and what was wrong.
+    """Pause one side at each of its steps while the other acts; returns the number of pauses, and the violations.
 
     Args:
-        folder: where; a new directory.
+        folder: a new directory.
         case: one of `MINE`, one of `THEIRS`, the format.
-        every: at each time that a step is reached; else at the first of each.
+        every: pause at each occurrence of a step; otherwise only at the first.
     """
     hurry()
     match = Match(Path(folder), *case)
@@ -441,7 +441,7 @@ def play(folder: str, case: tuple[str, str, str], every: bool) -> tuple[int, lis
 
 
 def hurry() -> None:
-    """Who stands still lets nothing go, so nobody waits for it; copies are written one at a time."""
+    """Skip waits for a paused side, which releases nothing; copies are written one at a time."""
     turns.LEASE_WAIT_S = settle_files.PATIENCE_S = 0.0
     delta._LONGEST_PAUSE_S = parquet._LONGEST_PAUSE_S = 0.0
     local._THREADS = 1

@@ -1,4 +1,4 @@
-"""Jobs without a process of their own, which costs a second and more; one test of each job starts it as a scheduler."""
+"""Jobs in this process, because a new process costs over a second; one test per job starts it like a scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs import running
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended; named as in `subprocess.CompletedProcess`."""
+    """The result of a job; names as in `subprocess.CompletedProcess`."""
 
     returncode: int
     stdout: str

@@ -1,4 +1,4 @@
-"""A stream on a real server whose consumers do something in steps, and what it holds before and after each."""
+"""A stream on a real server with stepwise acts of consumers, and its content before and after each step."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ What = Literal["worked", "edited", "dropped", "switched", "restored", "restarted
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 SOON_S = 0.2
-"""Waits for acks are an hour or that long; whoever wants to be given the same again lets more time pass."""
+"""`ack_wait` is an hour or this long; to trigger a redelivery, more time must pass."""
 QUIET_S = 0.1
-"""A server lets go a little later what consumers without acks were given."""
+"""The delay before a server releases deliveries of consumers without acks."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happened on a server between two backups of a stream."""
+    """An event on a server between two backups of a stream."""
 
     stream: str
     number: int
-    """Of the stream's steps."""
+    """The number of the step."""
     what: What
     config: Json
-    """The stream's, with the retention by which messages went."""
+    """The stream's configuration, with the retention in effect."""
     before: Path
     """The backup with the messages."""
     states: Path
-    """The backup with the consumers whose states decided."""
+    """The backup with the deciding states of consumers."""
     after: Path
     held: tuple[int, ...]
-    """The sequences that the server had left."""
+    """The sequences kept by the server."""
     given: frozenset[tuple[str, int]]
-    """Consumer and sequence of everything that was delivered up to then."""
+    """Consumer and sequence of all deliveries so far."""
     settled: frozenset[tuple[str, int]]
-    """The same of every answer that settles."""
+    """Consumer and sequence of all settling answers so far."""
     forsaken: frozenset[int]
-    """What was given up by consumers that were edited or dropped since."""
+    """Sequences abandoned by consumers edited or deleted since."""
     passed_over: frozenset[tuple[str, int]]
-    """Consumer and sequence of what its filters took in only when they were edited, behind it."""
+    """Consumer and sequence of messages that its filters match only since an edit, below its position."""
     was_limited: bool
-    """Whether the stream began with `retention: limits`."""
+    """Whether the stream started with `retention: limits`."""
 
 
 class JudgedStream:
     """One stream on a real server; messages have the subject `<its name>.<kind>`."""
 
     def __init__(self, nats: Nats, name: str, retention: str, folder: Path) -> None:
-        """Create it; its backups go into `folder`."""
+        """Create the stream; its backups are written to `folder`."""
         self.steps: list[Step] = []
         self.name = name
         self.consumers: dict[str, Json] = {}
@@ -92,7 +92,7 @@ class JudgedStream:
         self.consumers[name] = made["config"]
 
     def take(self, consumer: str, count: int) -> list[str]:
-        """Ask for so many messages; the replies of those that were there."""
+        """Fetch up to `count` messages; returns the replies of those available."""
         return self._program.take(consumer, count)
 
     def answer(self, replies: Sequence[str], body: bytes = b"+ACK") -> None:
@@ -106,20 +106,20 @@ class JudgedStream:
         self.config = self._nats.update(self.config | {"retention": "interest"})["config"]
 
     def restore(self) -> None:
-        """Delete the stream, and make it again from its last backup."""
+        """Delete the stream, and restore it from its last backup."""
         state = self._nats.info(self.name)["state"]
         self._nats.delete(self.name)
         self._nats.restore_archive(self.config, state, self._backup_path())
 
     def step(self, what: What, happens: Callable[[], object]) -> None:
-        """Let something happen between two backups."""
+        """Execute an act between two backups."""
         before = self.backup()
         happens()
         time.sleep(QUIET_S)
         self._record(what, before)
 
     def restarted(self, nats: Nats, before: Path) -> None:
-        """Go on at a server that found the stream in its store, as it was at a backup."""
+        """Continue on a server that found the stream in its store, in the state of a backup."""
         self._nats = nats
         self._record("restarted", before)
 
@@ -171,7 +171,7 @@ class JudgedStream:
 
 
 def _given_up(before: Path, after: Path) -> frozenset[int]:
-    """What was redelivered to consumers that are gone or another one after."""
+    """Redelivered messages of consumers that were deleted or replaced afterwards."""
     now = read_backup(after).consumers
     return frozenset(
         int(seq)
@@ -191,7 +191,7 @@ def subjects_in(backup: Path) -> dict[int, str]:
 
 
 def _wanted_since(before: Path, after: Path) -> frozenset[tuple[str, int]]:
-    """What consumers have a filter for after an edit, and had none before it."""
+    """Messages that consumers' filters match only after an edit."""
     was = read_backup(before).consumers
     return frozenset(
         (name, seq)

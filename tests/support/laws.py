@@ -1,6 +1,6 @@
-"""Laws: properties that hold in every small world; tried on 100 of them, or on what LAW_EXAMPLES says.
+"""Laws: properties of all small worlds, tested on 100 of them or on LAW_EXAMPLES.
 
-Worlds that are laid on a disk cost a hundred times as much: a tenth of these, or a fifth of what LAW_EXAMPLES says.
+Worlds on a disk cost a hundred times as much: a tenth of the number, or a fifth of LAW_EXAMPLES.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def law(test: Test) -> Test:
 
 
 def law_on_disk(test: Test) -> Test:
-    """The same of a property whose worlds are laid on a disk: fewer worlds."""
+    """Mark a property of worlds on a disk as a law: fewer worlds are tested."""
     tried = settings(max_examples=_ON_DISK, deadline=None, suppress_health_check=_NO_FAULT)
     return pytest.mark.law(tried(test))

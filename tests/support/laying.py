@@ -1,4 +1,4 @@
-"""Streams laid out file by file on real stores, so that a test decides what lies in which segment."""
+"""Streams laid out file by file on real stores, so that a test controls the content of each segment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEVER_BLOCK = b"NATS/1.0\r\nNats-TTL: never\r\n\r\n"
 
 @dataclass(frozen=True)
 class Laid:
-    """A message as it shall be stored."""
+    """A message to store."""
 
     seq: int
     subject: str = "a"
@@ -34,7 +34,7 @@ class Laid:
     payload: bytes = b""
     never: bool = False
     headers: bytes | None = None
-    """Of a message that does not say `never`."""
+    """The headers, unless `never` is set."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class File:
 def warehouse_with(
     folder: Path, format_: str, now_ns: int, engine: EngineName = "local", **limits: Any
 ) -> Warehouse:
-    """A warehouse that configures one stream, ORDERS, its clock stopped."""
+    """A warehouse with one configured stream, ORDERS, and a stopped clock."""
     folder.mkdir(parents=True, exist_ok=True)
     stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, **limits}
     config = {"warehouse": ".", "defaults": {"format": format_}, "streams": [stream]}
@@ -60,7 +60,7 @@ def warehouse_with(
 def laid_stream(
     folder: Path, format_: str, now_ns: int, segments: int = 0, **limits: Any
 ) -> OpenedStream:
-    """The stream of `warehouse_with`, in which at first lie segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """The stream of `warehouse_with`, with initial segments of ten messages on s.0, s.1 and s.2 in turn."""
     opened = warehouse_with(folder, format_, now_ns, **limits).stream("ORDERS").opened
     if segments and not opened.store.exists():
         lay(opened, even_segments(segments, 10))
@@ -68,7 +68,7 @@ def laid_stream(
 
 
 def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) -> None:
-    """Commit the files as they are; with `sealed` the last of their segments is closed, too."""
+    """Commit the files unchanged; with `sealed` the last segment is sealed, too."""
     opened.store.create()
     staged = []
     for file in files:
@@ -89,7 +89,7 @@ def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) ->
 def even_segments(
     count: int, each: int, step_ns: int = SECOND, subjects: int = 3, payload: bytes = b"x"
 ) -> list[File]:
-    """Segments of `each` messages, one file each, a message every `step_ns` from `START` on."""
+    """Segments of `each` messages, one file per segment, one message every `step_ns` from `START` on."""
     return [
         File(
             base=number * each + 1,
@@ -103,7 +103,7 @@ def even_segments(
 
 
 def held(warehouse: Warehouse, name: str = "ORDERS") -> pa.Table:
-    """Every message that a stream holds, all columns, in order."""
+    """All messages of a stream, all columns, in order."""
     return pa.concat_tables(warehouse.stream(name).messages())
 
 

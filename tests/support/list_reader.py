@@ -1,4 +1,4 @@
-"""A reader of sources without Spark: lines of files, and the rows of a Delta table's files, become messages."""
+"""A reader of sources without Spark: messages from lines of files, and from rows of a Delta table's files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COLUMNS = {"type": "struct", "fields": [{"name": "payload", "type": "string"}]}
 
 @dataclass
 class ListReader:
-    """Reads payloads: words of text files, the column `payload` of Delta tables."""
+    """A reader of payloads: words of text files, and the column `payload` of Delta tables."""
 
     opened: OpenedStream
     after_read: list[Callable[[], None]] = field(default_factory=list)
-    """What happens between reading and committing."""
+    """Callbacks between reading and committing."""
 
     def listing(self, location: str) -> list[SourceFile]:
         raise NotImplementedError(location)
@@ -56,7 +56,7 @@ class ListReader:
 
 @contextmanager
 def reading(*given: Any) -> Iterator[Callable[[], SourceReader]]:
-    """Stands for `table_source._reading`, whose arguments it takes."""
+    """A replacement for `table_source._reading`, with the same arguments."""
     yield lambda: ListReader(given[0])
 
 

@@ -1,4 +1,4 @@
-"""A process that fights for a lock: in its hands it writes down who holds it, and dies there now and then."""
+"""A process that competes for a lock: as the holder it records itself, and sometimes dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUCKET, KEY = "LOCKS", "nightly"
 
 
 def alive(process: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -24,7 +24,7 @@ def alive(process: int) -> bool:
 
 
 def hold(folder: Path, revision: int, draw: random.Random, deaths: float) -> None:
-    """Be in the hands of this process alone: nobody who lives may be there, too."""
+    """Hold the lock exclusively: no other live process may hold it."""
     guard, mine = folder / "holder", folder / str(os.getpid())
     mine.write_text(str(os.getpid()))
     while True:
@@ -46,14 +46,14 @@ def hold(folder: Path, revision: int, draw: random.Random, deaths: float) -> Non
 
 
 def note(folder: Path, text: str) -> None:
-    """Append a line to the log of all processes, at once."""
+    """Append a line to the log of all processes, atomically."""
     descriptor = os.open(folder / "log", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     os.write(descriptor, f"{text} {os.getpid()}\n".encode())
     os.close(descriptor)
 
 
 def main(place: str, folder: Path, turns: int, deaths: float, seed: int) -> None:
-    """Fight until there were so many turns in all."""
+    """Compete until all processes together had `turns` turns."""
     draw, bucket = random.Random(seed), open_warehouse(place).kv(BUCKET)
     while held(folder) < turns:
         try:
@@ -64,7 +64,7 @@ def main(place: str, folder: Path, turns: int, deaths: float, seed: int) -> None
 
 
 def held(folder: Path) -> int:
-    """The turns until now."""
+    """The number of turns so far."""
     log = folder / "log"
     return log.read_text().count("held ") if log.exists() else 0
 

@@ -1,4 +1,4 @@
-"""The server's update pass with subject-delete markers, message by message and as plainly as can be."""
+"""Plain model of the server's update pass with subject-delete markers, message by message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADING = len(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\nNats-R
 
 @dataclass
 class Server:
-    """A stream as the server holds it while it expires messages."""
+    """The server's state of a stream while it expires messages."""
 
     policy: Policy
     left: list[Message]
@@ -23,7 +23,7 @@ class Server:
     heading: int = HEADING
     """Bytes of a marker's headers."""
     replaced: dict[int, int] = field(default_factory=dict)
-    """Marker → the message that it stands for, of every marker that was stored."""
+    """Marker → its message, for every stored marker."""
     refused: list[Message] = field(default_factory=list)
 
     def expire(self, message: Message, rule: str) -> None:

@@ -1,4 +1,4 @@
-"""Processes that write, maintain and read one stream at once."""
+"""Processes that concurrently write, maintain and read one stream."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ LOADED = (
     "retention.stores.delta.store",
     "retention.stores.parquet.store",
 )
-"""What is loaded when it is needed: here before the forks, so that all begin at once."""
+"""Lazily loaded modules, imported before the forks so that all workers start together."""
 
 
 class Pace:
-    """Rounds at the same instants in all processes, until the time is over."""
+    """Rounds at the same instants in all processes, until the time is up."""
 
     def __init__(self, seconds: float, every_s: float) -> None:
         self._until = time.monotonic() + seconds
@@ -55,7 +55,7 @@ class Pace:
 
 
 def append(folder: Path, name: str, seconds: float) -> dict[str, Any]:
-    """Publish a batch every 200 ms; every fifth is sent twice, as after a lost answer."""
+    """Publish a batch every 200 ms; every fifth batch is sent twice, as after a lost answer."""
     stream = opened_at(folder).stream("ORDERS")
     acks: dict[int, str] = {}
     slowest = 0.0
@@ -79,7 +79,7 @@ def append(folder: Path, name: str, seconds: float) -> dict[str, Any]:
 
 
 def maintain(folder: Path, _: str, seconds: float) -> dict[str, Any]:
-    """Run passes at the same instants as every other maintainer: planned on the spot, or planned before."""
+    """Run passes at the same instants as the other maintainers, with a new or an earlier plan."""
     warehouse = opened_at(folder)
     counts: Counter[str] = Counter()
     for number in Pace(seconds, TOGETHER_S):
@@ -103,7 +103,7 @@ def maintain(folder: Path, _: str, seconds: float) -> dict[str, Any]:
 
 
 def read(folder: Path, ways: str, seconds: float) -> dict[str, Any]:
-    """Read the whole stream again and again, in turn by each of the ways that are named."""
+    """Read the whole stream repeatedly, in turn by each of the named ways."""
     stream = opened_at(folder).stream("ORDERS")
     place = str(folder / "streams" / "ORDERS" / "messages")
     seen = Seen()
@@ -131,7 +131,7 @@ WAYS: Mapping[str, Callable[[Stream, str], list[tuple[int, bytes]]]] = {
 
 
 def query(folder: Path) -> None:
-    """Stream what arrives in a folder into the stream, until standard input says that nothing more does."""
+    """Stream arriving files of a folder into the stream, until standard input signals the end."""
     from retention.engines.spark.session import build_session
 
     spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")
@@ -159,7 +159,7 @@ ROLES: Mapping[str, Callable[[Path, str, float], dict[str, Any]]] = {
 class Crew:
     """A process that forks a worker for each role, all at the same instant.
 
-    It only imports; deltalake, Polars and Arrow start their threads in the forks, where that is safe.
+    The parent only imports; deltalake, Polars and Arrow start threads in the forks, where this is safe.
     """
 
     def __init__(self, folder: Path, seconds: float, *roles: str) -> None:
@@ -174,11 +174,11 @@ class Crew:
         end(self._process)
 
     def go(self) -> None:
-        """Let all of them begin."""
+        """Start all workers."""
         say(self._process)
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """What each of them answers at its end; none must have failed."""
+        """The final answers of all workers; none may have failed."""
         assert self._process.wait(LONGEST_S) == 0, "a worker failed"
         return {
             place.stem: json.loads(place.read_text()) for place in sorted(self._answers.iterdir())
@@ -199,39 +199,39 @@ class Query:
         end(self._process)
 
     def kill(self) -> None:
-        """End it at once, by SIGKILL, and start it again."""
+        """Kill it by SIGKILL, and restart it."""
         assert self._process.poll() is None, "the query failed"
         end(self._process)
         self._process = started("query", self._folder)
 
     def finish(self) -> None:
-        """Let it take what has arrived, and end."""
+        """Let it process all arrived files, and stop."""
         say(self._process)
         assert self._process.wait(LONGEST_S) == 0, "the query failed"
 
 
 def started(*said: Any) -> subprocess.Popen[str]:
-    """This module as a process of its own."""
+    """Start this module as a process."""
     command = [sys.executable, "-m", __name__, *said]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
 
 
 def say(process: subprocess.Popen[str]) -> None:
-    """Give a process the signal that it waits for."""
+    """Signal a waiting process."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a process, if it still runs."""
+    """Kill a process if it still runs."""
     process.kill()
     process.communicate()
 
 
 @contextmanager
 def repeating(*acts: Callable[[], None], every_s: float = 0.0) -> Iterator[None]:
-    """Do each act again and again in a thread of its own during the block; the first failure is raised at its end."""
+    """Repeat each act in its own thread during the block; the first failure is raised at the end."""
     over = Event()
     failures: list[BaseException] = []
 
@@ -255,7 +255,7 @@ def repeating(*acts: Callable[[], None], every_s: float = 0.0) -> Iterator[None]
 
 
 def crew(folder: Path, seconds: float, roles: list[str]) -> int:
-    """Fork the roles (`append:a`) when told so; how many of them failed."""
+    """Fork the roles (`append:a`) on a signal; returns the number of failed ones."""
     for module in LOADED:
         import_module(module)
     sys.stdin.readline()

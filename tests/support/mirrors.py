@@ -1,4 +1,4 @@
-"""delta-spark as the mirror of a broker: it appends rows that bring their own sequences."""
+"""delta-spark as the mirror of a broker: it appends rows with sequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 def mirror(
     spark: SparkSession, table: str, seqs: range, segment: int, size: str = "bigint(50)"
 ) -> None:
-    """Append one file of messages that are stored in the second of their sequence."""
+    """Append one file of messages, each stored at the second of its sequence."""
     columns = [column.format(segment=segment, size=size) for column in COLUMNS]
     frame = spark.range(seqs.start, seqs.stop).coalesce(1).selectExpr(*columns)
     frame.write.format("delta").mode("append").save(table)

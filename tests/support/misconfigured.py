@@ -1,4 +1,4 @@
-"""The tables of misconfigured consumers on docs/semantics/consumers.md, and what we say of their rows."""
+"""The tables of misconfigured consumers in docs/semantics/consumers.md, and our refusals of their rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORDERS: Json = {"name": "S", "subjects": ["orders.>"]}
 
 @dataclass(frozen=True)
 class Row:
-    """A request that somebody refuses: on which stream, beside or instead of which consumer, and why."""
+    """A refused request: its stream, the existing consumer, and the reason."""
 
     asked: Json
     stream: Json
@@ -51,7 +51,7 @@ def rows() -> Iterator[Row]:
 
 
 def subscriptions() -> Iterator[Row]:
-    """Every row of the table of subscriptions; nobody asks a server about them."""
+    """Every row of the table of subscriptions; these are not sent to a server."""
     for line in _SUBSCRIBED.findall(PAGE.read_text(encoding="utf-8"))[0].splitlines()[2:]:
         asked, there, why = _cells(line)
         existing = json.loads(there.strip("`") or "null")
@@ -59,7 +59,7 @@ def subscriptions() -> Iterator[Row]:
 
 
 def refusal_of(row: Row) -> str:
-    """The words of our first refusal of a subscription."""
+    """The text of our first refusal of a subscription."""
     try:
         wanted = TypeAdapter(Subscription).validate_python(row.asked)
         stream = find_stream(wanted, [StreamConfig(**ORDERS)])
@@ -90,7 +90,7 @@ def _row(cells: dict[str, str]) -> Row:
 
 
 def ours(row: Row) -> tuple[int | None, str]:
-    """The code and the words of our first refusal."""
+    """The code and the text of our first refusal."""
     consumer, mistakes = read_model(ConsumerConfig, row.asked, ())
     if consumer is None:
         return INVALID_JSON, mistakes[0].text

@@ -1,4 +1,4 @@
-"""A real nats-server for tests: started on a free port, filled by restore, asked, backed up, stopped."""
+"""A real nats-server for tests: started on a free port, filled by restore, queried, backed up, stopped."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ SMALL_CHUNK_BYTES = 64 << 10
 STARTED_WITHIN = 20.0
 TIMEOUT = 60.0
 _ANCHOR = {"name": "ANCHOR", "mirror": {"name": "NOWHERE"}, "storage": "file", "num_replicas": 1}
-"""Takes no subject. While it is there, the server's directory of streams stays when the last of ours is deleted; it
-would go later, under the next one."""
+"""A stream without subjects. While it exists, the server keeps its directory of streams after the
+last test stream is deleted; otherwise the server would delete the directory later, during the next
+test."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Message:
 
 
 class ServerError(RuntimeError):
-    """The server's answer to a request was an error; `code` is its own error code, `reason` its words."""
+    """An error in the server's answer to a request; `code` is the server's error code, `reason` its text."""
 
     def __init__(self, subject: str, error: Json) -> None:
         super().__init__(f"{subject}: {error}")
@@ -57,9 +58,9 @@ class ServerError(RuntimeError):
 
 
 class _Subscription(JetStreamContext.PushSubscription):
-    """A subscription of the client's whose state comes behind the messages that it counts.
+    """A client subscription that updates its state after the counted messages.
 
-    Where a message is counted before it has come, the client's watch takes its key for one without a history.
+    If a message is counted before it arrives, the client's watch treats its key as one without a history.
     """
 
     async def consumer_info(self) -> ConsumerInfo:
@@ -83,7 +84,7 @@ class Nats:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return str(self._client.connected_url.geturl())
 
     def restore(
@@ -95,9 +96,9 @@ class Nats:
         *,
         consumers: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Json:
-        """Make stream `name` from messages (a table of shape `RAW_ROWS` or a list); the stream's info.
+        """Create stream `name` from messages (a table of shape `RAW_ROWS` or a list); returns the stream's info.
 
-        `config` has the server's JSON names; name, subjects and storage have defaults.
+        `config` uses the server's JSON names; name, subjects and storage have defaults.
         """
         rows = messages if isinstance(messages, pa.Table) else raw_rows(messages)
         full = {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config}
@@ -108,11 +109,11 @@ class Nats:
         return self.restore_archive(full, state, path)
 
     def restore_archive(self, config: Mapping[str, Any], state: Json, path: Path) -> Json:
-        """Make a stream from an archive that holds `state`; the stream's info."""
+        """Create a stream from an archive with `state`; returns the stream's info."""
         return self._run(self._restore(config["name"], {"config": config, "state": state}, path))
 
     def update(self, config: Mapping[str, Any], within: float = TIMEOUT) -> Json:
-        """`STREAM.UPDATE` with a whole config; the stream's info, in so many seconds."""
+        """`STREAM.UPDATE` with a full config, with a timeout in seconds; returns the stream's info."""
         return self.request(f"STREAM.UPDATE.{config['name']}", config, within)
 
     def info(self, name: str, within: float = TIMEOUT) -> Json:
@@ -124,49 +125,49 @@ class Nats:
         self.request(f"STREAM.DELETE.{name}", {})
 
     def survivors(self, name: str) -> list[Message]:
-        """Every message that the stream holds, in order of sequence."""
+        """All messages of the stream, in order of sequence."""
         return self._run(self._survivors(name))
 
     def snapshot(self, name: str, path: Path) -> Json:
-        """Back the stream up (v2) into `path`; the answer with `config` and `state`."""
+        """Back the stream up (v2) into `path`; returns the answer with `config` and `state`."""
         return self._run(self._snapshot(name, path))
 
     def snapshot_in_use(
         self, name: str, path: Path, load: Iterable[Sequence[Published]], pause_s: float = 0
     ) -> Json:
-        """Back the stream up in pieces of 64 KiB, and publish some of a load behind each; the answer with `state`.
+        """Back the stream up in 64 KiB chunks, and publish part of a load after each; returns the answer with `state`.
 
-        A server reads on when a piece is answered, 4 MiB ahead: what the load makes it remove goes while it writes the
-        archive.
+        A server continues after the ack of a chunk, 4 MiB ahead, so removals due to the load happen
+        while it writes the archive.
 
         Args:
             name: the stream.
             path: the archive.
-            load: what is published behind each piece.
-            pause_s: seconds to wait before the first piece is answered.
+            load: the messages to publish after each chunk.
+            pause_s: seconds to wait before the ack of the first chunk.
         """
         small = {"chunk_size": SMALL_CHUNK_BYTES, "window_size": SMALL_CHUNK_BYTES}
         return self._run(self._snapshot(name, path, small, iter(load), pause_s))
 
     def publish(self, messages: Iterable[Published]) -> None:
-        """Publish (subject, payload, headers) one after the other; returns when all are stored."""
+        """Publish (subject, payload, headers) in order; returns when all are stored."""
         self._run(self._publish(messages))
 
     def publish_one(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Publish one message; the acknowledgement, which may hold an `error`."""
+        """Publish one message; returns the ack, which may contain an `error`."""
         request = self._client.request(subject, payload, timeout=TIMEOUT, headers=_plain(headers))
         reply = self._run(request)
         answer: Json = json.loads(reply.data)
         return answer
 
     def publish_blocks(self, messages: Iterable[tuple[str, bytes, bytes]]) -> list[Json]:
-        """Publish (subject, header block, payload) as they are; each one's acknowledgement, or its `error`."""
+        """Publish (subject, header block, payload) unchanged; returns the ack of each, or its `error`."""
         return self._run(self._publish_blocks(messages))
 
     def request(self, subject: str, body: Mapping[str, Any], within: float = TIMEOUT) -> Json:
-        """A JetStream API request, answered in so many seconds.
+        """A JetStream API request, with a timeout in seconds.
 
         Raises:
             ServerError: the answer is an error.
@@ -231,7 +232,7 @@ class Nats:
             if held is not None:
                 await self._client.publish(held[0], held[1], headers=_plain(held[2]))
             held = one
-        if held is not None:  # its acknowledgement stands for all before it
+        if held is not None:  # its ack covers all before it
             headers = _plain(held[2])
             reply = await self._client.request(held[0], held[1], timeout=TIMEOUT, headers=headers)
             _checked(held[0], reply.data)
@@ -256,9 +257,9 @@ def server(settings: str = "", store: Path | None = None) -> Iterator[Nats]:
     """A server with JetStream on the loopback interface.
 
     Args:
-        settings: what its configuration file says of it.
-        store: the directory that it keeps streams in, where another server may have left some; a temporary one, if not
-            given.
+        settings: JetStream settings of its configuration file.
+        store: the directory of streams, possibly with streams of an earlier server; default: a
+            temporary one.
     """
     with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
         workdir = Path(directory)
@@ -298,7 +299,7 @@ def messages_of(rows: pa.Table) -> list[Message]:
 
 
 def state_of(rows: pa.Table, last_seq: int | None, storage: str) -> Json:
-    """The `state.json` of a stream that holds exactly these rows."""
+    """The `state.json` of a stream with exactly these rows."""
     seqs = rows["seq"].to_pylist()
     last = last_seq if last_seq is not None else (seqs[-1] if seqs else 0)
     sizes = complete_rows(rows, "memory" if storage == "memory" else "file")["size"]

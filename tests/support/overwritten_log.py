@@ -1,4 +1,4 @@
-"""An entry of a Delta log that Spark's log store overwrites on a local disk."""
+"""A Delta log entry overwritten by Spark's log store on a local disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def newest(warehouse: Warehouse, stream: str = "ORDERS") -> int:
 def overwrite(
     warehouse: Warehouse, version: int, *actions: dict[str, Any], stream: str = "ORDERS"
 ) -> None:
-    """What `HDFSLogStore` does after its look: rename an entry of its own into place."""
+    """Do the second half of `HDFSLogStore`'s write: rename its entry into place."""
     info = {
         "operation": "OPTIMIZE",
         "operationParameters": {},

@@ -1,4 +1,4 @@
-"""Pages of the documentation whose commands are executed, and whose output is held to what the page says."""
+"""Execution of the commands in documentation pages, and comparison with the printed output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def blocks(text: str, kind: str) -> list[str]:
 
 
 def sessions(text: str) -> Iterator[tuple[str, str]]:
-    """Every command of a page with what it is said to print."""
+    """Every command of a page, with its expected output."""
     for block in blocks(text, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -42,12 +42,12 @@ def sessions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def tidy(text: str) -> str:
-    """Output without blanks that nobody sees."""
+    """Output without trailing blanks."""
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
 
 
 def plain(text: str) -> str:
-    """Output without what differs from run to run."""
+    """Output without parts that differ between runs."""
     text = tidy(text)
     for pattern, instead in _VARYING:
         text = pattern.sub(instead, text)
@@ -55,10 +55,10 @@ def plain(text: str) -> str:
 
 
 def executed(page: Path, folder: Path) -> str:
-    """The page with the output that its commands have in a folder, which it calls `/srv`.
+    """The page, with the output of its commands in a folder, which the page calls `/srv`.
 
-    A comment `# ends with N` behind a command says its exit code, if that is not 0. The name of a run in a command
-    stands for the last one that was printed. `ACCEPT=1` writes the page.
+    A comment `# ends with N` after a command gives its exit code, if that is not 0. The name of a
+    run in a command is replaced by the last printed one. `ACCEPT=1` writes the page.
     """
     text = page.read_text(encoding="utf-8")
     written, at = "", 0
@@ -86,7 +86,7 @@ def executed(page: Path, folder: Path) -> str:
 def _run(line: str, folder: Path) -> tuple[int, str]:
     """The exit code and output of a command.
 
-    `retention` works in this process, also at the head of a pipe; everything else in a shell.
+    `retention` runs in this process, even at the head of a pipe; other commands run in a shell.
     """
     command, _, rest = line.partition(" | ")
     if not command.startswith("retention "):

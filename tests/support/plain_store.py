@@ -36,7 +36,7 @@ class PlainStore:
     before_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], None]] = field(default_factory=list)
     records: list[pa.Table] = field(default_factory=list)
-    """Of what is released and still in files, numbered from 1."""
+    """Records of released rows still in files, numbered from 1."""
     subject_reads: int = 0
 
     def exists(self) -> bool:
@@ -84,11 +84,11 @@ class PlainStore:
         )
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
-        """Every file has numbers that messages can have."""
+        """All files have valid sequences."""
         return self.inventory(snapshot).files, LOGGED_FILES.empty_table()
 
     def logged(self, snapshot: Snapshot) -> Counters:
-        """Its files say no more than its counters."""
+        """Files have no more than the counters."""
         return snapshot.counters
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
@@ -176,7 +176,7 @@ class PlainStore:
         return []
 
     def gather_statistics(self, snapshot: Snapshot) -> None:
-        """Nothing is kept beside the table."""
+        """Nothing is stored in addition to the table."""
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -210,7 +210,7 @@ class PlainStore:
         return pa.concat_tables(parts).sort_by("seq")
 
     def leftovers(self) -> list[Path]:
-        """Data files in the folder that no version names."""
+        """Data files in the folder that are in no version."""
         named = {path for files, _ in self.versions for path in files["path"].to_pylist()}
         found = self.folder.rglob("segment=*/*.parquet")
         return [file for file in found if str(file.relative_to(self.folder)) not in named]
@@ -223,7 +223,7 @@ class PlainStore:
 
 
 def opened_stream(folder: Path, now_ns: int = 0, **config: object) -> OpenedStream:
-    """A stream ORDERS on a plain store, its clock stopped."""
+    """A stream ORDERS on a plain store, with a stopped clock."""
     settings = {"name": "ORDERS", "subjects": ("orders.>",), **config}
     root = folder / "streams" / "ORDERS"
     return OpenedStream(
@@ -238,7 +238,7 @@ def opened_stream(folder: Path, now_ns: int = 0, **config: object) -> OpenedStre
 
 
 def store_of(opened: OpenedStream) -> PlainStore:
-    """The plain store behind a stream."""
+    """The plain store of a stream."""
     assert isinstance(opened.store, PlainStore)
     return opened.store
 

@@ -1,4 +1,4 @@
-"""Processes of a job, also those that it starts: found by a mark in their environment, wherever they come from."""
+"""Processes of a job and their descendants, identified by a mark in their environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK = "RETENTION_TEST_MARK"
 
 
 class Started:
-    """A command that was started in a folder, and everything that it starts."""
+    """A command started in a folder, and its descendants."""
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._mark = uuid.uuid4().hex
@@ -31,13 +31,13 @@ class Started:
         )
 
     def living(self, named: str = "") -> list[int]:
-        """The processes that live, those alone whose program has this in its name."""
+        """The live processes, optionally only programs with this in their name."""
         mark = f"{_MARK}={self._mark}".encode()
         numbers = (path.name for path in Path("/proc").iterdir())
         return [int(pid) for pid in numbers if pid.isdigit() and _is(int(pid), mark, named)]
 
     def send(self, number: int, named: str) -> bool:
-        """Send a signal to the first process with such a name; False if there is none."""
+        """Send a signal to the first process with a matching name; False if there is none."""
         for pid in self.living(named)[:1]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -45,12 +45,12 @@ class Started:
         return False
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end; its exit code, and everything that it printed."""
+        """Wait for its end; returns its exit code, and its output."""
         said, _ = self.process.communicate(timeout=300)
         return self.process.returncode, said
 
     def left_behind(self, patience_s: float) -> list[str]:
-        """The programs of processes that still live after so long."""
+        """The programs of processes that are still alive after `patience_s`."""
         until = time.monotonic() + patience_s
         while self.living() and time.monotonic() < until:
             time.sleep(0.05)

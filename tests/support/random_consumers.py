@@ -1,4 +1,4 @@
-"""Consumers that do whatever comes to mind on a stream of a real server: work, are edited, dropped, made anew."""
+"""Random acts of consumers on a stream of a real server: work, edits, deletions, recreation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SHARES = (
     (("*",), ("x.*",)),
     (("a",), ("b", "é"), ("x.y",)),
 )
-"""The filters of those who share a work queue."""
+"""The filters of consumers that share a work queue."""
 OVERLAPS = (10099, 10100)
-"""What a server answers who asks for messages of a work queue that another consumer gets."""
+"""A server's error codes for an overlapping consumer of a work queue."""
 BODIES = (b"+ACK", b"+ACK", b"+ACK", b"", b"-NAK", b"-NAK", b"+WPI", b"+TERM", b"nonsense")
 STARTS: tuple[dict[str, Any], ...] = (
     {"deliver_policy": "all"},
@@ -35,17 +35,17 @@ STARTS: tuple[dict[str, Any], ...] = (
 
 
 class RandomConsumers:
-    """The consumers of one stream, as chance has it."""
+    """The random consumers of one stream."""
 
     def __init__(self, stream: JudgedStream, chance: random.Random) -> None:
-        """Begin without any."""
+        """Start without consumers."""
         self._stream, self._chance = stream, chance
         self._share = chance.choice(SHARES)
         self._replies: dict[str, list[str]] = {}
         self._made = 0
 
     def live(self) -> None:
-        """Some rounds, of which a stream with limits becomes one with interest in the second; then it is restored."""
+        """Run several rounds; a stream with limits changes to interest in the second one; finally restore it."""
         stream = self._stream
         for number in range(ROUNDS):
             for _ in range(self._chance.randint(number == 0, len(self._share))):
@@ -79,13 +79,13 @@ class RandomConsumers:
         else:
             settings |= self._chance.choice(STARTS)
             settings["ack_policy"] = self._chance.choice(["explicit", "explicit", "all", "none"])
-            # Without a filter nobody can begin at the last message of each subject.
+            # A consumer without a filter cannot start at the last message of each subject.
             filters = FILTERS[settings["deliver_policy"] == "last_per_subject" :]
             kinds = self._chance.choice(filters)
         self._create(name, kinds, settings)
 
     def _create(self, name: str, kinds: tuple[str, ...], settings: dict[str, Any]) -> None:
-        """Create or update a consumer; on a work queue what overlaps is refused, and all stays as it was."""
+        """Create or update a consumer; on a work queue an overlapping one is refused, and nothing changes."""
         try:
             self._stream.consumer(name, kinds, **settings)
         except ServerError as error:
@@ -95,7 +95,7 @@ class RandomConsumers:
             self._replies.setdefault(name, [])
 
     def _work(self) -> None:
-        """Each consumer takes messages and answers: some of all that it ever had, or all that there are."""
+        """Each consumer fetches messages and answers some of all its deliveries, or all pending ones."""
         time.sleep(SOON_S)
         for name, config in self._stream.consumers.items():
             acknowledges = config["ack_policy"] != "none"

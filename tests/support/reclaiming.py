@@ -1,4 +1,4 @@
-"""Streams from which a pass has removed files whose grace is over, by the real clock: reclaim goes by the storage's."""
+"""Streams with removed files after their grace, by the real clock, because reclaim uses the storage's clock."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.laying import START, even_segments, lay, warehouse_with
 
 TICK_S = 0.02
-"""Longer than the storage's clock stands still."""
+"""Longer than a tick of the storage's clock."""
 
 
 def real_warehouse(folder: Path, format_: str, **limits: Any) -> Warehouse:
-    """A warehouse with one stream, ORDERS, no grace, and the machine's clock."""
+    """A warehouse with one stream, ORDERS, without a grace, with the machine's clock."""
     warehouse_with(folder, format_, START, **({"grace": "0s"} | limits))
     return open_warehouse(folder / "retention.yaml", engine="local")
 
 
 def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> OpenedStream:
-    """A stream of which a pass has dropped the old segments, and rewritten one, a moment ago."""
+    """A stream after a pass that just dropped the old segments, and rewrote one."""
     keeps = {"max_msgs": 15} | limits
     opened = real_warehouse(folder, format_, **keeps).stream("ORDERS").opened
     lay(opened, even_segments(segments, 10))
@@ -46,9 +46,9 @@ def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> Ope
 
 
 def with_dead_files(folder: Path, format_: str) -> None:
-    """A stream with files that passes have removed, and with those that a pass staged which died before its commit.
+    """A stream with files removed by passes, and with staging files of a pass that died before its commit.
 
-    One of the removed files had a hole: another run had taken a message out of it before.
+    One of the removed files had a gap, because another run had removed a message from it.
     """
     emptied(folder, format_, max_msgs=25)
     real_warehouse(folder, format_, max_msgs=25).stream("ORDERS").delete(17).apply()
@@ -73,14 +73,14 @@ def with_dead_files(folder: Path, format_: str) -> None:
 
 
 def with_leftovers(folder: Path, format_: str) -> None:
-    """A stream in which a publish has died before its commit, and another in the middle of a write; both are noted."""
+    """A stream after a publish that died before its commit, and another during a write; both are noted."""
     leave(folder, format_)
     reclaim_leftovers(again(folder))
     time.sleep(TICK_S)
 
 
 def leave(folder: Path, format_: str) -> OpenedStream:
-    """The same, and nobody has noted them."""
+    """The same, without notes."""
     opened = emptied(folder, format_)
     committing = {"delta": Step.DELTA_COMMITTING, "parquet": Step.ENTRY_SYNCED}[format_]
 
@@ -98,12 +98,12 @@ def leave(folder: Path, format_: str) -> OpenedStream:
 
 
 def again(folder: Path) -> OpenedStream:
-    """The stream as another process would open it."""
+    """The stream, opened as by another process."""
     return open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS").opened
 
 
 def later(folder: Path, patch: pytest.MonkeyPatch, ns: int = 2 * HOUR) -> OpenedStream:
-    """The stream as another process would open it some hours from now, by every clock."""
+    """The stream, opened as by another process some hours from now, by every clock."""
     clock = again(folder).clock
     patch.setattr(storage_clock, "storage_now", lambda _: clock() + ns)
     path = folder / "retention.yaml"
@@ -111,13 +111,13 @@ def later(folder: Path, patch: pytest.MonkeyPatch, ns: int = 2 * HOUR) -> Opened
 
 
 def log_directory(opened: OpenedStream) -> Path:
-    """Where the log of a stream lies."""
+    """The directory of a stream's log."""
     kind = ("messages/_delta_log", "_retention/log")[opened.config.format == "parquet"]
     return Path(opened.root, kind)
 
 
 def lengthen_log(opened: OpenedStream) -> None:
-    """Make many commits without a file, with checkpoints or lists among them, and have the whole log be a month old."""
+    """Make many commits without files, including checkpoints or lists, and set the whole log's age to a month."""
     commit_nothing(opened)
     month_ago = opened.clock() - 30 * DAY
     for path in log_directory(opened).iterdir():
@@ -125,7 +125,7 @@ def lengthen_log(opened: OpenedStream) -> None:
 
 
 def commit_nothing(opened: OpenedStream) -> None:
-    """Make so many commits without a file that two checkpoints or lists are among them."""
+    """Make enough commits without files for two checkpoints or lists."""
     if opened.config.format == "parquet":
         log = ParquetLog(Layout(opened.root, opened.name))
         first = log.newest() + 1
@@ -142,17 +142,17 @@ def commit_nothing(opened: OpenedStream) -> None:
 
 
 def reclaim(folder: Path) -> None:
-    """Reclaim as a process of its own would."""
+    """Reclaim as in a new process."""
     reclaim_now(again(folder))
 
 
 def reclaim_left(folder: Path) -> None:
-    """Reclaim leftovers as a process of its own would."""
+    """Reclaim leftovers as in a new process."""
     reclaim_leftovers(again(folder))
 
 
 def run_pass(folder: Path) -> str:
-    """Run one pass; the name of the run."""
+    """Run one pass; returns the name of the run."""
     warehouse = open_warehouse(folder / "retention.yaml", engine="local")
     [outcome] = warehouse.apply()
     if outcome.error is not None:
@@ -163,7 +163,7 @@ def run_pass(folder: Path) -> str:
 
 
 def data_files(folder: Path) -> list[str]:
-    """The data files of ORDERS that are on the disk, live or not, without what lies beside them."""
+    """The data files of ORDERS on the disk, live or dead, without other files."""
     root = folder / "streams" / "ORDERS"
     places = [root / "messages", *(root / "_retention" / kind for kind in ("trash", "staging"))]
     return sorted(

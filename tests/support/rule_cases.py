@@ -1,4 +1,4 @@
-"""Named cases of a rule, from which a reader learns it: a log, a policy, and what becomes of each message."""
+"""Named cases of a rule, as its documentation: a log, a policy, and the fate of each message."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _WORD = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """What a pass at `NOW` does to a log.
+    """The effect of a pass at `NOW` on a log.
 
-    A word of `log` is a message, by sequence: its subject, `#` where it deletes that, `@` its time, `*` its size, `~`
-    its deadline, `!` where its TTL is `never`. Without them it was stored at 90, has the size 1, no TTL, and a value. A
-    word of `fates` is the rule that takes it, or `-` where it stays.
+    A word of `log` is a message, by sequence: its subject, `#` if it deletes the subject, `@` its
+    time, `*` its size, `~` its deadline, `!` if its TTL is `never`. The defaults are time 90, size
+    1, no TTL, and a value. A word of `fates` is the rule that removes the message, or `-` if it is
+    kept.
     """
 
     policy: Policy
@@ -40,7 +41,7 @@ class Case:
 
 
 def check(case: Case) -> None:
-    """Hold a case, however its log is laid out."""
+    """Assert a case in all layouts of its log."""
     assert len(case.messages) == len(case.fates.split())
     for world in _layouts(case.messages):
         plan = plan_of(world, case.policy, NOW)
@@ -52,7 +53,7 @@ def check(case: Case) -> None:
 
 
 def _layouts(messages: tuple[Message, ...]) -> Iterator[World]:
-    """One file, a file a message, two segments, and two files whose sequences interleave."""
+    """One file, a file per message, two segments, and two files with interleaved sequences."""
     half = len(messages) // 2
     yield World(((1, messages),), 1)
     yield World(tuple((one.seq, (one,)) for one in messages), len(messages))

@@ -1,4 +1,4 @@
-"""Records of runs for tests of what reads them."""
+"""Records of runs, for tests of their readers."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from retention.history.record import RunRecord
 
 
 def run_record(run: str, **fields: Any) -> RunRecord:
-    """The record of a run: the intent of a pass, unless fields say otherwise."""
+    """The record of a run: by default, the intent of a pass."""
     return record_of({"run": run, "kind": "apply", "status": "begun", "as_of_ns": 0} | fields)

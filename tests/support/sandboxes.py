@@ -1,4 +1,4 @@
-"""Warehouses on disk with a few messages: what tests of the upper layers start from."""
+"""Warehouses on disk with a few messages, for tests of the upper layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Commands spare themselves pandas if nobody has loaded it; in this process later tests want it.
+# Commands block the import of pandas if it is not loaded; later tests in this process need it.
 import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 from typer.testing import CliRunner, Result
 
@@ -20,7 +20,7 @@ NOW = 1_800_000_000 * 10**9
 
 
 def lines(count: int, subject: str = "orders.new", first_ns: int = NOW - 10 * DAY) -> list[str]:
-    """Messages an hour apart."""
+    """JSON lines of messages, an hour apart."""
     return [
         json.dumps(
             {"subject": subject, "data": f"message {number}", "ts_ns": first_ns + number * HOUR}
@@ -54,18 +54,18 @@ class Commands:
     folder: Path
 
     def run(self, *arguments: object, stdin: str | None = None) -> Result:
-        """Run a command, whatever becomes of it."""
+        """Run a command; returns its result, also after a failure."""
         words = ["--config", str(self.folder / "retention.yaml"), *map(str, arguments)]
         return CliRunner().invoke(app, words, input=stdin)
 
     def json(self, *arguments: object, stdin: str | None = None) -> Any:
-        """What a command that succeeds answers in JSON."""
+        """The JSON output of a successful command."""
         done = self.run("--format", "json", *arguments, stdin=stdin)
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
 
 def commands(folder: Path, *streams: dict[str, Any], **defaults: Any) -> Commands:
-    """A configuration, to be commanded."""
+    """The command line on a new configuration."""
     configured(folder, *streams, **defaults)
     return Commands(folder)

@@ -1,8 +1,8 @@
-"""The ways in which work gets its Spark session, each to be tried in a process that has done nothing else.
+"""Ways to get a Spark session, each tested in a fresh process.
 
-`session_ways.py active MODULE ARGUMENT…` runs the `main` of a module while a session of the caller's is active, and
-checks that it runs on; `session_ways.py threads ACT CONFIG` does one act of the Python API in a thread, then in a
-second one.
+`session_ways.py active MODULE ARGUMENT…` runs the `main` of a module during an active session of
+the caller, and checks that the session is left running; `session_ways.py threads ACT CONFIG` does
+one act of the Python API in a thread, then in a second thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The share of all tests that `make test` tries: what two formats would both be tried with, on one of them by turns."""
+"""The share of tests in `make test`: a test for two formats runs on one of them, alternating."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable
 
 THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
-"""Whether everything is tried with everything: `make thorough`."""
+"""Whether all combinations are tested: `make thorough`."""
 FORMATS = ("delta", "parquet")
 _FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 
 
 def left_out(tests: Iterable[str]) -> set[str]:
-    """The names among those of tests that differ in the format alone, all but one of them by turns."""
+    """The test names to leave out: of names that differ only in the format, all except one, alternating."""
     groups: dict[str, list[str]] = {}
     for test in tests:
         groups.setdefault(_FORMAT.sub("*", test, count=1), []).append(test)

@@ -1,4 +1,4 @@
-"""Spark jobs as their tasks see them: what a job is called, and tasks that wait to be cancelled."""
+"""Spark jobs from inside their tasks: the names of a job, and tasks that wait for cancellation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S = 60.0
 
 
 def called() -> tuple[str, str, str]:
-    """Group, description and tags of the job that the task at hand is part of; empty where there is none."""
+    """Group, description and tags of the current task's job; empty if there is none."""
     task = TaskContext.get()
     names = ("spark.jobGroup.id", "spark.job.description", "spark.job.tags")
     group, description, tags = (task and task.getLocalProperty(name) for name in names)
@@ -22,7 +22,7 @@ def called() -> tuple[str, str, str]:
 
 
 def noting(act: Callable[..., Any], notes: Path) -> Callable[..., Any]:
-    """A function that does its work, and writes what its job is called into a folder."""
+    """A function that does its work, and writes its job's names into a folder."""
     notes.mkdir()
 
     def acting(*given: Any, **named: Any) -> Any:
@@ -33,12 +33,12 @@ def noting(act: Callable[..., Any], notes: Path) -> Callable[..., Any]:
 
 
 def noted(notes: Path) -> set[tuple[str, str, str]]:
-    """What the jobs were called whose tasks have written it down."""
+    """The names of jobs written by tasks."""
     return {_read(note) for note in notes.iterdir()}
 
 
 def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
-    """A function that says what its job is called, does its work, and then waits for longer than anybody wants."""
+    """A function that writes its job's names, does its work, and then waits very long."""
 
     def acting(*given: Any, **named: Any) -> Any:
         done = act(*given, **named)
@@ -51,7 +51,7 @@ def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
 
 
 def wait_for(file: Path) -> tuple[str, str, str]:
-    """What a job is called, once one of its tasks says so in a file."""
+    """Wait for a task's file, and return its job's names."""
     until = time.monotonic() + PATIENCE_S
     while not file.exists() and time.monotonic() < until:
         time.sleep(0.05)

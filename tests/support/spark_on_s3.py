@@ -1,4 +1,4 @@
-"""A process that reaches an object store by its environment only, and works there with a Spark session of its own."""
+"""A process with access to an object store only by its environment, and with its own Spark session."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ LIMITS: dict[str, Any] = {"max_msgs": 97, "max_msgs_per_subject": 5}
 
 
 def warehouse(place: str, engine: EngineName = "spark", **settings: Any) -> Warehouse:
-    """The warehouse at a place, its clock stopped, with one stream."""
+    """The warehouse at a location, with a stopped clock and one stream."""
     stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, **settings}
     files.replace(f"{place}/retention.yaml", json.dumps({"streams": [stream]}).encode())
     return open_warehouse(place, engine=engine, clock=lambda: NOW)
 
 
 def laid(place: str, **settings: Any) -> Warehouse:
-    """The same, with four segments."""
+    """The same warehouse, with four segments."""
     made = warehouse(place, **settings)
     lay(made.stream("ORDERS").opened, FILES)
     return made
 
 
 def sequences(found: Warehouse) -> list[int]:
-    """What it holds."""
+    """The sequences of its stream."""
     return sorted(held(found)["seq"].to_pylist())
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str]:
-    """The exit code and the sentence of what is refused."""
+    """The exit code and the sentence of a refused act."""
     try:
         act()
     except RetentionError as error:
@@ -80,7 +80,7 @@ def applied(found: Warehouse) -> tuple[int, str]:
 
 
 def same_plans(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """Plans of both engines, what Spark applies of one, and what Spark reads then."""
+    """Plans of both engines, their application by Spark, and the result read by Spark."""
     laid(place, **LIMITS)
     saved = {}
     for engine in ENGINES:
@@ -97,7 +97,7 @@ def same_plans(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def appends(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """A DataFrame appended twice as one batch, and a streaming query that ends in the sink."""
+    """A DataFrame appended twice as one batch, and a streaming query into the sink."""
     stream = warehouse(place).stream("ORDERS")
     frame = spark.range(30).selectExpr(
         "concat('s.', id % 3) as subject", "cast(id as string) as payload", f"{START} + id as ts_ns"
@@ -120,7 +120,7 @@ def appends(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """A task that fails once, behind the file that it has written."""
+    """A task that fails once, after writing its file."""
     del spark
     made, flag = laid(place, max_msgs=97), f"{place}/failed"
 
@@ -142,7 +142,7 @@ def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def hidden_rows(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """Spark deletes a row with a deletion vector: purged only where nobody else writes."""
+    """A row deleted by Spark with a deletion vector; it is purged only without other writers."""
     laid(place)
     table = _table(place)
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
@@ -153,7 +153,7 @@ def hidden_rows(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def rivals(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """Spark deletes behind our back, and its way of writing a version meets one of ours."""
+    """A concurrent delete by Spark, and its write of a version in conflict with ours."""
     stream = laid(place).stream("ORDERS")
     spark.sql(f"DELETE FROM {_table(place)} WHERE segment = 1")  # noqa: S608
     line = '{"subject": "s.0", "data": "late"}'
@@ -170,7 +170,7 @@ def rivals(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def _survivor(entry: str, spark: SparkSession) -> str:
-    """Who wins when we write an entry between Spark's look, which found none, and its write."""
+    """The winner if we write an entry between Spark's check and its write."""
     java: Any = spark
     path = java._jvm.org.apache.hadoop.fs.Path(for_spark(entry))
     system = path.getFileSystem(java._jsc.hadoopConfiguration())
@@ -186,7 +186,7 @@ def _table(place: str) -> str:
 
 
 def main(place: str) -> None:
-    """Say all that was seen, as one JSON object."""
+    """Print all observations as one JSON object."""
     spark = build_session("s3", java_options="-XX:TieredStopAtLevel=1")
     seen: dict[str, Any] = {}
     for scene in (same_plans, appends, attempts, hidden_rows, rivals):

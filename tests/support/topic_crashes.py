@@ -1,4 +1,4 @@
-"""Topics for crash scenarios: the logs of two partitions, one of them read by somebody."""
+"""Topics for crash scenarios: the logs of two partitions, one with a reader."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def with_logs(folder: Path, format_: str) -> None:
 
 
 def rolling(folder: Path, format_: str) -> None:
-    """Some messages in both partitions, which `roll_after` seals, and a segment that is nearly full."""
+    """Some messages in both partitions, sealed by `roll_after`, and a nearly full segment."""
     said = {"message_expiry": "60s", "roll_after": "60s"}
     world = World(folder, format_, said, Clock(_FIRST_US * 1_000))
     world.topic.publish([line("x" * 700_000, partition=0), line("b", partition=1)])
 
 
 def publish(folder: Path, now_ns: int) -> None:
-    """Two batches; age has sealed what was there, and the second one fills the segment of the first."""
+    """Publish two batches; older segments are sealed by age, and the second batch fills the segment of the first."""
     topic = open_warehouse(folder / "retention.yaml", engine="local", clock=Clock(now_ns)).topic(
         NAME
     )
@@ -51,7 +51,7 @@ def publish(folder: Path, now_ns: int) -> None:
 
 
 def import_logs(warehouse: Warehouse, folder: Path) -> None:
-    """Import them."""
+    """Import the logs."""
     warehouse.topic(NAME).import_iggy_log(folder / "iggy")
 
 

@@ -1,4 +1,4 @@
-"""A topic of two partitions under a clock that a test sets, and what it holds."""
+"""A topic of two partitions under a manual clock, and its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "clicks"
 
 @dataclass
 class Clock:
-    """Stands where a test puts it."""
+    """A manual clock."""
 
     now_ns: int = START
 
@@ -39,14 +39,14 @@ class World:
         self.configure()
 
     def configure(self, **more: Any) -> None:
-        """Write the configuration, with these keys of the topic beside those before."""
+        """Write the configuration, with these additional keys of the topic."""
         self.said = {"name": NAME, "partitions": 2, "segment_size": "1MiB"} | self.said | more
         config = {"defaults": {"format": self.format}, "topics": [self.said]}
         (self.folder / "retention.yaml").write_text(json.dumps(config), encoding="utf-8")
 
     @property
     def warehouse(self) -> Warehouse:
-        """It, opened anew."""
+        """The warehouse, opened anew."""
         return open_warehouse(self.folder / "retention.yaml", engine="local", clock=self.clock)
 
     @property
@@ -55,7 +55,7 @@ class World:
         return self.warehouse.topic(NAME)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What it holds."""
+        """The messages of the topic."""
         return [row for table in self.topic.messages() for row in table.to_pylist()]
 
     def places(self) -> list[tuple[int, int, int, bytes]]:

@@ -1,4 +1,4 @@
-"""Directories as values, and files damaged so that nothing but their content tells."""
+"""Directories as values, and damage to files that only their content reveals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file below a folder with a digest of its content."""
+    """Every file below a folder, with a digest of its content."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -19,12 +19,12 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def scramble(path: Path, random: np.random.Generator) -> None:
-    """Random bytes instead of the content: length and modification time stay."""
+    """Replace the content by random bytes, with unchanged length and modification time."""
     overwrite(path, random.bytes(path.stat().st_size))
 
 
 def overwrite(path: Path, content: bytes) -> None:
-    """Other content, with the modification time of the old."""
+    """Replace the content, with unchanged modification time."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

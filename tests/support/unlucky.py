@@ -1,4 +1,4 @@
-"""Commands on a storage that fails by plan, each in a process of its own: what came of them, and of a second try."""
+"""Commands on a storage with planned faults, each in its own process: their results, and those of a retry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.faults import Fault, Kind, Storage
 
 
 def _apply_saved(folder: Path) -> None:
-    """Plan, save, load, and apply what was loaded."""
+    """Plan, save, load, and apply the loaded plan."""
     warehouse = crashes.opened_at(folder)
     [planned] = warehouse.plan(as_of=AS_OF)
     if planned.value is None:
@@ -35,12 +35,12 @@ def _apply_saved(folder: Path) -> None:
 
 
 def _repair_returned(folder: Path) -> None:
-    """Repair, and no more: what the scenario does afterwards is another program's."""
+    """Only repair; the scenario's later acts belong to another program."""
     crashes.opened_at(folder).stream("ORDERS").repair_returned_messages().apply()
 
 
 def _look(folder: Path) -> list[Any]:
-    """What the commands that look would answer."""
+    """The answers of read-only commands."""
     stream = crashes.opened_at(folder).new_stream("ORDERS")
     state = stream.state(AS_OF)
     why = stream.explain(35, AS_OF)
@@ -62,10 +62,10 @@ ACTS: dict[str, tuple[Scenario, Callable[[Path], Any]]] = {
 
 
 def carry_out(case: dict[str, Any]) -> None:
-    """Carry one case out: `do` is prepare, act, or what is told afterwards.
+    """Execute one case: `do` is prepare, act, or a question afterwards.
 
-    Of those `held` is only what a stream holds, `outcome` also all else that must not differ, and `again` the same
-    after a second try.
+    Of the questions, `held` is the content of a stream, `outcome` all that must not differ, and
+    `again` the same after a retry.
     """
     folder = Path(case["folder"])
     scenario, act = ACTS[case["scenario"]]
@@ -85,7 +85,7 @@ def carry_out(case: dict[str, Any]) -> None:
 
 
 def _held(folder: Path, scenario: Scenario) -> Any:
-    """What a stream holds; the kind of its refusal where no command reads it."""
+    """The content of a stream; the kind of the refusal if it cannot be read."""
     try:
         return crashes.digest(crashes.opened_at(folder).new_stream(scenario.stream))
     except RefusedError as error:
@@ -99,7 +99,7 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
     with storage.watching(), patch.object(parallel, "ThreadPoolExecutor", _one_after_another):
         try:
             answer = act(folder)
-        except Exception as raised:  # whatever it is, it is looked at
+        except Exception as raised:  # any error is examined
             error = raised
     return {
         "answer": answer,
@@ -110,12 +110,12 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
 
 
 def _one_after_another(_: int) -> ThreadPoolExecutor:
-    """The call that fails is known by its number: nothing else may be under way."""
+    """A pool without concurrency, because the failing call is identified by its number."""
     return ThreadPoolExecutor(1)
 
 
 def told(error: Exception | None) -> dict[str, Any]:
-    """What a command would say and end with."""
+    """The sentence and the exit code of a command."""
     if error is None:
         return {"error": None, "sentence": "", "code": 0, "ours": True}
     return {
@@ -129,12 +129,12 @@ def told(error: Exception | None) -> dict[str, Any]:
 def claims(
     sentence: str, phrases: Iterable[str] = ("nothing was changed", "nothing was committed")
 ) -> bool:
-    """Whether a sentence says that nothing happened."""
+    """Whether a sentence claims that nothing happened."""
     return any(phrase in sentence for phrase in phrases)
 
 
 def print_tally(tally: Counter[tuple[str, str, str]]) -> None:
-    """How many operations failed in how many ways, and how their commands ended."""
+    """Print the numbers of failed operations and kinds, and the results of their commands."""
     ended = Counter[str]()
     for (_, _, ending), count in tally.items():
         ended[ending] += count

@@ -1,4 +1,4 @@
-"""Cases that a real server judged by STREAM.UPDATE: read, shifted to one instant, brought in, and compared."""
+"""Cases judged by a real server's STREAM.UPDATE: loading, shift to one instant, import, and comparison."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NAMES_AND_SUBJECTS = ("name", "subjects")
 
 @dataclass(frozen=True)
 class Case:
-    """One stream before an update, the update, and what the server held after it."""
+    """One stream before an update, the update, and the server's messages after it."""
 
     id: str
     as_of_ns: int
     config: dict[str, Any]
     last_seq: int
     rows: pa.Table
-    """What was stored; shape `RAW_ROWS`."""
+    """The stored messages; shape `RAW_ROWS`."""
     expect: dict[str, Any]
 
     @property
@@ -39,13 +39,13 @@ class Case:
         return bool(self.config["allow_msg_ttl"] or self.config["subject_delete_marker_ttl"])
 
     def at(self, as_of_ns: int) -> Case:
-        """The same case at another instant: only differences of time matter."""
+        """The same case at another instant; only time differences matter."""
         shifted = pc.add(self.rows["ts_ns"], as_of_ns - self.as_of_ns)
         rows = self.rows.set_column(2, RAW_ROWS.field("ts_ns"), shifted)
         return Case(self.id, as_of_ns, self.config, self.last_seq, rows, self.expect)
 
     def survivors(self) -> list[dict[str, Any]]:
-        """The rows that stay, then the markers that are written: shape `COMPARED`."""
+        """The kept rows, then the written markers; shape `COMPARED`."""
         kept = set(self.expect["kept"])
         stayed = [row for row in self.rows.to_pylist() if row["seq"] in kept]
         return stayed + [
@@ -61,12 +61,12 @@ class Case:
 
 
 def load_cases() -> list[Case]:
-    """All cases of the file, in its order."""
+    """All cases of the file, in order."""
     return [_case(said) for said in lines_of(FILE)]
 
 
 def warehouse_of(folder: Path, cases: Sequence[Case], format_: str, engine: str) -> Warehouse:
-    """A warehouse whose streams are called as the cases; its clock stands at the latest instant of any."""
+    """A warehouse with streams named like the cases; its clock is stopped at their latest instant."""
     streams = [_settings(case) for case in cases]
     now_ns = max(case.as_of_ns for case in cases)
     return warehouse_with(folder, streams, format_, engine, now_ns)
@@ -82,7 +82,7 @@ def bring_in(warehouse: Warehouse, cases: Iterable[Case], folder: Path) -> None:
 
 
 def left_in(warehouse: Warehouse, name: str) -> dict[str, Any]:
-    """What a stream holds: its numbers, and every message exactly."""
+    """The content of a stream: its numbers, and every message exactly."""
     stream = warehouse.stream(name)
     state = stream.state(as_of=0)
     rows = [row for table in stream.messages() for row in table.select(COMPARED).to_pylist()]
@@ -91,7 +91,7 @@ def left_in(warehouse: Warehouse, name: str) -> dict[str, Any]:
 
 
 def expected(case: Case) -> dict[str, Any]:
-    """What a stream must hold after the pass, in the shape of `left_in`."""
+    """The expected content of a stream after the pass, in the shape of `left_in`."""
     numbers = ("messages", "bytes", "first_seq", "last_seq")
     return {name: case.expect[name] for name in numbers} | {"rows": case.survivors()}
 

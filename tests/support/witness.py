@@ -1,4 +1,4 @@
-"""What was ever written to a stream, what its readers saw and what is left of it, held against each other."""
+"""Comparison of everything written to a stream, the states seen by readers, and the remaining messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.laying import held
 
 KEPT = 100
 LIMITS: Mapping[str, Any] = {"max_msgs": KEPT, "segment_size": 3_000}
-"""At every version these leave a run of sequences without gaps, of at least `KEPT` once there were so many."""
+"""Limits under which every version is a gapless run of sequences, at least `KEPT` long once that many were written."""
 
 
 @dataclass
 class Seen:
-    """What one reader has seen; each state must be valid in itself and not older than the one before."""
+    """The states seen by one reader; each must be valid, and not older than the previous one."""
 
     low: int = 0
     high: int = 0
@@ -30,7 +30,7 @@ class Seen:
     messages: dict[int, str] = field(default_factory=dict)
 
     def state(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Hold one state against the laws: no repeat, no gap, no message fewer than the limit keeps, no way back."""
+        """Check one state: no duplicate, no gap, no fewer messages than the limit keeps, no older state."""
         found = sorted(rows)
         seqs = [seq for seq, _ in found]
         low, high = seqs[0], seqs[-1]
@@ -54,7 +54,7 @@ def pairs(rows: pa.Table) -> list[tuple[int, bytes]]:
 
 
 def ever_appended(folder: Path) -> list[tuple[int, bytes]]:
-    """What every commit that removed nothing has brought, from the files themselves, which grace keeps."""
+    """The messages added by every commit without removals, from the files, which the grace keeps."""
     stream = folder / "streams" / "ORDERS"
     found: list[tuple[int, bytes]] = []
     for entry in _entries(stream):
@@ -68,7 +68,7 @@ def ever_appended(folder: Path) -> list[tuple[int, bytes]]:
 
 
 def _entries(stream: Path) -> Iterator[dict[str, list[str]]]:
-    """The paths that each commit removed and added, of either format."""
+    """The paths removed and added by each commit, in either format."""
     for place in sorted((stream / "messages" / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in place.read_text().splitlines()]
         yield {
@@ -83,12 +83,12 @@ def _entries(stream: Path) -> Iterator[dict[str, list[str]]]:
 def settle(
     folder: Path, sent: Iterable[str], results: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Hold everything that was written, answered, removed and read against each other; the numbers.
+    """Compare everything written, answered, removed and read; returns the numbers.
 
     Args:
         folder: the warehouse.
-        sent: the payloads of every message that was ever given to a writer that answered.
-        results: what the workers answered.
+        sent: the payloads of all messages given to a writer that answered.
+        results: the answers of the workers.
     """
     ever = sorted(ever_appended(folder))
     truth = {seq: payload.decode() for seq, payload in ever}

@@ -1,4 +1,4 @@
-"""Small worlds: streams of a few messages in a few files, and the server's update pass written as plainly as can be."""
+"""Small worlds: streams of a few messages in a few files, and a plain model of the server's update pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Message:
     size: int
     never: bool
     deadline_ns: int | None = None
-    """Of a message that does not say `never`."""
+    """The deadline, unless the TTL is `never`."""
     silent: bool = False
     deletes: bool = False
 
@@ -55,7 +55,7 @@ class Message:
 
 @dataclass(frozen=True)
 class World:
-    """Files in order: each is (segment base, its messages)."""
+    """Files in order, each as (segment base, messages)."""
 
     files: tuple[tuple[int, tuple[Message, ...]], ...]
     open_base: int
@@ -126,13 +126,13 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
 
 
 def in_segments(policy: Policy, *, whole: bool) -> Policy:
-    """The policy with, or without, `whole_segments`, beside which the configuration refuses `delete_retention`."""
+    """The policy with or without `whole_segments`, which the configuration does not allow with `delete_retention`."""
     kept_ns = None if whole else policy.delete_retention_ns
     return replace(policy, whole_segments=whole, delete_retention_ns=kept_ns)
 
 
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
-    """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
+    """STREAM.UPDATE from an unlimited config, message by message; returns sequence → the rule that removes it."""
     steps = (_trim_count, _trim_bytes, _trim_subjects, _purge, _expire, _pass_deadlines)
     gone: dict[int, str] = {}
     left = list(messages)
@@ -219,7 +219,7 @@ def answers(world: World, decided: Evaluation) -> list[Answer]:
 def asks(
     world: World, rule: Rule[Question, Told], spans: Spans, questions: Sequence[Question]
 ) -> list[Told]:
-    """Put questions to a world's rows, as `probe.Rows` does to files."""
+    """Answer questions from a world's rows, like `probe.RemainingRows` from files."""
     return [rule(_span_rows(world, spans, question.span), question) for question in questions]
 
 
@@ -234,7 +234,7 @@ def _span_rows(world: World, spans: Spans, span: int) -> SpanRows:
 
 
 def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
-    """A pass as far as metadata, rows and markers decide it."""
+    """A pass, decided by metadata, rows and markers."""
     decided = decide(world, policy, as_of_ns)
     told = without_markers(decided, answers(world, decided))
     if policy.subject_delete_marker_ttl_ns is None:
@@ -251,7 +251,7 @@ def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
 
 @dataclass(frozen=True)
 class WorldRows:
-    """A world's rows, none of which lies in a file; implements `retention.planners.rows.StreamRows`."""
+    """A world's rows, in memory; implements `retention.planners.rows.StreamRows`."""
 
     world: World
 
@@ -290,7 +290,7 @@ def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Pl
 
 
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
-    """Sequence → rule for what a plan removes; the rule is None where a file goes whole."""
+    """Sequence → rule for the removals of a plan; the rule is None in completely removed files."""
     gone: dict[int, str | None] = {}
     for number, row in enumerate(plan.files.to_pylist()):
         if row["action"] == "drop":
@@ -347,7 +347,7 @@ def _world(
 
 
 def _split(how: str, segment: list[Message]) -> list[tuple[Message, ...]]:
-    """Lay a segment's messages into one file, two adjoining or interleaved ones, or some by deadline."""
+    """Divide a segment's messages into one file, two adjoining or interleaved files, or several by deadline."""
     if how == "by deadline":
         slices = [
             None if m.stored_deadline_ns is None else m.stored_deadline_ns // 8 for m in segment

@@ -1,4 +1,4 @@
-"""A warehouse with one stream and the model of it, to which the same acts are done; and how refusals are expected."""
+"""A warehouse with one stream and its model, subject to the same acts; and expectations of refusals."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support.histories.stream_model import StreamModel
 from tests.support.histories.terms import NAME, Terms
 
 Refusals = tuple[type[RetentionError], ...]
-"""Errors, one of which is expected."""
+"""Alternative expected errors."""
 GRACES = {"0s": 0, "10s": 10, "1m": 60, "10m": 600}
-"""Seconds of each `grace` that histories have."""
+"""Seconds of each `grace` in histories."""
 
 
 @dataclass
 class Actors:
-    """A warehouse with one stream, the model of that, and the clock of both."""
+    """A warehouse with one stream, its model, and the clock of both."""
 
     folder: Path
     terms: Terms
     said: str = ""
-    """What the last act was, in a few words."""
+    """The last act, in a few words."""
     last_id: int = 0
 
     def __post_init__(self) -> None:
@@ -50,14 +50,14 @@ class Actors:
 
     @property
     def config(self) -> StreamConfig:
-        """The stream's configuration as the engine has read it."""
+        """The stream's configuration, parsed by the engine."""
         config = self.warehouse.config.stream(NAME)
         assert config is not None
         return config
 
     @property
     def stream(self) -> Stream:
-        """The stream, as another process would open it."""
+        """The stream, opened as by another process."""
         return self.warehouse.new_stream(NAME)
 
     @property
@@ -83,7 +83,7 @@ class Actors:
 
 
 def done(outcomes: Sequence[Outcome[Any]]) -> Any:
-    """What became of the only stream; its error is raised."""
+    """The value of the only stream; raises its error."""
     [outcome] = outcomes
     if outcome.error is not None:
         raise outcome.error
@@ -93,7 +93,7 @@ def done(outcomes: Sequence[Outcome[Any]]) -> Any:
 
 @contextmanager
 def refused(kinds: Refusals, words: Sequence[str] = ()) -> Iterator[None]:
-    """Expect a refusal of one of some kinds, which says one of some words."""
+    """Expect a refusal of one of these kinds, with one of these words."""
     with pytest.raises(kinds) as error:
         yield
     said = str(error.value)

@@ -1,4 +1,4 @@
-"""What can happen to a stream: each act is done to a real warehouse and to the model, and both must answer the same."""
+"""Acts on a stream: each is applied to a real warehouse and to the model, and both must give the same answer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.support.histories.stream_model import (
 from tests.support.histories.terms import NAME, SUBJECTS, changed
 
 MS = 1_000_000
-"""What a storage tells the time by."""
+"""The resolution of a storage's clock."""
 WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
     UNDONE: ((UsageError,), ("was undone already",)),
     THERE_AGAIN: ((RefusedError,), ("there twice", "in the table again")),
     GRACE_OVER: ((VerificationError, RefusedError), ("once grace is over",)),
 }
-"""Why a run cannot be undone: the errors, and words of them."""
+"""Reasons that prevent an undo → errors, and words of their sentences."""
 
 
 def wait(actors: Actors, rng: Random) -> None:
-    """Let time pass: often to an edge, at which something is just due, or to just before; by whole milliseconds."""
+    """Advance time in whole milliseconds, often to an edge at which something becomes due, or to just before it."""
     now_ns = actors.clock()
     edges = [-(-edge // MS) * MS for edge in actors.model.edges(actors.grace_ns)]
     ahead = [edge for edge in edges if edge > now_ns + MS]
@@ -64,7 +64,7 @@ def send(actors: Actors, rng: Random) -> None:
 
 def _take_in(actors: Actors, taken: Taken, now_ns: int) -> None:
     model = actors.model
-    # Where a message goes is decided before older ones are gone.
+    # The segment of a message is decided before older messages are removed.
     for message in taken.stored:
         model.store(message)
     if taken.rolled_up:
@@ -118,7 +118,7 @@ def _shown(given: Given) -> str:
 
 
 def retain(actors: Actors, rng: Random) -> None:
-    """Run a pass now: all at once, or a plan and then what it says."""
+    """Run a pass now, directly or as a plan and its application."""
     model, now_ns = actors.model, actors.clock()
     judged = model.judge(now_ns)
     if rng.random() < 0.3 and actors.has_table:
@@ -134,7 +134,7 @@ def retain(actors: Actors, rng: Random) -> None:
 
 
 def compact(actors: Actors, rng: Random) -> None:
-    """Merge files, all or some; nothing that anybody can read changes."""
+    """Merge all or some files; the visible messages do not change."""
     limits = CompactionLimits(max_bytes=3000) if rng.random() < 0.2 else None
     report = done(actors.warehouse.compact([NAME], limits).apply())
     actors.said = (
@@ -145,7 +145,7 @@ def compact(actors: Actors, rng: Random) -> None:
 
 
 def _settle(actors: Actors) -> None:
-    """Compact on: how long files are without the rows that went is known afterwards only, and may make more pay."""
+    """Compact again: the lengths of rewritten files are known only afterwards, and may make more merges worthwhile."""
     for _ in range(2):
         if not actors.stream.compact().plan.merges:
             return
@@ -154,7 +154,7 @@ def _settle(actors: Actors) -> None:
 
 
 def undo(actors: Actors, rng: Random) -> None:
-    """Undo one of the runs, a young one more often than an old one; it may be refused."""
+    """Undo one of the runs, preferably a recent one; it may be refused."""
     runs = actors.model.runs
     if not runs:
         actors.said = "undo: no run"
@@ -175,7 +175,7 @@ def undo(actors: Actors, rng: Random) -> None:
 
 
 def reclaim(actors: Actors, rng: Random) -> None:
-    """Delete what is dead for longer than the grace; sometimes at the instant at which a grace ends."""
+    """Delete files dead for longer than the grace, sometimes at the exact end of a grace."""
     model = actors.model
     ends = [run.ended_ns + actors.grace_ns for run in model.runs if not run.lost]
     ahead = [end for end in ends if end > actors.clock() and end % MS == 0]
@@ -194,7 +194,7 @@ def reclaim(actors: Actors, rng: Random) -> None:
 
 
 def restore(actors: Actors, rng: Random) -> None:
-    """Bring back from the archive what runs have removed, and what is not there."""
+    """Restore from the archive all removed messages that are missing."""
     del rng
     model = actors.model
     if "archive" not in actors.terms:
@@ -208,14 +208,14 @@ def restore(actors: Actors, rng: Random) -> None:
     back = model.archived.keys() - model.live.keys()
     actors.said = f"restore {sorted(back)}"
     report = actors.stream.restore()
-    # Copies hold what had stayed in their files, too, and that is counted.
+    # Copies also contain messages kept in their files, and these are counted.
     assert report.messages == len(back)
     assert report.already >= len(model.archived) - len(back)
     model.restore()
 
 
 def delete(actors: Actors, rng: Random) -> None:
-    """Delete single messages; one that is not there has all of them refused."""
+    """Delete single messages; a missing one makes the request fail."""
     model = actors.model
     wanted = rng.sample(sorted(model.live), min(len(model.live), rng.choice([1, 1, 2, 4])))
     if rng.random() < 0.15 or not wanted:
@@ -231,7 +231,7 @@ def delete(actors: Actors, rng: Random) -> None:
 
 
 def purge(actors: Actors, rng: Random) -> None:
-    """Purge all, or some."""
+    """Purge all or some messages."""
     model = actors.model
     subject = rng.choice([None, None, *SUBJECTS, "s.*"])
     seq = rng.randint(1, model.next_seq + 3) if rng.random() < 0.5 else None
@@ -248,7 +248,7 @@ def purge(actors: Actors, rng: Random) -> None:
 
 
 def drop(actors: Actors, rng: Random) -> None:
-    """Drop the stream, look at what is not there, and bring it back as it was."""
+    """Drop the stream, check that it is empty, and restore it unchanged."""
     del rng
     model, removed_seq = actors.model, actors.model.removed_seq
     if not model.live:
@@ -265,7 +265,7 @@ def drop(actors: Actors, rng: Random) -> None:
     _same_removal(vars(report), run)
     actors.warehouse.undo(report.run)
     model.undo(run)
-    # The epoch that goes on has lost nothing by it.
+    # The resumed epoch has lost nothing.
     model.removed_seq = removed_seq
 
 
@@ -307,4 +307,4 @@ WEIGHTS = {
     "subscribe": 2,
     "work": 8,
 }
-"""How often each act comes; what consumers do is nothing on a stream without them."""
+"""Weights of acts; acts of consumers have no effect on a stream without them."""

@@ -1,4 +1,4 @@
-"""What consumers of a stream do, and is done to them."""
+"""Acts of a stream's consumers, and acts on them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.support.histories.stored import SECOND
 from tests.support.histories.stream_model import Subscriber
 
 FILTERS = ((), ("s.*",), ("s.a",), ("s.b", "s.c"))
-"""Filters of consumers that may stand beside each other on an `interest` stream."""
+"""Filters of consumers that may coexist on an `interest` stream."""
 APART = {"w-ab": ("s.a", "s.b"), "w-c": ("s.c",)}
-"""Consumers of a work queue: no two of them take the same message."""
+"""Consumers of a work queue, with disjoint filters."""
 
 
 def subscribe(actors: Actors, rng: Random) -> None:
@@ -52,7 +52,7 @@ def subscribe(actors: Actors, rng: Random) -> None:
 
 
 def work(actors: Actors, rng: Random) -> None:
-    """Have a consumer fetch, and answer what it was given."""
+    """Fetch with a consumer, and answer its messages."""
     model = actors.model
     if not model.subscribers:
         subscribe(actors, rng)

@@ -1,4 +1,4 @@
-"""Histories played: from a seed to acts, from a failure to the fewest acts that still fail."""
+"""Running of histories: from a seed to acts, and from a failure to a minimal failing history."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from tests.support.histories.terms import random_terms
 from tests.support.histories.whole_check import check_whole
 
 EVERY = 50
-"""Acts between two whole checks; one more stands at the end."""
+"""Acts between two full checks; a final check follows the last act."""
 ENOUGH = 5
-"""Failures after which nothing more is played."""
+"""The number of failures that stops the run."""
 
 
 @dataclass(frozen=True)
 class History:
-    """A seed, and which of its acts are played."""
+    """A seed, and the subset of its acts to play."""
 
     seed: int
     kept: tuple[int, ...]
 
     @classmethod
     def of(cls, seed: int) -> History:
-        """The whole history of a seed: one in a hundred has a thousand acts."""
+        """The full history of a seed; one in a hundred has a thousand acts."""
         rng = Random(f"length {seed}")
         length = 1000 if rng.random() < 0.01 else rng.randint(30, 100)
         return cls(seed, tuple(range(length)))
 
     @classmethod
     def parsed(cls, text: str) -> History:
-        """The history that `str` gives: a seed, or a seed and the numbers of acts."""
+        """The history of a text from `str`: a seed, or a seed and the numbers of acts."""
         seed, _, numbers = text.partition(":")
         if not numbers:
             return cls.of(int(seed))
@@ -57,21 +57,21 @@ class History:
 
 @dataclass(frozen=True)
 class Failure:
-    """An act after which warehouse and model were not the same."""
+    """An act after which warehouse and model differ."""
 
     history: History
     at: int
-    """The place, among the acts that were played, of the one that failed; behind them: the last whole check."""
+    """The index of the failed act among the played ones; after the last: the final check."""
     lines: tuple[str, ...]
     error: str
 
     def report(self) -> str:
-        """What happened, and how to see it again."""
+        """The events, and the command to reproduce them."""
         return "\n".join([*self.lines, self.error, f"RETENTION_HISTORY={self.history}"])
 
 
 def play(history: History, folder: Path) -> Failure | None:
-    """Play a history in a new directory; what was wrong, None if nothing was."""
+    """Play a history in a new directory; returns its failure, or None."""
     rng = Random(history.seed)
     terms = random_terms(rng)
     kinds = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=max(history.kept) + 1)
@@ -93,7 +93,7 @@ def play(history: History, folder: Path) -> Failure | None:
                 played += 1
             lines.append("     last check")
             check_whole(actors, ends=True)
-    except Exception:  # whatever it is, it is reported with the acts before it
+    except Exception:  # any error is reported with the preceding acts
         return Failure(history, played, tuple(lines), traceback.format_exc())
     finally:
         shutil.rmtree(folder)
@@ -102,7 +102,7 @@ def play(history: History, folder: Path) -> Failure | None:
 
 @contextmanager
 def one_after_another() -> Iterator[None]:
-    """Do without threads: streams are small, and handing work over takes longer than the work."""
+    """Run without threads: streams are small, and the hand-over takes longer than the work."""
     before = pa.cpu_count(), pa.io_thread_count()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -115,7 +115,7 @@ def one_after_another() -> Iterator[None]:
 
 
 class _InTurn(AbstractContextManager["_InTurn"]):
-    """What `in_threads` asks of a pool, without threads."""
+    """The interface of a pool for `in_threads`, without threads."""
 
     map = map
 
@@ -123,11 +123,11 @@ class _InTurn(AbstractContextManager["_InTurn"]):
         del threads
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is to be waited for."""
+        """Wait for nothing."""
 
 
 def shrunk(failure: Failure, tries: int = 60) -> Failure:
-    """A failure of fewer acts, as far as leaving out some at a time leads to one."""
+    """Shrink a failure by leaving out some acts at a time."""
     best = failure
     kept = list(failure.history.kept[: failure.at + 1])
     size = max(1, len(kept) // 2)
@@ -151,13 +151,13 @@ def _again(history: History) -> Failure | None:
 
 
 def _kind(failure: Failure) -> str:
-    """The place in the code where a failure was noticed."""
+    """The code location that detected a failure."""
     places = [line for line in failure.error.splitlines() if line.startswith("  File ")]
     return places[-1] if places else ""
 
 
 def play_all(first: int, acts: int, folder: Path) -> tuple[int, list[Failure]]:
-    """Play the histories of seeds from one on until so many acts were played; how many were, and what was wrong."""
+    """Play the histories of consecutive seeds up to a number of acts; returns the number of acts, and the failures."""
     played, failures = 0, list[Failure]()
     for seed in count(first):
         if played >= acts or len(failures) == ENOUGH:

@@ -1,4 +1,4 @@
-"""A publish as the server answers it: message by message, from what the stream holds by then."""
+"""Model of the server's answers to a publish: message by message, from the current content of the stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.histories.stream_model import StreamModel
 
 @dataclass(frozen=True)
 class Given:
-    """A message as it is published."""
+    """A published message."""
 
     subject: str
     ts_ns: int
@@ -22,23 +22,23 @@ class Given:
 
 @dataclass(frozen=True)
 class Taken:
-    """The answers to a batch, and what it changes."""
+    """The answers to a batch, and its effects."""
 
     acks: tuple[tuple[int, bool], ...] = ()
-    """Sequence of each, and whether it is a duplicate."""
+    """The sequence of each message, and whether it is a duplicate."""
     stored: tuple[Stored, ...] = ()
     rolled_up: frozenset[int] = frozenset()
-    """What roll-ups take of what was stored before."""
+    """The stored messages removed by rollups."""
     next_seq: int = 0
     unstored: int = 0
-    """The highest sequence that was answered and is not stored; 0: none."""
+    """The highest acknowledged sequence that is not stored; 0: none."""
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)
     refused: str | None = None
-    """Why the batch is refused, in the server's words; None: it is taken."""
+    """The server's reason to refuse the batch; None: it is accepted."""
 
 
 def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
-    """Answer a batch message by message, as the server does (publish-and-import.md)."""
+    """Answer a batch message by message, like the server (publish-and-import.md)."""
     config, next_seq = model.config, model.next_seq
     room = _Room(model)
     ids, acks, kept = dict(model.ids), [], list[Stored]()
@@ -78,7 +78,7 @@ def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
 
 
 class _Room:
-    """What counts for `discard: new`: all that is stored, but for what the limit per subject would remove."""
+    """The totals for `discard: new`: all stored messages, except those beyond the limit per subject."""
 
     def __init__(self, model: StreamModel) -> None:
         self._config = model.config
@@ -117,7 +117,7 @@ class _Room:
 
 
 def _is_wanted(model: StreamModel, message: Stored) -> bool:
-    """Whether a message is stored: one that no consumer of an `interest` stream wants may not be."""
+    """Whether a message is stored: an `interest` stream may discard one that no consumer wants."""
     if model.config.retention != "interest" or model.config.unmatched != "remove":
         return True
     wanting = [one.wants(message.subject) for one in model.subscribers.values()]
@@ -125,7 +125,7 @@ def _is_wanted(model: StreamModel, message: Stored) -> bool:
 
 
 def _clamped(config: StreamConfig, headers: Headers) -> Headers:
-    """Headers with a TTL that is no shorter than a delete marker's (ADR-43)."""
+    """Headers with the TTL raised to at least that of a delete marker (ADR-43)."""
     least = (config.subject_delete_marker_ttl_ns or 0) // SECOND
     ttl = dict(headers).get("Nats-TTL", "")
     if not least or config.max_msgs_per_subject == 1 or not ttl.isdigit() or int(ttl) >= least:

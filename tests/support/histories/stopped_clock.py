@@ -1,4 +1,4 @@
-"""A clock that stands until it is moved, and by which the storage tells the times of its files as well."""
+"""A manual clock, which also supplies the storage times of files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from unittest.mock import patch
 from retention.storage import files
 
 START = 4_000_000_000 * 10**9
-"""Later than every real time that others stamp into logs: what those say makes nothing older, and nothing younger."""
+"""Later than all real timestamps in logs, so that these do not affect any age."""
 _MS = 1_000_000
 
 
 class StoppedClock:
-    """Nanoseconds since the epoch; files that are written between two moves have the time in between."""
+    """A clock in nanoseconds since the epoch; files written between two advances have the time in between."""
 
     def __init__(self, probe: Path, start_ns: int = START) -> None:
-        """Take a place for a file by which to read the storage's own clock."""
+        """Set the path of a probe file to read the storage's own clock."""
         self._probe = probe
         self.now_ns = start_ns
         self._real_ms = [0]
@@ -30,9 +30,9 @@ class StoppedClock:
         return self.now_ns
 
     def advance(self, by_ns: int) -> None:
-        """Go on; the storage's own clock has ticked when this returns, so that no file can be of either time."""
+        """Advance, and wait for a tick of the storage's own clock, so that no file can belong to both times."""
         before = self._storage_ms()
-        # A storage that reads a finer clock for some files than for others is a millisecond ahead at most.
+        # A storage with a finer clock for some files is at most a millisecond ahead.
         while (real := self._storage_ms()) <= before + 1:
             time.sleep(0.0005)
         self.now_ns += by_ns
@@ -41,7 +41,7 @@ class StoppedClock:
 
     @contextmanager
     def rules_the_storage(self) -> Iterator[None]:
-        """Let the engine read the times of files by this clock."""
+        """Make the engine read file times by this clock."""
         real_stat, real_times = files.stat, files.times
 
         def stat(location: str) -> tuple[int, int]:

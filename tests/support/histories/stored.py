@@ -1,4 +1,4 @@
-"""A message as it is stored, by the server's definitions alone: its size, its deadline, what it is to rules."""
+"""A stored message by the server's definitions: its size, its deadline, and its properties for rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Headers = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Stored:
-    """A message of a stream; what a header says is read when it is asked for."""
+    """A message of a stream; headers are parsed on demand."""
 
     COLUMNS: ClassVar = (
         "seq",
@@ -33,7 +33,7 @@ class Stored:
         "msg_id",
         "origin_ts_ns",
     )
-    """The columns that a data file has of it, but for `time`."""
+    """Its columns in a data file, except `time`."""
     seq: int
     subject: str
     ts_ns: int
@@ -42,13 +42,13 @@ class Stored:
 
     @cached_property
     def block(self) -> bytes | None:
-        """The header block as it is stored; None without headers."""
+        """The stored header block; None without headers."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
         return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else None
 
     @cached_property
     def size(self) -> int:
-        """Bytes as a file store counts them."""
+        """Its bytes by the accounting of a file store."""
         rest = len(self.subject.encode()) + len(self.payload)
         return 30 + rest if self.block is None else 34 + len(self.block) + rest
 
@@ -63,12 +63,12 @@ class Stored:
 
     @cached_property
     def silent(self) -> bool:
-        """Whether it ends without a delete marker."""
+        """Whether it expires without a delete marker."""
         return bool(self.value(REASON)) or self.value(OPERATION) == "PURGE"
 
     @cached_property
     def deletes(self) -> bool:
-        """Whether a key-value client takes it for a deletion."""
+        """Whether a key-value client reads it as a deletion."""
         return bool(self.value(REASON)) or self.value(OPERATION) in ("DEL", "PURGE")
 
     @cached_property
@@ -81,7 +81,7 @@ class Stored:
         return next((value for key, value in self.headers if key == name), None)
 
     def to_rules(self) -> Message:
-        """The message as the plain rules of `worlds.py` and `marked.py` take it."""
+        """The message for the plain rules of `worlds.py` and `marked.py`."""
         deadline = self.deadline_ns
         return Message(
             self.seq,
@@ -101,7 +101,7 @@ class Stored:
 
 
 def parse_ttl(text: str) -> int | None:
-    """The seconds of a `Nats-TTL` of the kinds that histories have: `never` (None), digits, and 1m30s."""
+    """The seconds of a `Nats-TTL` in histories: `never` (None), digits, and 1m30s."""
     if text == "never":
         return None
     if text.isdigit():
@@ -118,7 +118,7 @@ def marker_headers(ttl_s: int) -> Headers:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a filter of whole tokens and `*` matches a subject of as many tokens."""
+    """Whether a filter of literal tokens and `*` matches a subject with the same number of tokens."""
     wanted, tokens = pattern.split("."), subject.split(".")
     return len(wanted) == len(tokens) and all(
         one in ("*", other) for one, other in zip(wanted, tokens, strict=True)

@@ -1,4 +1,4 @@
-"""A stream as the definitions of its rules have it: a dict of messages, and the runs with what each removed."""
+"""Model of a stream by the definitions of its rules: a dict of messages, and runs with their removals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.marked import marked_update
 from tests.support.worlds import World, update
 
 UNDONE, GRACE_OVER, THERE_AGAIN = "undone already", "grace is over", "there again"
-"""Why a run cannot be undone."""
+"""Reasons that prevent an undo."""
 
 
 @dataclass
@@ -25,40 +25,40 @@ class Run:
     ended_ns: int
     removed: dict[int, Stored]
     rules: dict[int, str]
-    """Sequence → the rule that took the message."""
+    """Sequence → the rule that removed the message."""
     markers: tuple[int, ...] = ()
-    """The sequences of the delete markers that it wrote."""
+    """The sequences of its delete markers."""
     bases: dict[int, int] = field(default_factory=dict)
-    """Sequence → the segment in which the message lay."""
+    """Sequence → the segment of the message."""
     undone: bool = False
     lost: bool = False
-    """Whether a reclaim has deleted the files that held its messages."""
+    """Whether a reclaim has deleted the files with its messages."""
 
     @property
     def by_rule(self) -> dict[str, int]:
-        """Rule → how many messages it took."""
+        """Rule → the number of messages that it removed."""
         rules = list(self.rules.values())
         return {rule: rules.count(rule) for rule in rules}
 
     @property
     def removed_bytes(self) -> int:
-        """The bytes that it removed."""
+        """The removed bytes."""
         return sum(message.size for message in self.removed.values())
 
 
 @dataclass
 class Subscriber:
-    """A consumer: what it wants, and the server's account of what it got and settled."""
+    """A consumer: its filters, and the server's state of its deliveries and acks."""
 
     filters: tuple[str, ...]
     worker: PullConsumer
 
     def wants(self, subject: str) -> bool:
-        """Whether one of its filters matches; without filters it wants everything."""
+        """Whether one of its filters matches; without filters all subjects match."""
         return not self.filters or any(matches(pattern, subject) for pattern in self.filters)
 
     def needs(self, message: Stored) -> bool:
-        """Whether it wants a message and has not settled it (server: needAck)."""
+        """Whether a message matches and is not settled (server: needAck)."""
         worker, seq = self.worker, message.seq
         if not self.wants(message.subject):
             return False
@@ -72,34 +72,34 @@ class Pass:
     """The outcome of a pass."""
 
     rules: dict[int, str]
-    """Sequence → the rule that takes the message."""
+    """Sequence → the rule that removes the message."""
     markers: tuple[Stored, ...] = ()
     next_seq: int = 0
-    """The next sequence behind it."""
+    """The next sequence after the pass."""
 
 
 @dataclass
 class StreamModel:
-    """What a stream holds, and what became of what it held."""
+    """The messages of a stream, and the fate of former ones."""
 
     config: StreamConfig
     live: dict[int, Stored] = field(default_factory=dict)
     bases: dict[int, int] = field(default_factory=dict)
-    """Sequence → the segment of a live message, as its way in gave it."""
+    """Sequence → the original segment of a live message."""
     open_base: int | None = None
     next_seq: int = 1
     removed_seq: int = 0
-    """The highest sequence that was ever removed."""
+    """The highest sequence ever removed."""
     runs: list[Run] = field(default_factory=list)
     subscribers: dict[str, Subscriber] = field(default_factory=dict)
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Message id → sequence and time of the last message that was taken in with it."""
+    """Message id → sequence and time of the last accepted message with it."""
     archived: dict[int, tuple[Stored, int]] = field(default_factory=dict)
-    """Sequence → the message and its segment, of all that runs have copied to the archive."""
+    """Sequence → the message and its segment, for all messages archived by runs."""
 
     @property
     def policy(self) -> Policy:
-        """The rules of now."""
+        """The current rules."""
         return self.config.policy()
 
     @property
@@ -113,7 +113,7 @@ class StreamModel:
         return sum(message.size for message in self.live.values())
 
     def edges(self, grace_ns: int) -> list[int]:
-        """The instants at which something begins to be due, ascending: ages, lifetimes, deletions, ids, graces."""
+        """The instants at which something becomes due, ascending: ages, TTLs, deletions, ids, graces."""
         policy, config = self.policy, self.config
         spans = (policy.max_age_ns, policy.delete_retention_ns, config.segment_span_ns)
         stored = [m.ts_ns + span for m in self.live.values() for span in spans if span is not None]
@@ -123,7 +123,7 @@ class StreamModel:
         return sorted({*stored, *ids, *graces, *(one for one in deadlines if one != NEVER)})
 
     def judge(self, as_of_ns: int) -> Pass:
-        """What one pass lets go: first what no consumer needs, then limits, then expiry (jetstream.md 0.1)."""
+        """The removals of one pass: first unneeded messages, then limits, then expiry (jetstream.md 0.1)."""
         policy = self.policy
         released = {m.seq: policy.retention for m in self.messages if self._is_released(m)}
         left = tuple(m for m in self.messages if m.seq not in released)
@@ -144,7 +144,7 @@ class StreamModel:
         return Pass(stored | released, markers, server.next_seq)
 
     def carry_out(self, name: str, done: Pass, now_ns: int) -> None:
-        """Let go what a pass has judged."""
+        """Apply the removals of a pass."""
         if done.next_seq > self.next_seq + len(done.markers):
             evicted = set(range(self.next_seq, done.next_seq)) - {m.seq for m in done.markers}
             self.removed_seq = max(self.removed_seq, *evicted)
@@ -163,10 +163,10 @@ class StreamModel:
         now_ns: int,
         markers: tuple[int, ...] = (),
     ) -> Run:
-        """Take messages out, as a run."""
+        """Remove messages, as a run."""
         removed = {seq: self.live.pop(seq) for seq in rules}
         bases = {seq: self.bases.pop(seq) for seq in rules}
-        # Of runs at one instant each has a name of its own, a nanosecond behind the one before.
+        # Runs at one instant have unique names, a nanosecond after one another.
         ended_ns = max(now_ns, started_ns(name, now_ns))
         run = Run(name, kind, ended_ns, removed, dict(rules), markers, bases)
         self.runs.append(run)
@@ -176,7 +176,7 @@ class StreamModel:
         return run
 
     def store(self, message: Stored) -> None:
-        """Put a message behind the last one, in the segment where it belongs."""
+        """Append a message to its segment."""
         config = self.config
         active = [m for m in self.messages if m.seq >= (self.open_base or 0)]
         if self.open_base is None:
@@ -190,7 +190,7 @@ class StreamModel:
         self.bases[message.seq] = self.open_base
 
     def why_not_undo(self, run: Run) -> str | None:
-        """Why a run cannot be undone; None: it can."""
+        """The reason that prevents the undo of a run; None: it can be undone."""
         if run.undone:
             return UNDONE
         if run.lost:
@@ -200,7 +200,7 @@ class StreamModel:
         return None
 
     def undo(self, run: Run) -> None:
-        """Bring back what a run removed, and take the markers that it wrote, wherever they lie."""
+        """Restore the messages removed by a run, and remove its markers, in any segment."""
         run.undone = True
         self.live |= run.removed
         self.bases |= run.bases
@@ -210,18 +210,18 @@ class StreamModel:
                 self.removed_seq = max(self.removed_seq, marker)
 
     def restore(self) -> None:
-        """Bring back from the archive whatever is not there."""
+        """Restore missing messages from the archive."""
         for seq, (message, base) in self.archived.items():
             if seq not in self.live:
                 self.live[seq], self.bases[seq] = message, base
 
     def reclaim(self, cutoff_ns: int) -> None:
-        """Forget the files of what was removed before an instant."""
+        """Mark the files of messages removed before an instant as deleted."""
         for run in self.runs:
             run.lost = run.lost or run.ended_ns < cutoff_ns
 
     def purge(self, subject: str | None, seq: int | None, keep: int | None) -> set[int]:
-        """The messages that a purge means (removals.md)."""
+        """The messages selected by a purge (removals.md)."""
         meant = [m.seq for m in self.messages if subject is None or matches(subject, m.subject)]
         if seq is not None:
             meant = [one for one in meant if one < seq]
@@ -239,7 +239,7 @@ class StreamModel:
         return not any(one.needs(message) for one in wanting)
 
     def _whole(self, gone: dict[int, str]) -> dict[int, str]:
-        """Of what rules take, with `whole_segments`, that of sealed segments of which they take everything."""
+        """The removals with `whole_segments`: those of sealed segments that lose every message."""
         if not self.policy.whole_segments:
             return gone
         spared = {base for seq, base in self.bases.items() if seq not in gone}

@@ -1,4 +1,4 @@
-"""Random configurations of a stream: which rules it has, how it lies on the disk, and what changes later."""
+"""Random configurations of a stream: its rules, its layout, and later changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 NAME = "ORDERS"
 SUBJECTS = ("s.a", "s.b", "s.c", "s.d")
 Terms = dict[str, Any]
-"""A stream's configuration, as `retention.yaml` has it."""
+"""A stream's configuration, in the form of `retention.yaml`."""
 
 
 def random_terms(rng: Random) -> Terms:
-    """What a stream begins with."""
+    """The initial configuration of a stream."""
     retention = rng.choice(["limits", "limits", "limits", "interest", "workqueue"])
     terms: Terms = {
         "name": NAME,
@@ -50,7 +50,7 @@ def random_terms(rng: Random) -> Terms:
 
 
 def with_limits(terms: Terms, rng: Random) -> Terms:
-    """The same stream under other limits, another grace, and other bounds of compaction."""
+    """The same stream with other limits, another grace, and other bounds of compaction."""
     limits: Terms = {}
     if rng.random() < 0.5:
         limits["max_age"] = rng.choice(["6s", "15s", "1m", "5m"])
@@ -82,11 +82,11 @@ CHANGING = (
     "discard",
     "discard_new_per_subject",
 )
-"""The settings that come and go with a change of policy."""
+"""The settings that a change of policy adds or removes."""
 
 
 def changed(terms: Terms, rng: Random) -> Terms:
-    """The terms after somebody has edited one thing or another."""
+    """The terms after a random edit."""
     what = rng.choice(["limits", "limits", "grace", "compact", "layout", "release_share", "ttl"])
     graces, shares = ["0s", "10s", "1m", "10m"], ["0%", "30%", "100%"]
     edits: Mapping[str, Terms] = {

@@ -1,4 +1,4 @@
-"""The whole check of a warehouse against the model: every message, every number, every run, every file."""
+"""Full check of a warehouse against the model: every message, every number, every run, every file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.support.histories.terms import NAME
 
 LONGEST_GRACE_NS = 600 * SECOND
 _TOLD = 1
-"""How many messages are explained in a check, of those that are there and of those that are gone."""
+"""The number of messages to explain in a check, of the live and of the removed ones."""
 _TRIED = 2
-"""How many runs are asked whether they can be undone, of those that can be and of those that cannot."""
+"""The number of runs checked for undo, of those that can and of those that cannot be undone."""
 
 
 def check_whole(actors: Actors, *, ends: bool = False) -> None:
-    """Hold everything that a warehouse says against the model.
+    """Compare all answers of a warehouse with the model.
 
     Args:
         actors: the warehouse and the model.
-        ends: whether the history is over: then time passes, and everything that may go has to be gone.
+        ends: whether the history is over; then time passes, and all dead files must be deleted.
     """
     if not actors.has_table:
         assert not actors.model.live
@@ -73,7 +73,7 @@ def _difference(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> 
 
 
 def _check_stranger(actors: Actors) -> None:
-    """What a program that knows nothing of us reads: every message once; and what is only hidden from us."""
+    """Check the view of a foreign reader: every message once, plus rows hidden only by us."""
     model, place = actors.model, Path(actors.stream.opened.root, "messages")
     if actors.terms["format"] == "delta":
         table = DeltaTable(str(place))
@@ -116,7 +116,7 @@ def _logged_removed(root: Path) -> int | None:
 
 
 def _released(actors: Actors) -> set[int]:
-    """The messages that releases took, and that may still lie in files."""
+    """The released messages that may still be in files."""
     taken = set[int]()
     for run in actors.model.runs:
         taken |= {seq for seq, rule in run.rules.items() if rule in ("interest", "workqueue")}
@@ -140,7 +140,7 @@ def _check_state(actors: Actors) -> None:
 
 
 def _check_runs(actors: Actors, rng: Random) -> None:
-    """The history names every run that removed messages, with its numbers; and what could be undone now."""
+    """Check that the history names every run with removals, with its numbers, and the runs that can be undone."""
     outcomes = actors.stream.history()
     assert all(record["status"] == "done" for record in outcomes)
     told = {record["run"]: record for record in outcomes if record.get("removed_messages")}
@@ -186,7 +186,7 @@ def _check_doctor(actors: Actors) -> None:
 
 
 def _check_answers(actors: Actors, rng: Random) -> None:
-    """`explain` of messages that are there says what a pass would do, of those that are gone which run took them."""
+    """Check that `explain` gives the fate of live messages in a pass, and the run that removed others."""
     model, stream = actors.model, actors.stream
     judged = model.judge(actors.clock())
     for seq in rng.sample(sorted(model.live), min(_TOLD, len(model.live))):
@@ -220,7 +220,7 @@ def _counted(rules: dict[int, str]) -> dict[str, int]:
 
 
 def _check_end(actors: Actors) -> None:
-    """When all graces are over, compact and reclaim leave the live data files and no others."""
+    """Check that compact and reclaim leave only live data files after all graces."""
     actors.edit(actors.terms | {"grace": "0s"})
     actors.clock.advance(LONGEST_GRACE_NS + SECOND)
     done(actors.warehouse.compact([NAME]).apply())
