@@ -1,4 +1,4 @@
-"""Every public method, called with arguments of every wrong kind: a sentence, whatever is given, and no other error."""
+"""Every public method with arguments of every wrong kind: always one sentence, and no other error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ GOOD: dict[str, Any] = {
     "revision": 1,
     "messages": [1],
 }
-"""Arguments beside the one that is wrong; the rest have defaults."""
+"""Arguments in addition to the wrong one; the rest have defaults."""
 OWNERS = (
     *(Warehouse, Stream, Topic, StreamConsumers, BoundPlan),
     *(BatchConsumer, Messages, Message, Bucket),
@@ -88,7 +88,7 @@ CASES = [(owner, *case) for owner in OWNERS for case in methods(owner)]
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[type, Any]:
-    """A stream and a topic with a few messages, and what hangs on them."""
+    """A stream and a topic with a few messages, and their dependent objects."""
     folder = tmp_path_factory.mktemp("arguments")
 
     file = configured(folder, ORDERS)
@@ -116,7 +116,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[type, Any]:
 
 
 def call(target: Any, method: str, parameter: str, value: Any) -> None:
-    """Call a method with one argument, and the others that it has to have."""
+    """Call a method with one argument, and its other required arguments."""
     function = getattr(target, method)
     given: list[Any] = []
     named: dict[str, Any] = {}

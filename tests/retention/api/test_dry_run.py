@@ -1,4 +1,4 @@
-"""Calls that delete, merge or mend show what they would do, and do it when they are applied."""
+"""Calls that delete, merge or repair show their effect, and take effect when applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams that a call of a warehouse in Python means."""
+"""The streams selected by a call of a warehouse in Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    """A warehouse with a stream of which a pass has removed messages, and more would go."""
+    """A warehouse with a stream after a pass with removals, and with more due messages."""
     made = opened(tmp_path, ORDERS | {"max_age": "1d", "compact": {}})
     made.stream("ORDERS").publish(lines(3, first_ns=NOW - 9 * DAY))
     made.apply()

@@ -1,4 +1,4 @@
-"""What Python users see of the package: its names, and its values as frames."""
+"""The public Python API: its names, and its values as frames."""
 
 from __future__ import annotations
 

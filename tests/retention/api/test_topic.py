@@ -1,4 +1,4 @@
-"""A topic is a log without what only streams have, and says so in the words of what was asked."""
+"""A topic is a log without stream-only features, and its refusals use the words of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that a configuration lists no more, and two configurations on one warehouse."""
+"""Streams no longer in a configuration, and two configurations on one warehouse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def warehouse_of(
 
 @pytest.fixture
 def team(tmp_path: Path) -> Warehouse:
-    """A configuration that lists ORDERS, with messages of which some are due."""
+    """A configuration with ORDERS, and with some due messages."""
     warehouse = warehouse_of(tmp_path, "team.yaml", ORDERS)
     warehouse.stream("ORDERS").publish(lines(100))
     return warehouse

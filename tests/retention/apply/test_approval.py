@@ -1,4 +1,4 @@
-"""An approval is spent once, by the commit that removes: a failure before it spends nothing, and one of two wins."""
+"""An approval is used once, by the removing commit: an earlier failure does not use it, and one of two runs wins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOCAL = Engines("local")
 
 @pytest.fixture(params=["delta", "parquet"])
 def stream(request: pytest.FixtureRequest, tmp_path: Path) -> Stream:
-    """Forty messages, of which a person approved that ten may go."""
+    """Forty messages, with an approval to remove ten."""
     stream = warehouse_with(tmp_path, request.param, NOW, max_msgs=30, approve=True).stream(
         "ORDERS"
     )
@@ -89,7 +89,7 @@ def test_a_run_that_was_killed_after_its_commit_has_spent_it(stream: Stream) -> 
 
 
 def test_of_two_at_once_one_wins(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other has lost its lease: it finds the table as it was, for what the first removed was brought back."""
+    """The other run has lost its lease; it finds the table unchanged, because the first run's removal was undone."""
     for module in (run, undo):
         monkeypatch.setattr(module, "maintaining", lambda _: nullcontext())
 

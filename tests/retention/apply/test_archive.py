@@ -22,7 +22,7 @@ AS_OF = START + 85 * SECOND
 
 @pytest.fixture(params=["delta", "parquet"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
-    """Two segments go whole as of `AS_OF`, of a third some messages, a fourth stays."""
+    """As of `AS_OF`, two segments are removed, a third loses some messages, a fourth is kept."""
     rules: dict[str, Any] = {"max_age": "60s", "archive": "archive", "allow_rollup_hdrs": True}
     found = warehouse_with(tmp_path / "w", request.param, NOW, **rules)
     lay(found.stream("ORDERS").opened, even_segments(4, 10))
@@ -30,7 +30,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
 
 
 def archived(warehouse: Warehouse) -> dict[str, Path]:
-    """The copies, by the paths that they have in the table."""
+    """The copies, by their paths in the table."""
     place = Path(warehouse.location, "archive", "ORDERS")
     return {
         str(path.relative_to(messages)): path

@@ -1,4 +1,4 @@
-"""Undoing runs whose files were rewritten since: exactly what they removed comes back, each sequence once."""
+"""Undo of runs with files rewritten since: exactly the removed messages are restored, each sequence once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Make = Callable[..., Stream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages, which merges whatever it can."""
+    """A stream of four segments of ten messages, with maximal merges."""
 
     def made(files: list[File] | None = None, **settings: Any) -> Stream:
         wanted = {"compact": EAGER, "segment_span": "off"} | settings
@@ -84,7 +84,7 @@ def test_segments_that_went_whole_come_back_between_merged_ones(make: Make) -> N
 
 
 def test_what_was_released_before_a_run_stays_away(make: Make) -> None:
-    """Removed files minus copies would bring the released ones back as well."""
+    """Removed files minus copies would also restore the released messages."""
     stream = make(retention="interest", release_share="90%")
     stand(stream.opened, "billing", progress(5, 5))
     stream.plan().apply()

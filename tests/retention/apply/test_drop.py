@@ -1,4 +1,4 @@
-"""`drop`: everything goes in one swap, `undo` brings it back, and a first write begins another table."""
+"""`drop`: one swap removes everything, `undo` restores it, and a first write begins another table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 def forty(folder: Path, store: str, **settings: Any) -> Stream:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
     stream = warehouse_with(folder, store, NOW, **settings).stream("ORDERS")
     if not stream.opened.store.exists():
         lay(stream.opened, even_segments(4, 10))
@@ -110,7 +110,7 @@ def test_undo_brings_back_all_of_it_with_its_id_and_its_sequences(
     assert publish(tmp_path, "next")[-1] == 41
     with pytest.raises(UsageError, match="was undone already"):
         reopened(tmp_path).undo(report.run)
-    # And once more.
+    # And again.
     assert dropped(tmp_path).removed_messages == 41
 
 
@@ -242,7 +242,7 @@ def explain(folder: Path, seq: int) -> str:
 
 
 def consumers(folder: Path) -> list[tuple[str, int]]:
-    """Name, and the sequence up to which everything is settled, of each consumer."""
+    """The name of each consumer, and the sequence up to which all messages are settled."""
     infos = reopened(folder).stream("ORDERS").consumers.list()
     return [(info.name, info.ack_floor["stream_seq"]) for info in infos]
 

@@ -1,4 +1,4 @@
-"""An id counts until its window is over, whatever has become of its message."""
+"""An id counts until the end of its window, regardless of its message."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_is_removed_by_hand_or_brought_back_counts_as_well(
     assert world.publish(*retries) == answered
     world.warehouse.undo(report.run)
     assert world.publish(*retries) == answered
-    # Of an id nothing but a digest is kept.
+    # Only a digest of an id is stored.
     assert all(b"Nats" not in place.read_bytes() for place in world.ids)
 
 
@@ -126,7 +126,7 @@ def test_ids_whose_window_is_over_are_neither_kept_nor_read(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("offset", [-(10**9) * SECOND, 10**9 * SECOND], ids=["past", "future"])
 def test_times_that_are_not_the_clocks_count_too(tmp_path: Path, offset: int) -> None:
-    """A message of another age is published first: neither it nor a clock that is wrong makes ids forgotten."""
+    """A message of another age is published first: neither it nor a wrong clock drops ids."""
     world = World(tmp_path, max_msgs_per_subject=1)
     at = NOW + offset
     world.publish({"subject": "s.b", "ts_ns": min(at, NOW)})

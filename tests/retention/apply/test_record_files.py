@@ -1,4 +1,4 @@
-"""Records of runs are written and read some rows at a time, also those that earlier versions left in one batch."""
+"""Records of runs are written and read in pieces, including single-batch records of earlier versions."""
 
 from __future__ import annotations
 

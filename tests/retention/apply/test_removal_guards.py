@@ -1,4 +1,4 @@
-"""`guards`: a pass beyond one changes nothing, or says so; whatever it removes by, and whatever consumers release."""
+"""`guards`: a pass beyond one changes nothing, or warns, for any rule and independent of releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
 HALF = {"guards": {"max_removed_share": "50%"}}
 SIZE = 30
-"""The size of each message below."""
+"""The size of each message."""
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -39,7 +39,7 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 def forty(folder: Path, store: str, **settings: Any) -> Stream:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
     stream = warehouse_with(folder, store, NOW, **settings).stream("ORDERS")
     if not stream.opened.store.exists():
         lay(stream.opened, even_segments(4, 10))
@@ -51,7 +51,7 @@ def reopened(folder: Path) -> Warehouse:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file of a warehouse but leases and what a plan may keep to spare itself work."""
+    """Every file of a warehouse except leases and caches of plans."""
     files = (path for path in folder.rglob("*") if path.is_file())
     kept = (path for path in files if "_retention" not in path.parts)
     return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
@@ -113,7 +113,7 @@ def test_a_saved_plan_is_held_against_the_guards_of_today(tmp_path: Path, store:
 
 
 def removed_by_another(folder: Path, first_seq: int) -> None:
-    """Take the files from a sequence on out of the table, as a rival without the lease."""
+    """Remove the files from a sequence on, like a rival without the lease."""
     store = reopened(folder).stream("ORDERS").opened.store
     snapshot = store.snapshot()
     files = store.inventory(snapshot).files
@@ -277,7 +277,7 @@ def test_lowered_limits_are_named_with_what_each_takes_alone(tmp_path: Path, sto
     assert stream.plan(START + 65 * SECOND).apply().by_rule == {"max_msgs": 10}
     stream = forty(tmp_path, store, max_age="50s", max_msgs=25, max_bytes="1GiB")
     plan = stream.plan(AS_OF)
-    # By the limits of before 15 are too old; 10 more by the new age, and nothing by the new count.
+    # By the former limits, 15 are too old; the new age removes 10 more, and the new count none.
     assert plan.plan.by_rule == {"max_msgs": 5, "max_age": 10}
     assert [limit.as_json() for limit in plan.plan.lowered] == [
         {

@@ -1,4 +1,4 @@
-"""Every commit that removes messages says up to which sequence, and nothing takes that back."""
+"""Every commit with removals records the highest removed sequence, and the value never falls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns, a second apart."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn, a second apart."""
 
     def made(**settings: Any) -> OpenedStream:
         return laid_stream(tmp_path, request.param, NOW, 4, **settings)

@@ -1,4 +1,4 @@
-"""A clock that was ahead stamps a topic's partition for good: it is said, and a repair lets time go on."""
+"""A clock that was ahead permanently affects a topic's partition: this is reported, and a repair resets it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ YEARS = 74 * 365 * DAY
 
 @pytest.fixture(params=["delta", "parquet"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    """Messages of ten days ago, one by a clock that was ahead, and of five days ago."""
+    """Messages from ten days ago, one by a clock that was ahead, and some from five days ago."""
     world = World(tmp_path, request.param)
     world.configure(message_expiry="1d", roll_after="1h")
     for at, count in ((START - 10 * DAY, 3), (START + YEARS, 1), (START - 5 * DAY, 3)):

@@ -1,4 +1,4 @@
-"""`roll_after`: an active segment is sealed when its first message is old enough, so that a quiet topic expires."""
+"""`roll_after`: an active segment is sealed when its first message is old enough, so that an idle topic expires."""
 
 from __future__ import annotations
 

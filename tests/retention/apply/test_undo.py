@@ -108,7 +108,7 @@ def test_after_grace_undo_is_refused_and_changes_nothing(warehouse: Path, format
 
 
 def interleaved(warehouse: Path, format_: str) -> Warehouse:
-    """Two files of one segment, the first with `a` alone, the second with `b`, each around the other."""
+    """Two interleaved files of one segment, the first with only `a`, the second with `b`."""
     streams = warehouse_with(warehouse, format_, START + 100 * SECOND)
     log = [Laid(seq, "ab"[seq % 2], START + seq * SECOND) for seq in range(1, 10)]
     lay(streams.stream("ORDERS").opened, [File(1, log[::2]), File(1, log[1::2])])

@@ -1,4 +1,4 @@
-"""The record of the ranges that a run took names exactly the messages that are gone, and by which rule."""
+"""A run's record of removed ranges names exactly the removed messages and their rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns, a second apart."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn, a second apart."""
 
     def made(**settings: Any) -> OpenedStream:
         return laid_stream(tmp_path, request.param, NOW, 4, **settings)
@@ -58,7 +58,7 @@ def seqs(opened: OpenedStream) -> set[int]:
 
 
 def taken(opened: OpenedStream, run: str, before: set[int]) -> dict[int, list[str]]:
-    """Sequence → the rules that may have taken it, by a run's record, of those that were there before."""
+    """Sequence → the rules that may have removed it, by a run's record, for the messages stored before."""
     gone: dict[int, list[str]] = {}
     for row in read_ranges(opened, run).to_pylist():
         inside = set(range(row["first_seq"], row["last_seq"] + 1)) & before

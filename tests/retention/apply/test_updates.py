@@ -29,13 +29,13 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of two segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """A stream of two segments of ten messages on s.0, s.1 and s.2 in turn."""
 
     return partial(laid_stream, tmp_path, request.param, NOW, segments=2)
 
 
 def settled(opened: OpenedStream, name: str, seq: int) -> None:
-    """Add a consumer, and have it settle everything up to a sequence."""
+    """Add a consumer that has settled everything up to a sequence."""
     StreamConsumers(opened).add({"durable_name": name, "ack_policy": "explicit"})
     table = ConsumerTable(opened.root)
     record = table.read(name)

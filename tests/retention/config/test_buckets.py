@@ -1,4 +1,4 @@
-"""Buckets in the configuration: the streams that they mean, and mistakes in the words in which they are written."""
+"""Buckets in the configuration: their streams, and errors in the words of the configuration."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_mirrors_and_sources_are_named_by_their_buckets() -> None:
 
 
 def test_a_group_speaks_of_streams_and_a_bucket_of_values() -> None:
-    """`history` of a group is that of runs, `history` of a bucket that of a key's values."""
+    """`history` of a group is about runs, `history` of a bucket about values of a key."""
     found = of_bucket(
         "groups: {g: {history: 30d, max_age: 5d, discard: old}}\nbuckets: [{name: B, group: g, history: 3}]"
     )

@@ -1,4 +1,4 @@
-"""Consumers in `retention.yaml`: where their mistakes are told, and what they take from their stream."""
+"""Consumers in `retention.yaml`: locations in errors, and settings inherited from the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server and our configuration must agree: what is accepted, as what, and why not."""
+"""Agreement of a real server and our configuration: accepted configurations, normal forms, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = tuple[Json, int | None]
 
 SECOND = 1_000_000_000
 B = {"name": "B"}
-"""An origin that the server does not know."""
+"""An origin unknown to the server."""
 
 CASES: list[Json] = [
     {},
@@ -165,7 +165,7 @@ COMPARED = (
 
 @pytest.fixture(scope="module")
 def answers() -> list[Answer]:
-    """The config that the server makes of each case, or the code of its error."""
+    """The server's configuration for each case, or its error code."""
     with server() as nats:
         return [answer(nats, {"name": "S"} | case) for case in CASES]
 
@@ -187,7 +187,7 @@ def answer(nats: Nats, config: Json) -> Answer:
 
 
 def ours(case: Json) -> tuple[Json, set[int]]:
-    """Our normal form of a case, or the error codes of our refusal."""
+    """Our normal form of a case, or the error codes of our refusals."""
     try:
         stream = parse_stream({"name": "S"} | case, "case")
     except ConfigError as error:
@@ -208,7 +208,7 @@ def test_the_server_and_we_say_the_same_of_a_stream(at: int, answers: list[Answe
 
 
 def test_what_we_tell_a_server_of_a_stream_is_what_it_says_itself(answers: list[Answer]) -> None:
-    """Also where a server refuses what it made: markers switch TTLs on, which exclude counters."""
+    """Also if a server refuses its own result: markers enable TTLs, which exclude counters."""
     accepted = [(case, made) for case, (made, _) in zip(CASES, answers, strict=True) if made]
     with server() as nats:
         for case, made in accepted:
@@ -235,7 +235,7 @@ def test_why_a_stream_cannot_have_markers_or_roll_ups_is_told_in_the_servers_wor
 
 
 def told_of_an_update(nats: Nats, before: Json, after: Json) -> str:
-    """Why the server refuses an update; empty if it takes it."""
+    """The server's reason to refuse an update; empty if it is accepted."""
     nats.request("STREAM.CREATE.S", {"name": "S", **before})
     try:
         nats.request("STREAM.UPDATE.S", {"name": "S", **after})
@@ -247,7 +247,7 @@ def told_of_an_update(nats: Nats, before: Json, after: Json) -> str:
 
 
 def test_ttls_are_never_switched_off(tmp_path: Path) -> None:
-    """Markers switch them on, and going without markers does not switch them off."""
+    """Markers enable them, and removing markers does not disable them."""
     changes: list[tuple[Json, Json]] = [
         ({"allow_msg_ttl": True}, {}),
         ({"subject_delete_marker_ttl": SECOND}, {}),
@@ -313,7 +313,7 @@ CIRCLES: list[list[Json]] = [
 
 @pytest.fixture(scope="module")
 def circles() -> list[bool]:
-    """Whether the server creates all streams of each case, one after the other."""
+    """Whether the server creates all streams of each case, in order."""
     with server() as nats:
         return [_all_created(nats, case) for case in CIRCLES]
 

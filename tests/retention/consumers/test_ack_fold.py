@@ -57,7 +57,7 @@ def folded(
 @law
 @given(world=worlds(forged=True))
 def test_what_pieces_say_is_what_the_whole_log_says(world: World) -> None:
-    """A gap that no longer matters is forgotten, so that a later piece may speak of it and it is still listed."""
+    """A gap that no longer matters is dropped, so a later piece that mentions it lists it again."""
     before = FoldInput(world.consumer.policy, new_state(world.consumer.start))
     _, whole = fold(before, lines_of(world.log), LAST_SEQ)
     state, report = fold(before, lines_of(()), LAST_SEQ)
@@ -95,7 +95,7 @@ def test_from_acks_alone_nothing_is_let_go_that_the_server_still_needs(world: Wo
 
 
 def but_for_guesses(state: ConsumerState) -> ConsumerState:
-    """A state without the consumer sequence of its floor: where no line tells of a delivery, it is a guess."""
+    """A state without the consumer sequence of its floor, which is a guess without a logged delivery."""
     return replace(state, ack_floor=replace(state.ack_floor, consumer_seq=0))
 
 

@@ -36,7 +36,7 @@ def seqs(*numbers: int) -> np.ndarray:
 
 @dataclass
 class Ours:
-    """The same work as on the model, by the functions."""
+    """The work of the model, done by the functions."""
 
     terms: Terms
     stream: list[int]
@@ -58,7 +58,7 @@ class Ours:
 
 @dataclass
 class Trial:
-    """The model and the functions, which do the same."""
+    """The model and the functions side by side."""
 
     model: PullConsumer
     ours: Ours

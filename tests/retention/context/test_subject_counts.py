@@ -19,7 +19,7 @@ ALL = FILES * EACH
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Stream:
-    """Seven files of ten messages, on three subjects in turns; and a consumer of two of these."""
+    """Seven files of ten messages, on three subjects in turn, and a consumer of two of them."""
     stream = warehouse_with(tmp_path / "w", "delta", NOW).stream("ORDERS")
     lay(stream.opened, even_segments(FILES, EACH))
     stream.consumers.add({"durable_name": "two", "filter_subjects": ["s.0", "s.2"]})
@@ -28,7 +28,7 @@ def stream(tmp_path: Path) -> Stream:
 
 @pytest.fixture(params=[1, 3, ALL])
 def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many files of a piece."""
+    """The number of files per piece."""
     monkeypatch.setattr(subject_counts, "FILES_AT_ONCE", request.param)
     return int(request.param)
 

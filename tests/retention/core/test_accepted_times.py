@@ -1,4 +1,4 @@
-"""Times that producers give: a table of instants, what is said of each, and that arrays are judged alike."""
+"""Producer timestamps: a table of instants with the answer for each, and the same result for arrays."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_time_is_shown_as_one(ns: int, said: str) -> None:
 
 
 def test_present_times_in_a_larger_unit_lie_beyond_64_bits() -> None:
-    """So that no bound is needed in the future."""
+    """So no bound is needed in the future."""
     assert EARLIEST_NS * 1_000 > INT64_MAX
 
 

@@ -1,4 +1,4 @@
-"""Which dead files may go: every way in which one that the history calls removed has to stay."""
+"""Deletion of dead files: every reason to keep a file that the history calls removed."""
 
 from __future__ import annotations
 

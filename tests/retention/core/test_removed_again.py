@@ -1,4 +1,4 @@
-"""What the next pass takes again of an undone run: rules whose limits stand, and what keeps the messages."""
+"""Repeated removals after an undo: rules with unchanged limits, and ways to keep the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows are ordered as Python orders their values, and keys never contradict that."""
+"""Rows are sorted like Python values, and keys never contradict this order."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REFUSED = (
     *("1/2/3 * * * * *", "0 0 0 L * *", "0 0 0 * * FRI-MON", "0 0 0 30 2 *", "0 0 0 31 4 *"),
     *("0 0 0 30 2 */1", ", * * * * *", "1_0 * * * * *", "TZ=UTC 0 0 0 * * *", "mon * * * * *"),
 )
-"""Patterns that a server takes and refuses (`tests/live/test_publish_features.py`)."""
+"""Patterns that a server accepts and refuses (`tests/live/test_publish_features.py`)."""
 
 
 @pytest.mark.parametrize("pattern", TAKEN)

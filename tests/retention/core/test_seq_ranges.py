@@ -1,4 +1,4 @@
-"""Whoever reads a data file passes over what is hidden of it."""
+"""Readers of a data file skip its hidden rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Read = Callable[[DataFile], list[pa.Table]]
 
 
 def hiding(folder: Path, order: list[int]) -> DataFile:
-    """A file of messages 1 to 40, in this order, of which some are hidden."""
+    """A file of messages 1 to 40, in this order, with some of them hidden."""
     location = str(folder / "a.parquet")
     write_messages(location, [rows_of([Laid(seq, "s", seq, b"x") for seq in order])])
     return DataFile(

@@ -1,4 +1,4 @@
-"""Keys as tokens: every key comes back, tokens are valid everywhere, and calls in SQL are expanded and nothing else."""
+"""Keys as tokens: lossless, valid everywhere; in SQL only calls are expanded."""
 
 from __future__ import annotations
 

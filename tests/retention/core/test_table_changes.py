@@ -1,4 +1,4 @@
-"""What each requirement and update of a commit holds against a table, and what counters it sets."""
+"""Requirements and updates of a commit: their checks on a table, and their counters."""
 
 from __future__ import annotations
 

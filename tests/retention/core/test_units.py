@@ -193,7 +193,7 @@ def test_a_written_instant_reads_as_the_same_number(ns: int) -> None:
             pd.Timestamp("2026-07-20T00:00:00.123456789", tz="Europe/Berlin"),
             "2026-07-19T22:00:00.123456789Z",
         ),
-        # Clocks are put back there: the same hour comes twice.
+        # Clocks are set back there, so an hour occurs twice.
         (
             pd.Timestamp("2026-10-25T00:30:00Z").tz_convert("Europe/Berlin"),
             "2026-10-25T00:30:00Z",

@@ -42,7 +42,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFile:
 
 
 def copied(source: DataFile, *removed: tuple[int, int]) -> tuple[list[int], int]:
-    """The sequences that a copy has, and the bytes that it cost to read the source and the copy."""
+    """The sequences of a copy, and the bytes read from the source and the copy."""
     target = file_at(Path(source.location).parent, "target")
     ranges = np.array(removed, dtype=np.int64).reshape(-1, 2)
     description = copy_remaining(RewriteTask(source, (target,), ranges))

@@ -20,7 +20,7 @@ ROWS = 40
 
 
 def file_of(folder: Path, seqs: list[int], group: int = 10) -> DataFile:
-    """A file whose payloads say their sequences, in row groups of `group`."""
+    """A file with sequences as payloads, in row groups of `group`."""
     texts = {"subject": "a", "headers": None, "payload": b""}
     rows = [
         dict.fromkeys(FILE_COLUMNS.names, 0) | texts | {"seq": seq, "payload": str(seq).encode()}
@@ -81,7 +81,7 @@ def test_row_groups_that_do_not_follow_each_other_are_read_at_once(tmp_path: Pat
 def test_interleaved_sources_come_in_order_a_table_at_a_time(
     places: list[tuple[int, bool]],
 ) -> None:
-    """Each sequence lies in one of four sources, and may begin a new table there."""
+    """Each sequence is in one of four sources, and may begin a new table there."""
     tables: list[list[list[int]]] = [[[]], [[]], [[]], [[]]]
     for seq, (source, begins) in enumerate(places):
         if begins:

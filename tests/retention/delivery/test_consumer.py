@@ -23,7 +23,7 @@ MESSAGES = [Laid(seq, f"orders.{'abc'[seq % 3]}", START, b"x" * seq) for seq in 
 
 
 class Clock:
-    """An instant that tests move."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now = START
@@ -268,7 +268,7 @@ def test_a_consumer_that_is_not_there_is_named(tmp_path: Path, clock: Clock) -> 
 def test_who_finds_its_own_change_under_that_of_a_rival_is_told_of_it(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table says that a rival came first; the rival had built upon this change."""
+    """The table reports a rival's earlier commit; the rival had built upon this change."""
     stream = stream_with(tmp_path, clock)
     billing, rival = stream.consumer("billing"), stream.consumer("billing")
     update = ConsumerTable.update
@@ -287,7 +287,7 @@ def test_who_finds_its_own_change_under_that_of_a_rival_is_told_of_it(
 def test_what_a_rival_gave_back_meanwhile_is_not_taken_for_lost(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream was looked at, then a message came, and a rival was given it and gave it back."""
+    """After the read of the stream, a message is added, delivered to a rival and nacked by it."""
     stream = stream_with(tmp_path, clock)
     billing, rival = stream.consumer("billing"), stream.consumer("billing")
     billing.fetch().ack()

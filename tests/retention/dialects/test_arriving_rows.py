@@ -1,4 +1,4 @@
-"""Rows of a frame as tasks complete them: times filled in, brought to nanoseconds, or refused by row and column."""
+"""Completion of a frame's rows by tasks: times are filled in, converted, or refused by row and column."""
 
 from __future__ import annotations
 

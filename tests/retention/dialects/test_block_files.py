@@ -1,4 +1,4 @@
-"""However rows come, blocks and merges bring them into one order; what is in order already is not touched again."""
+"""Blocks and merges sort rows from any input order; sorted runs are not processed again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
 def brought_into_order(
     place: Path, parts: list[list[list[Row]]]
 ) -> tuple[list[StoredBlock | Merge], list[StoredBlock]]:
-    """Let each part write its batches, and each merge be carried out: what is arranged, and the blocks in order."""
+    """Write the batches of each part, and execute each merge; returns the arrangement, and the sorted blocks."""
     left = [
         block
         for number, batches in enumerate(parts)

@@ -1,4 +1,4 @@
-"""The pure part of mapping a source's columns: the order that is chosen, what is left out, and what cannot be said."""
+"""The pure part of a column mapping: the chosen order, omitted columns, and refusals."""
 
 from __future__ import annotations
 

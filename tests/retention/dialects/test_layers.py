@@ -1,4 +1,4 @@
-"""Rows of a frame become the same shares however they come, and go where messages go one after another."""
+"""Rows of a frame get the same shares in any division, and the same segments as single messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retention.layout.topic_segment_roll import record_sizes
 
 STREAM = JetStream(1, RollRule(200, 20), "file")
 STEP = 9
-"""Time between two messages: some segments end by their span, others by their size."""
+"""The time between two messages: some segments end by span, others by size."""
 TOPIC = Iggy("clicks", TopicPolicy(2, segment_size=300, max_message_size=400))
 TAILS = {0: Tail(7, ActiveSegment(5, 90, 3)), 1: Tail(0)}
 ROWS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1)), max_size=40).map(sorted)
@@ -34,7 +34,7 @@ CUTS = st.lists(st.integers(0, 40), max_size=4).map(sorted)
 def blocks_of(
     dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]
 ) -> dict[Block, BlockRows]:
-    """Rows of (payload length, task) in blocks that are cut there, and where another task goes on."""
+    """Rows of (payload length, task) in blocks, cut at these positions and at changes of the task."""
     parts = [part for _, part in rows]
     changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
     blocks = {}
@@ -56,7 +56,7 @@ def blocks_of(
 
 
 def shares_of(dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]) -> list[Share]:
-    """Lay rows by each of them."""
+    """Lay rows by each method."""
     layer = dialect.layer(TAILS.__getitem__, 0, 9_000)
     for block, (laid_by, sizes) in blocks_of(dialect, rows, cuts).items():
         layer.take(block, laid_by, sizes)

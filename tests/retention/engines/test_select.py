@@ -14,7 +14,7 @@ LIMIT = 100
 
 @pytest.fixture
 def active(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that makes a session of some version the active one; what asks more of it than that fails."""
+    """A function that activates a session of some version; any other use of the session fails."""
 
     def with_version(version: str | None) -> None:
         running = None if version is None else SimpleNamespace(version=version)

@@ -1,4 +1,4 @@
-"""Folding evidence: nothing is lost and nothing stands twice, whenever a fold is killed, repeated or overtaken."""
+"""Folding of evidence: nothing is lost or duplicated by a killed, repeated or concurrent fold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS = [run_name(number) for number in range(4)]
 
 
 class Killed(BaseException):
-    """The end of a process."""
+    """The kill of a process."""
 
 
 def source(run: str, first: int = 1) -> Callable[[], Iterable[pa.Table]]:
@@ -33,7 +33,7 @@ def sources(*numbers: int) -> dict[str, Callable[[], Iterable[pa.Table]]]:
 
 
 def counts(root: Path, runs: Iterable[str] = RUNS) -> list[int]:
-    """The messages of each run that evidence has, asked for by run and by sequence."""
+    """The messages of each run in the evidence, by run and by sequence."""
     evidence = RemovalEvidence(str(root))
     by_run = [sum(rows.num_rows for rows in evidence.of_run(run)) for run in runs]
     for number, count in enumerate(by_run):

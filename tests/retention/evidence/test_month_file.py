@@ -1,4 +1,4 @@
-"""A file of evidence: small, read where it may answer, and refused where it is not what was written."""
+"""A file of evidence: small, read only if relevant, and refused if its content differs from what was written."""
 
 from __future__ import annotations
 

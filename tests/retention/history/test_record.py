@@ -1,4 +1,4 @@
-"""Records of runs are read for good, whichever release wrote them; what a newer one wrote stops removals alone."""
+"""Records of runs remain readable for all releases; records of a newer release only block removals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLD = {"run": "b", "kind": "hold", "status": "done", "as_of_ns": 7, "until_ns":
 
 
 def stored(history: History, fields: dict[str, Any]) -> None:
-    """Write a record as another release would."""
+    """Write a record like another release."""
     suffix = "begun" if fields["status"] == "begun" else "done"
     place = Path(history.directory, f"{fields['run']}.{suffix}.json")
     place.write_text(json.dumps(with_checksum(fields)))
@@ -96,7 +96,7 @@ def test_a_run_of_a_newer_release_is_read_and_stops_removals(
     stored(history, unknown)
     history.finish(run_record("c", status="done"))
     rewritten = json.loads(Path(history.done_location("c")).read_text())
-    # A release from before this rule went on all the same.
+    # A release before this rule continued anyway.
     Path(history.done_location("c")).write_text(
         json.dumps({name: rewritten[name] for name in rewritten if name not in {"check", "format"}})
     )
@@ -111,7 +111,7 @@ def test_a_run_of_a_newer_release_is_read_and_stops_removals(
 def test_a_record_vouches_for_those_before_it(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A year of passes is not read anew at each one."""
+    """A pass does not reread a year of passes."""
     for run in "acd":
         history.finish(run_record(run, status="done"))
     read: list[str] = []

@@ -67,7 +67,7 @@ def test_the_last_policy_is_that_of_the_newest_run_that_was_carried_out(history:
 def test_each_outcome_is_read_once_for_the_next_sequences(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every publish asks for them, on a storage where a read may take its time."""
+    """Every publish needs them, possibly on slow storage."""
     for second in (1, 2, 3):
         run = history.name_run(second * 10**9)
         history.finish(run_record(run, status="done", next_seq={"0": 7}))

@@ -1,4 +1,4 @@
-"""Which records of the run history may go: none on which a later one rests."""
+"""Expiry of records of the run history: a record needed by a later one is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ YOUNG = 5_000
 
 
 def record(started_ns: int, **fields: Any) -> RunRecord:
-    """The outcome of a pass with all that it carries, unless it says otherwise."""
+    """The outcome of a pass with default fields."""
     whole = {
         "run": RunName(0, started_ns).written(),
         "kind": "apply",
@@ -100,7 +100,7 @@ STATUSES = st.sampled_from(["done", "done", ABANDONED, UNKNOWN])
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[RunRecord]:
-    """Outcomes as runs write them, oldest first."""
+    """Outcomes of runs, oldest first."""
     outcomes: list[RunRecord] = []
     for number in range(draw(st.integers(1, 6))):
         kind = draw(KINDS)

@@ -250,7 +250,7 @@ def test_statistics_of_the_commit_are_those_of_the_rows(tmp_path: Path) -> None:
 
 
 def micro_batch(opened: OpenedStream, number: int, query: str | None, writer: str = "sink") -> str:
-    """What becomes of a micro-batch: written, duplicate or refused."""
+    """The result of a micro-batch: written, duplicate or refused."""
     try:
         done = append_rows(opened, [batch("x")], MicroBatch(writer, number, query=query))
     except RefusedError:

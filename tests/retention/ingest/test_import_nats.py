@@ -211,7 +211,7 @@ GONE: dict[str, tuple[dict[str, int], list[tuple[str, int, int]], int]] = {
     "some behind the last": ({"last_seq": 9, "messages": 5}, [("messages", 5, 3)], 9),
     "fewer than none": ({"messages": 1}, [("messages", 1, 3)], 7),
 }
-"""What the account says, what of it differs from 3, 5 and 7, and the last sequence that RESTORE ends with."""
+"""The state document, its differences from 3, 5 and 7, and the last sequence after RESTORE."""
 
 
 @pytest.mark.parametrize("gone", GONE)
@@ -302,7 +302,7 @@ NAMES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
     "one with a dot": ({"c": named({"durable_name": "a.b", "name": "a.b"})}, None),
     "one with a slash": ({"a/b": named({})}, None),
 }
-"""What RESTORE makes of consumers by their names (`tests/live/test_backups.py`); None: it refuses them."""
+"""The result of RESTORE for consumers by name (`tests/live/test_backups.py`); None: refused."""
 
 
 @pytest.mark.parametrize("name", NAMES)

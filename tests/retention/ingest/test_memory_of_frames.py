@@ -1,4 +1,4 @@
-"""A frame that is published or appended in this process is copied in slices, not as a whole again and again."""
+"""A frame published or appended in this process is copied in slices, not repeatedly as a whole."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from retention.formats import held_rows, records
 
 ROWS, BYTES = 4_000, 10_000
 _POOLS: list[pa.MemoryPool] = []
-"""They outlive their tests: what was taken of one is given back to it later."""
+"""Pools outlive their tests, because memory is returned to them later."""
 
 
 def frame() -> pa.Table:
-    """Forty megabytes of payloads, their subjects in no order."""
+    """Forty megabytes of payloads, with unordered subjects."""
     body = np.random.default_rng(0).integers(0, 256, ROWS * BYTES, dtype=np.uint8)
     ends = np.arange(ROWS + 1, dtype=np.int32) * BYTES
     payload = pa.Array.from_buffers(
@@ -43,7 +43,7 @@ def log(folder: Path, *, topic: bool) -> Any:
 
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
-    """The pool of this test alone, which knows how much of it was taken at a time."""
+    """A pool of this test only, to measure its peak."""
     before = pa.default_memory_pool()
     own = pa.proxy_memory_pool(before)
     _POOLS.append(own)
@@ -75,7 +75,7 @@ def test_a_frame_takes_about_twice_its_memory(
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of a few rows, so that a small frame has many."""
+    """Slices of a few rows, so that a small frame has many slices."""
     monkeypatch.setattr(slices, "_MOST_ROWS", 7)
     monkeypatch.setattr(held_rows, "_MOST_ROWS", 5)
     monkeypatch.setattr(records, "_ROWS", 3)

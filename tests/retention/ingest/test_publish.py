@@ -34,7 +34,7 @@ def stored(opened: OpenedStream) -> list[tuple[int, str, str]]:
 
 
 def refuses(opened: OpenedStream, *lines: str, kind: type[RetentionError] = RefusedError) -> str:
-    """The error of a batch, after which the stream is as it was."""
+    """The error of a refused batch, with an unchanged stream."""
     before = len(store_of(opened).versions)
     with pytest.raises(kind) as caught:
         publish(opened, lines)
@@ -143,7 +143,7 @@ def test_a_ttl_becomes_a_deadline_where_it_is_allowed(tmp_path: Path) -> None:
 
 
 def ttls_as_stored(opened: OpenedStream, *ttls: str) -> list[bytes | None]:
-    """The TTLs of an empty stream after these were published to it."""
+    """The stored TTLs after these were published to an empty stream."""
     publish(opened, [line(headers=[["Nats-TTL", ttl], ["a", "b"]]) for ttl in ttls])
     blocks = store_of(opened).rows()["headers"].to_pylist()
     return [headers.lookup(block, "Nats-TTL") for block in blocks]
@@ -167,7 +167,7 @@ def test_a_ttl_stays_as_it_is_where_a_subject_holds_one_message(tmp_path: Path) 
 
 
 def test_limits_at_the_door_count_a_raised_ttl_as_it_is_stored(tmp_path: Path) -> None:
-    """But not `max_msg_size`, which the server checks before."""
+    """Except `max_msg_size`, which the server checks earlier."""
     given = headers.build([("Nats-TTL", "5")])
     limits = {"subject_delete_marker_ttl": "1000s", "max_msg_size": len(given) + 1}
     opened = opened_stream(

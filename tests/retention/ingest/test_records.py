@@ -1,4 +1,4 @@
-"""Frames, Arrow tables and dicts published and appended: what the same JSON lines are, whoever made the frame."""
+"""Publishes and appends of frames, Arrow tables and dicts: the same result as JSON lines, for any frame library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAKERS: dict[str, Callable[[pa.Table], Any]] = {
 
 
 def some_rows(count: int = 40) -> list[Row]:
-    """Messages in no order of time, some with headers, some without payload."""
+    """Messages in random order of time, some with headers, some without payload."""
     return [
         {
             "subject": f"orders.{number % 3}",
@@ -166,7 +166,7 @@ def test_times_keep_their_nanoseconds_and_headers_may_be_objects_pairs_or_maps(
 
 
 class Broken:
-    """A frame whose library fails on the way."""
+    """A frame whose library fails during the read."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         raise ZeroDivisionError("the lazy query failed")
@@ -296,7 +296,7 @@ def test_a_topic_takes_frames_as_it_takes_lines(tmp_path: Path, maker: str) -> N
     rows = topic_rows()
     given = table(rows)
     if maker.endswith("pandas"):
-        # A column of whole numbers with holes is one of fractions in pandas, unless it is told.
+        # An integer column with nulls is a float column in pandas by default.
         given = given.set_column(1, "partition", given["partition"].cast(pa.int64()))
     published, lined, appended, ordered = (
         World(tmp_path / name, "parquet", {"partitions": 3}) for name in ("a", "b", "c", "d")

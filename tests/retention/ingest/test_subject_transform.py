@@ -35,7 +35,7 @@ TRANSFORMS: dict[tuple[str, str], dict[str, str]] = {
     ("o.*", "{{left(1,0)}}.{{right(1,-1)}}.{{slicefromleft(1,-2)}}"): {"o.ab": "ab.ab.ab"},
     ("o.*", "x.$JS.{{random(1)}}.{{random(0)}}"): {"o.a": "x.$JS.0.0"},
 }
-"""Source and destination → subject → its name. `tests/live/test_subject_transforms.py` has a server evaluate them."""
+"""Source and destination → subject → its name. `tests/live/test_subject_transforms.py` evaluates them on a server."""
 
 
 def renamed(source: str, destination: str, *subjects: str) -> list[str]:

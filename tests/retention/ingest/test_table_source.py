@@ -1,4 +1,4 @@
-"""Sources as their owners change them, followed without Spark: `tests/spark` reads rows as Spark does."""
+"""Changing sources, followed without Spark; `tests/spark` reads rows with Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """A Delta table on its way into a stream."""
+    """A Delta table, ingested into a stream."""
 
     def __init__(self, folder: Path) -> None:
         self.opened = opened_stream(folder)

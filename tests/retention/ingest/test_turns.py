@@ -1,4 +1,4 @@
-"""Turns of writers: how often each tries, and that it ends."""
+"""Turns of writers: the number of tries, and termination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Since when a stream is behind its policy, under each kind of rule."""
+"""The start of a stream's lag behind its policy, under each kind of rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = NOW - 10 * DAY
 
 
 def stream(folder: Path, **settings: Any) -> Warehouse:
-    """A warehouse whose stream S has 48 messages, an hour apart, from ten days ago on; its clock is three days back."""
+    """A warehouse with a stream S of 48 hourly messages from ten days ago on; its clock is three days behind."""
     file = configured(folder, {"name": "S", "subjects": ["s.>"], **settings}, engine="local")
     warehouse = open_warehouse(file, clock=lambda: NOW - 3 * DAY)
     warehouse.stream("S").publish(lines(48, "s.a", FIRST))

@@ -14,7 +14,7 @@ FILES, FILE_ROWS, SUBJECTS = 30, 40, 300
 
 @pytest.fixture
 def digests() -> list[dict[str, int]]:
-    """Of each file the last sequence of each of its subjects, sorted by subject."""
+    """The last sequence of each subject of each file, sorted by subject."""
     choose = random.Random(11)
     subjects = [f"é.{number}" for number in range(SUBJECTS)]
     return [

@@ -1,4 +1,4 @@
-"""The measures of a stream at rest are kept; they are never others than those of a new look."""
+"""The measures of an idle stream are cached, and always equal those of a new measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def warehouse_of(
 
 
 def kept_and_new(warehouse: Warehouse, as_of_ns: int) -> tuple[Measures, Measures]:
-    """The measures with what is kept, and those of a look that keeps nothing."""
+    """The measures with the cache, and without it."""
     opened = warehouse.stream("S").opened
     kept = measure(opened, as_of_ns)
     Path(opened.root, "_retention", "measures.json").unlink(missing_ok=True)

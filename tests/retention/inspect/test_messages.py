@@ -14,7 +14,7 @@ from tests.support.sandboxes import ORDERS, lines, opened
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Stream:
-    """Four days in segments of a day, two subjects in turn."""
+    """Four days in segments of a day, with two subjects in turn."""
     found = opened(tmp_path, ORDERS).stream("ORDERS")
     pairs = zip(lines(96, "orders.a"), lines(96, "orders.b.c"), strict=True)
     found.publish([pair[number % 2] for number, pair in enumerate(pairs)])

@@ -24,7 +24,7 @@ NOTHING = "0001-01-01T00:00:00Z"
 
 @pytest.fixture(params=["delta", "parquet"])
 def stream(request: pytest.FixtureRequest, tmp_path: Path) -> Stream:
-    """An empty stream, a new segment for every few messages."""
+    """An empty stream with a new segment for every few messages."""
     found = opened(tmp_path / "first", ORDERS, format=request.param, segment_size=120)
     return found.new_stream("ORDERS")
 

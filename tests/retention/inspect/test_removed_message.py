@@ -1,4 +1,4 @@
-"""Explaining a message that is gone: which run took it and why, and an honest sentence where no record tells."""
+"""Explanation of a removed message: its run and reason, or a sentence that no record is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Make = Callable[..., Warehouse]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns, a second apart."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn, a second apart."""
 
     def made(**settings: Any) -> Warehouse:
         warehouse = warehouse_with(tmp_path, request.param, NOW, **settings)
@@ -147,7 +147,7 @@ def test_a_message_that_came_back_and_went_elsewhere_is_told_so(make: Make) -> N
 
 
 def older(warehouse: Warehouse, run: str) -> None:
-    """Make a run's records those of an earlier version of this program."""
+    """Convert a run's records to those of an earlier version of this program."""
     opened = warehouse.stream("ORDERS").opened
     files.delete([undo_location(opened, run, "ranges")])
     history = history_of(opened.warehouse, opened.name)

@@ -1,4 +1,4 @@
-"""Losses of segments: every message counted once, by the rules that took it, its ranges as few as can be."""
+"""Losses of segments: every message is counted once, by its rules, in the minimum number of ranges."""
 
 from __future__ import annotations
 

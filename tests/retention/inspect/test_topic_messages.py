@@ -18,7 +18,7 @@ SAID = "key=web, 1 (uint32)=3 (uint8)"
 
 
 def written_topic(folder: Path) -> Warehouse:
-    """Offset 0 has typed headers, 1 none, and 2 bytes that are none."""
+    """Offset 0 has typed headers, 1 has none, and 2 has invalid header bytes."""
     messages = [
         Message(0, b"<b>click</b>", HEADERS),
         Message(1, b"tap"),

@@ -17,7 +17,7 @@ from tests.support.topic_crashes import NAME
 
 
 def clicks(folder: Path, format_: str) -> Warehouse:
-    """Topic `clicks` of Iggy's stream `shop`, with messages; beside it two topics without any."""
+    """Topic `clicks` of Iggy's stream `shop`, with messages, and two empty topics."""
     Lake(folder, format_, stream="shop", message_expiry="1s").created()
     place = folder / "retention.yaml"
     config = json.loads(place.read_text())
@@ -87,7 +87,7 @@ def test_what_a_pass_drops_is_subtracted_and_offsets_stay(format_: str, tmp_path
 
 @pytest.mark.parametrize("case", [one for one in DERIVED if one["op"] == "stats"])
 def test_a_dropped_segment_counts_for_its_messages(case: dict[str, Any], tmp_path: Path) -> None:
-    """Also one of a single message, which 0.8 counted as none."""
+    """Also a segment with a single message, which 0.8 did not count."""
     start, end, *_ = case["seg"]
     logs = {
         start: log_08([Message(offset, timestamp=1) for offset in range(start, end + 1)]),

@@ -1,4 +1,4 @@
-"""Folding logs into stored consumers: once, in pieces, refused where it would be a guess."""
+"""Folding of logs into stored consumers: once, in pieces, and refused if the result is a guess."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.laws import law_on_disk
 from tests.support.sandboxes import lines, opened
 
 BODIES = [None, b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+NXT", b"nonsense"]
-"""By the codes of verbs."""
+"""Verbs by code."""
 
 
 def reply(seq: int, consumer: str = "all", consumer_seq: int | None = None, count: int = 1) -> str:
@@ -41,7 +41,7 @@ def ack(seq: int, consumer: str = "all", body: str = "+ACK", **other: int) -> di
 
 
 def stream_in(folder: Path, *consumers: dict[str, Any]) -> Stream:
-    """Sixty messages, every third of them paid, and its consumers."""
+    """A stream of sixty messages, every third one paid, with its consumers."""
     config = {"name": "ORDERS", "subjects": ["orders.>"], "retention": "interest"}
     stream = opened(folder, config).new_stream("ORDERS")
     subjects = ("orders.new", "orders.new", "orders.paid")
@@ -53,7 +53,7 @@ def stream_in(folder: Path, *consumers: dict[str, Any]) -> Stream:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse for laws, which put their consumers back."""
+    """A warehouse for laws, which restore its consumers."""
     folder = tmp_path_factory.mktemp("stored")
     stream_in(folder)
     return folder

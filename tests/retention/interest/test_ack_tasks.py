@@ -1,4 +1,4 @@
-"""One consumer's lines, folded by a task as they come: in the pieces that the log is cut into, one held at a time."""
+"""One consumer's lines, folded by a task piece by piece, with one piece in memory at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keyed(world: World) -> pa.Table:
 
 
 def in_pieces(before: FoldInput, world: World) -> tuple[ConsumerState, FoldReport]:
-    """The lines of each piece together, one piece after the other."""
+    """The lines of each piece, in order of pieces."""
     report: FoldReport | None = None
     for begin, end in zip([0, *world.cuts], [*world.cuts, len(world.log)], strict=True):
         if begin < end:

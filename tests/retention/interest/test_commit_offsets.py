@@ -20,7 +20,7 @@ from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9
 BILLING = 1_795_796_488
-"""Number that real servers of both eras give the consumer."""
+"""The consumer's number on real servers of both eras."""
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -80,7 +80,7 @@ def test_reading_on_leaves_a_plan_as_it_is(topic: Topic, offset: int) -> None:
 
 
 def test_an_offset_that_goes_back_while_a_pass_is_carried_out_stops_it(topic: Topic) -> None:
-    """Behind the look at the offsets the log's own counter decides."""
+    """After the read of the offsets, the log's own counter decides."""
     opened = topic.opened
     with Engines("local") as engines:
         planned = plan_pass(opened, NOW, engines)

@@ -37,7 +37,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def refused(opened: OpenedStream, text: str) -> None:
-    """A plan and a pass are refused with these words, and everything stays."""
+    """Assert that a plan and a pass are refused with these words, and nothing changes."""
     before = left(opened)
     for act in (plan_stream, partial(apply_now, guards=Guards())):
         with pytest.raises(RefusedError, match=text):

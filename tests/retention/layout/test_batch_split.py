@@ -1,4 +1,4 @@
-"""What tasks write of messages that come some at a time is what one append after the other would write."""
+"""Tasks that write messages piece by piece give the same result as serial appends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = tuple[int, int, int, int, int]
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[TopicPolicy, np.ndarray, np.ndarray, np.ndarray]:
-    """A policy; of each message its address, the task that writes it, and its bytes."""
+    """A policy, and the address, the writing task and the bytes of each message."""
     profile: Profile = draw(st.sampled_from(PROFILES))
     policy = TopicPolicy(2, draw(st.integers(1, 3_000)), draw(st.integers(1, 1_500)), profile)
     count = draw(st.integers(0, 30))
@@ -52,7 +52,7 @@ def one_by_one(policy: TopicPolicy, address: np.ndarray, sizes: np.ndarray) -> l
 
 
 def blocks(parts: np.ndarray, cuts: list[int]) -> list[tuple[int, int]]:
-    """Where blocks begin and end: where one is cut, and where another task goes on."""
+    """The bounds of blocks: at cuts, and at changes of the task."""
     changes = np.flatnonzero(np.diff(parts)) + 1
     bounds = sorted({0, *cuts, *changes.tolist(), len(parts)})
     return [(begin, end) for begin, end in pairwise(bounds) if end > begin]

@@ -1,4 +1,4 @@
-"""Which messages share a file: few files, by how long they live, and never more than is told."""
+"""Division of messages into files by lifetime: few files, and never more than the maximum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ lives = st.none() | st.just(NEVER) | st.integers(0, 400 * DAY)
 
 
 def rows_of(given_lives: Sequence[int | None]) -> pa.Table:
-    """A message a second, each with its life in seconds; `NEVER` is no life but a deadline."""
+    """One message per second, each with its lifetime in seconds; `NEVER` is a deadline, not a lifetime."""
     times = [NOW + number * SECOND for number in range(len(given_lives))]
     deadlines = [
         life if life in (None, NEVER) else time + life * SECOND

@@ -22,7 +22,7 @@ def bases(
     rule: RollRule,
     first_seq: int = 1,
 ) -> list[int]:
-    """The segment of each (size, time), as `roll` divides them."""
+    """The segment of each (size, time) by `roll`."""
     sizes, times = np.array(messages, dtype=np.int64).reshape(-1, 2).T
     seqs = np.arange(first_seq, first_seq + len(messages))
     pieces = list(roll(active, seqs, sizes, times, rule))

@@ -1,4 +1,4 @@
-"""Laws of what is appended to a partition: batches, times and segments."""
+"""Laws of appends to a partition: batches, times and segments."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_message_is_counted_once_in_an_offset_of_its_own(
 def test_a_segment_takes_no_batch_once_it_is_full(
     tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int
 ) -> None:
-    """As a server that is told one batch after the other."""
+    """Like a server with one batch after another."""
     batches, after = lay_out(tail, array(sizes), policy, now_us)
     assert tail.active is not None
     base, held, first = tail.active.base, tail.active.bytes, tail.active.first_ts_ns

@@ -14,7 +14,7 @@ from tests.support.worlds import Message, World, plan_of
 
 @pytest.fixture
 def plan() -> Plan:
-    """Of 1 to 5, 6 to 10 and 11 to 15 the first file goes whole, and 6 and 7 of the second."""
+    """Of files 1 to 5, 6 to 10 and 11 to 15, the first is removed, and 6 and 7 of the second."""
     messages = [Message(seq, "a", seq, 10, never=False) for seq in range(1, 16)]
     files = tuple((at + 1, tuple(messages[at : at + 5])) for at in (0, 5, 10))
     return plan_of(World(files, 11), Policy(max_msgs=8), 30)

@@ -41,9 +41,9 @@ def test_a_plan_removes_exactly_what_the_server_would(
 def test_a_second_pass_at_the_same_instant_removes_nothing(
     world: World, policy: Policy, as_of: int
 ) -> None:
-    # A deadline may take the young message that ended the age scan: then the next scan goes further.
+    # A deadline may remove the young message that ended the age scan; then the next scan goes further.
     assume(policy.max_age_ns is None or not policy.allow_msg_ttl)
-    # Expiry may uncover a deletion.
+    # Expiry may expose a deletion.
     expires = policy.max_age_ns is not None or policy.allow_msg_ttl
     assume(policy.delete_retention_ns is None or not expires)
     after = world.without(set(removed_by(world, plan_of(world, policy, as_of))))

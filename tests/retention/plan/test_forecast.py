@@ -1,4 +1,4 @@
-"""Forecasts: what a pass takes later lies within what was foretold, and nothing goes before the next due instant."""
+"""Forecasts: later removals are within their bounds, and nothing is removed before the next due instant."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tests.support.worlds import (
 )
 
 UNIT = 12 * HOUR
-"""What an instant of a small world stands for: horizons are a part of one, two, 14 and 60 of them."""
+"""The duration of an instant of a small world; horizons are a fraction of one, two, 14 and 60 of them."""
 
 
 def slow(world: World) -> World:
-    """The same at `UNIT`s instead of nanoseconds."""
+    """The same world in `UNIT`s instead of nanoseconds."""
     files = [(base, tuple(map(_slow, messages))) for base, messages in world.files]
     return World(tuple(files), world.open_base)
 
@@ -61,7 +61,7 @@ def foretold(world: World, policy: Policy, as_of_ns: int) -> Forecast:
 
 
 def check_due(world: World, policy: Policy, ahead: Forecast) -> None:
-    """Hold foretold losses against plans of the whole stream."""
+    """Compare forecast losses with plans of the whole stream."""
     for one in ahead.due:
         plan = plan_of(world, policy, one.by_ns)
         assert one.messages_at_least <= plan.removed_messages <= one.messages_at_most
@@ -69,7 +69,7 @@ def check_due(world: World, policy: Policy, ahead: Forecast) -> None:
 
 
 def check(world: World, policy: Policy, as_of_ns: int, ahead: Forecast) -> None:
-    """Hold a forecast against plans of the whole stream."""
+    """Compare a forecast with plans of the whole stream."""
     check_due(world, policy, ahead)
     instant = 100 * UNIT if ahead.next_due_ns is None else ahead.next_due_ns
     event("now" if instant == as_of_ns else f"never: {ahead.next_due_ns is None}")

@@ -26,7 +26,7 @@ from tests.support.worlds import Message, World, plan_of
 
 @pytest.fixture
 def plan() -> Plan:
-    """Three segments of two files each, of which some lose all and some a part, by two rules."""
+    """Three segments of two files each; some lose all and some a part, by two rules."""
     messages = [Message(seq, "ab"[seq % 2], seq, 10, never=False) for seq in range(1, 31)]
     files = tuple((at // 10 * 10 + 1, tuple(messages[at : at + 5])) for at in range(0, 30, 5))
     return plan_of(World(files, 21), Policy(max_msgs=23, max_msgs_per_subject=4), 30)

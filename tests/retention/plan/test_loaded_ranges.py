@@ -1,4 +1,4 @@
-"""Ranges of saved plans are held if they are few; of many, a part is in memory at a time."""
+"""Few ranges of a saved plan are held in memory; of many, only a part at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def table_of(counts: list[int]) -> pa.Table:
-    """Ranges of files, so many of each."""
+    """Ranges of files, with a number of ranges for each."""
     file = np.repeat(np.arange(len(counts)), counts)
     seq = 10 * np.arange(len(file))
     columns = [file, file % 3, seq, seq + 1, np.full(len(file), 2), file + 1]
@@ -52,7 +52,7 @@ def test_however_tables_are_cut_the_ranges_are_the_same(counts: list[int], cuts:
     assert loaded.files.tolist() == held.files.tolist()
     for some, other in zip(loaded.of_files(numbers), held.of_files(numbers), strict=True):
         assert ranges_in(some).tolist() == ranges_in(other).tolist()
-    # No two parts have a file in common, so that nobody reads two where one is enough.
+    # Parts share no file, so that a reader never needs two parts for one file.
     assert sum(len(part.files) for part in loaded.parts) == (len(held.files) if loaded.parts else 0)
 
 

@@ -1,4 +1,4 @@
-"""Limits that were lowered since the last pass, as records of the run history and a policy tell."""
+"""Limits lowered since the last pass, from records of the run history and a policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC = Policy(topic=TopicPolicy(1, 2**20, 2**20, message_expiry_us=50))
             replace(BEFORE, max_msgs_per_subject=5),
             [LimitChange("max_msgs_per_subject", None, 5, "messages")],
         ),
-        # Head limits take nothing under `discard: new`, and begin to where it is given up.
+        # Head limits remove nothing under `discard: new`, and begin to remove without it.
         (BEFORE, replace(BEFORE, max_msgs=1, discard="new"), []),
         (
             replace(BEFORE, discard="new"),
@@ -44,7 +44,7 @@ TOPIC = Policy(topic=TopicPolicy(1, 2**20, 2**20, message_expiry_us=50))
             ],
         ),
         (TOPIC, TOPIC, []),
-        # A topic took the place of a stream.
+        # A topic replaced a stream.
         (BEFORE, TOPIC, [LimitChange("message_expiry", None, 50, "us")]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is older than the limit and stays: counted within bounds that hold, and named by where the scan ends."""
+"""Overdue messages: counted within valid bounds, and explained by the end of the scan."""
 
 from __future__ import annotations
 

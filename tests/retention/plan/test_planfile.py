@@ -24,7 +24,7 @@ from tests.support.worlds import Message, World, plan_of
 @pytest.fixture(params=["few", "many"])
 def saved(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "many":
-        # Whatever is saved is too much to be held, or worked on at once.
+        # Force all saved data to exceed the limits of memory and of pieces.
         for of, name in (
             (loaded_ranges, "MOST_HELD"),
             (loaded_ranges, "_OF_PART"),
@@ -45,7 +45,7 @@ def two_plans() -> list[Plan]:
 
 
 def scattered_plans() -> list[Plan]:
-    """Plans of three files of which rows tell four ranges each: one takes them, one takes nothing after all."""
+    """Plans of three files with four ranges each from rows: one removes them, one removes nothing."""
     messages = [
         Message(seq, "a" if seq % 5 else f"k{seq}", seq, 10, never=False) for seq in range(1, 62)
     ]
@@ -77,7 +77,7 @@ def test_the_ranges_of_a_plan_and_of_its_cause_come_back(saved: str) -> None:
         assert loaded.removed == plan.removed
         assert loaded.plan_id == plan.plan_id
         for ranges in (loaded.actions.removed, loaded.cause.parts):
-            # Of many, none is held.
+            # Many ranges are not held in memory.
             assert ranges.held.num_rows == (0 if ranges.parts else len(ranges.table))
             assert bool(ranges.parts) is (len(ranges.table) > loaded_ranges.MOST_HELD)
     _, whole = load_plans(saved)

@@ -1,4 +1,4 @@
-"""Ranges in files of tasks are the ranges that are held: by file, some at a time, under other numbers."""
+"""Stored ranges equal ranges in memory: by file, in pieces, and renumbered."""
 
 from __future__ import annotations
 

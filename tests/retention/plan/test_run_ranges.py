@@ -21,7 +21,7 @@ NOTHING_HIDDEN = no_row_tombstones()
 
 
 def taken(world: World, ranges: pa.Table) -> dict[int, set[str]]:
-    """Sequence → the rules that may have taken it, by ranges; each sequence is in one range alone."""
+    """Sequence → the rules that may have removed it, by ranges; each sequence is in exactly one range."""
     gone: dict[int, set[str]] = {}
     for row in ranges.to_pylist():
         excepted = list(zip(row["except_firsts"], row["except_lasts"], strict=True))
@@ -57,7 +57,7 @@ def test_ranges_are_exactly_the_messages_that_a_plan_takes(
 
 
 def files(*rows: tuple[str, int, int, int]) -> pa.Table:
-    """Files of the columns that ranges are made of: name, messages, lowest and highest sequence."""
+    """Files with the columns for ranges: name, messages, lowest and highest sequence."""
     names, messages, lowest, highest = zip(*rows, strict=True)
     return pa.table(
         {
@@ -73,7 +73,7 @@ def files(*rows: tuple[str, int, int, int]) -> pa.Table:
 
 
 def hidden(name: str, *ranges: tuple[int, int]) -> RowTombstones:
-    """A record in which ranges of one file are hidden, and nothing else is told."""
+    """A record with hidden ranges of one file only."""
     row: dict[str, object] = {
         field.name: [] if pa.types.is_list(field.type) else None for field in TOMBSTONED_FILES
     } | {

@@ -1,4 +1,4 @@
-"""Tables of saved plans are written and read in pieces, and known by their digests."""
+"""Tables of saved plans are written and read in pieces, and verified by digest."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 def file(
     base: int, first: int, last: int, messages: int | None = None, **others: Any
 ) -> dict[str, Any]:
-    """A file of a segment, whose messages lie evenly in a range of sequences, one a second; `merged`: by a merge."""
+    """A file with messages evenly in a range of sequences, one per second; `merged`: written by a merge."""
     count = last - first + 1 if messages is None else messages
     partition = others.pop("partition", 0)
     version, letter = 8 if others.pop("merged", False) else 4, ord(others.pop("name", "a"))
@@ -150,7 +150,7 @@ def test_files_of_a_segment_are_merged(case: str) -> None:
 
 
 HOLLOW = [file(base, base, base + 2) for base in (1, 11, 21, 31)]
-"""Segments of ten sequences of which three are left."""
+"""Segments of ten sequences with three remaining."""
 OPEN = file(41, 41, 50)
 
 NEIGHBOURS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[Any]]] = {
@@ -327,7 +327,7 @@ def test_no_run_holds_a_heavy_one(files: list[tuple[int, float]], least: int) ->
 def test_merges_are_disjoint_and_leave_segments_in_order(
     laid: list[tuple[int, bool, int]], least: int, size: int
 ) -> None:
-    """Files one behind the other, some of which begin a segment, with gaps between them."""
+    """Consecutive files with gaps; some of them begin a segment."""
     files, base, seq = [], 1, 1
     for count, begins, gap in laid:
         seq += gap

@@ -67,7 +67,7 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns, of which five may stay."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn, with a limit of five."""
 
     def made(laid: Sequence[File] = EVEN, **settings: Any) -> OpenedStream:
         wanted: dict[str, Any] = {"max_msgs": 5, "hold_for_consumers": ALL} | settings
@@ -310,9 +310,9 @@ def test_a_pass_takes_what_it_would_take_but_what_is_held(
 def test_a_second_pass_takes_nothing_more(
     data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: ConsumerProtection
 ) -> None:
-    # The age scan ends at a young message that its own TTL takes: what lies behind that goes with the next pass.
+    # The age scan ends at a young message that expires by its own TTL; later messages are removed by the next pass.
     assume(not policy.allow_msg_ttl or policy.max_age_ns is None)
-    # Expiry may uncover a deletion.
+    # Expiry may expose a deletion.
     expires = policy.max_age_ns is not None or policy.allow_msg_ttl
     assume(policy.delete_retention_ns is None or not expires)
     interests = data.draw(interests_of(world))

@@ -1,4 +1,4 @@
-"""Markers: exactly the server's, whatever the files, and never for a subject of which something stays."""
+"""Markers: exactly the server's, for any files, and never for a subject with a kept message."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_where_none_is_refused_a_marker_stands_if_and_only_if_the_last_value_die
 def test_no_subject_loses_its_newest_value_to_older_ones(
     world: World, policy: Policy, as_of: int
 ) -> None:
-    """The limit per subject never takes the newest, and a marker is newer than every value it announces."""
+    """The limit per subject never removes the newest message, and a marker is newer than every value it announces."""
     plan = plan_of(world, policy, as_of)
     newest = {m.subject: m.seq for m in world.messages}
     for seq, rule in removed_by(world, plan).items():
@@ -158,7 +158,7 @@ def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
     full = replace(EVERY_SECOND, max_msgs=2)
     assert set(removed_by(laid, plan_of(laid, full, 25))) == {1, 2}
     assert set(removed_by(laid, plan_of(laid, replace(full, max_msgs_per_subject=1), 25))) == {2}
-    # Room for bytes is short as well, so that the pass is decided event by event.
+    # Room for bytes is also short, so the pass is decided event by event.
     tight = replace(full, max_msgs_per_subject=1, max_bytes=180)
     assert set(removed_by(laid, plan_of(laid, tight, 25))) == {2}
 

@@ -1,4 +1,4 @@
-"""Deleted subjects on real stores: which files are looked into, and how often; a pass, its undo and its words."""
+"""Deleted subjects on real stores: searched files and number of searches; a pass, its undo and its sentences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEPT = 20 * SECOND
 
 
 def laid(seq: int, subject: str, at: int, *pairs: tuple[str, str]) -> Laid:
-    """A message of the second `at`, with these headers."""
+    """A message at second `at`, with these headers."""
     block = headers.build(pairs) if pairs else None
     return Laid(seq, subject, START + at * SECOND, b"x", headers=block)
 
@@ -43,7 +43,7 @@ FILES = [
     File(7, [laid(7, "cho", 30, DEL), laid(8, "dan", 31, DEL), laid(9, "dan", 32)]),
     File(10, [laid(10, "bob", 95, DEL), laid(11, "eve", 96)]),
 ]
-"""Keys: ada and cho were deleted long ago, bob lately; dan came back, and eve was never deleted."""
+"""Keys: ada and cho were deleted long ago, bob recently; dan was set again, and eve was never deleted."""
 GONE = [1, 3, 5, 7]
 
 
@@ -84,7 +84,7 @@ def test_what_is_left_is_planned_again_without_a_look_into_files_that_stayed(
     orders = keys.stream("ORDERS")
     first, second = orders.plan().plan, orders.plan().plan
     assert first.is_empty
-    # Three files were rewritten; the young one is none of those.
+    # Three files were rewritten; the young one is not among them.
     assert (first.read.files, second.read.files) == (3, 0)
 
 

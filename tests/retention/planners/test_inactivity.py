@@ -34,7 +34,7 @@ Make = Callable[..., Stream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of two segments of ten messages on s.0, s.1 and s.2 by turns, at some second after consumers began."""
+    """A stream of two segments of ten messages on s.0 to s.2 in turn, seconds after the start of consumers."""
 
     def made(at: float = 0, **settings: Any) -> Stream:
         now = BEGAN + int(at * SECOND)

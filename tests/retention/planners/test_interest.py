@@ -41,7 +41,7 @@ def keep(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord
 
 
 def stand(opened: OpenedStream, name: str, state: ConsumerState, *filters: str) -> None:
-    """Put a consumer where it stands, as folding acknowledgements does."""
+    """Set a consumer's state, like a fold of acks."""
     config = {"durable_name": name, "ack_policy": "explicit", "filter_subjects": list(filters)}
     record = ConsumerRecord(name, config, state, revision=1)
     ConsumerTable(opened.root).update(name, partial(keep, record))
@@ -52,7 +52,7 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
 
     def made(**settings: Any) -> OpenedStream:
         streams = warehouse_with(

@@ -1,4 +1,4 @@
-"""What is older than the limit and stays is said by every answer about a stream, and goes with `expiry: each`."""
+"""Overdue messages are reported by every answer about a stream, and removed with `expiry: each`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse
 
 NOW = START + 100 * SECOND
 TIMES = ((90,), (10, 20), (91, 30), (92, 93))
-"""Segment by segment, in seconds; of an age of 50 seconds, three are too old."""
+"""Times by segment, in seconds; at an age limit of 50 seconds, three are too old."""
 LINE = (
     "3 messages older than max_age stay behind message 1, stored 2023-11-14T22:14:50Z, which is younger"
     " (expiry: each lets old ones go)"

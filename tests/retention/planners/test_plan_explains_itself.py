@@ -1,4 +1,4 @@
-"""A plan explains what it decided, whatever came since: just made, or read from a file, of a pass or of a request."""
+"""A plan explains its own decisions, independent of later changes: new or read from a file, of a pass or a request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Kept = Callable[[BoundPlan], BoundPlan]
 
 @pytest.fixture(params=["made", "saved"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
-    """A plan as it was made, or as it comes back from a file."""
+    """A new plan, or the same plan read from a file."""
 
     def keep(plan: BoundPlan) -> BoundPlan:
         if request.param == "made":

@@ -1,4 +1,4 @@
-"""Answers of tasks: what is much stays in files, where anything may be written."""
+"""Answers of tasks: large results are stored in files, if the location is writable."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_a_plan_of_before_never_acts_behind_it(
 
 
 def test_a_plan_that_takes_nothing_yet_never_asks_behind_it(topic: Topic) -> None:
-    """Its request would be remembered, and nothing else tells that the topic is another one."""
+    """Its request would be cached, and nothing else shows that the topic has changed."""
     topic.store_offset(0, "consumer", "7", 4)
     asked = topic.delete_segments(0, 2)
     assert asked.plan.is_empty
@@ -212,7 +212,7 @@ def test_an_older_run_is_not_undone_behind_it(
 def test_what_an_import_left_does_not_cost_the_offsets_of_before(
     warehouse: Warehouse, topic: Topic, again: Callable[[], None]
 ) -> None:
-    """An import that dies before its commit has written its offsets already."""
+    """An import killed before its commit has already written its offsets."""
     stored = topic.offsets()
     topic.purge().apply()
 
@@ -228,7 +228,7 @@ def test_what_an_import_left_does_not_cost_the_offsets_of_before(
 
 
 def test_an_offset_that_was_on_its_way_is_forgotten(topic: Topic) -> None:
-    """Who has looked before a purge stores behind it: it counts in the epoch that it looked at, and in no other."""
+    """An offset read before a purge and stored after it counts only in the epoch that was read."""
     table = OffsetTable(topic.opened.root)
     old = topic.opened.store.snapshot().counters
     topic.purge().apply()
@@ -238,7 +238,7 @@ def test_an_offset_that_was_on_its_way_is_forgotten(topic: Topic) -> None:
 
 
 def append_one(topic: Topic) -> None:
-    """A message of partition 0, behind what is there."""
+    """Append a message to partition 0."""
     opened = topic.opened
     snapshot = opened.store.snapshot()
     seq = snapshot.counters.next_seq.get(0, 0)
@@ -259,7 +259,7 @@ def append_one(topic: Topic) -> None:
 
 @pytest.mark.parametrize("step", [Step.UNDO_KEPT, Step.HISTORY_BEGUN, Step.HISTORY_DONE])
 def test_an_append_at_the_same_time_comes_before_or_behind(topic: Topic, step: Step) -> None:
-    """Before: it goes with everything else. Behind: it has the first offset."""
+    """Before the purge, it is removed with everything else. After it, it gets the first offset."""
     done: list[Step] = []
 
     def rival(reached: Step) -> None:

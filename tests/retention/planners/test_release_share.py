@@ -1,4 +1,4 @@
-"""With `release_share` released messages are gone at once, and files are rewritten for them later."""
+"""With `release_share`, released messages are hidden at once, and files are rewritten later."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Make = Callable[..., OpenedStream]
 
 @pytest.fixture(params=[("delta", "held"), ("parquet", "held"), ("parquet", "many")], ids="-".join)
 def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
     format_, ranges = request.param
     if ranges == "many":
-        # Whatever is hidden is too much to be held.
+        # Force all hidden ranges out of memory.
         monkeypatch.setattr(tombstone_files, "MOST_HELD", 0)
 
     def made(**settings: Any) -> OpenedStream:
@@ -293,7 +293,7 @@ def test_readers_see_the_same_with_and_without_a_share(
     limits: dict[str, Any],
     share: int,
 ) -> None:
-    """Whatever consumers settle step by step: only the time of rewrites differs, and an undo brings back as much."""
+    """For any settled messages, only the time of rewrites differs, and an undo restores the same messages."""
     folder = tmp_path_factory.mktemp("share")
     kinds: list[dict[str, Any]] = [{"release_share": share}, {}]
     with_share, without = (

@@ -1,4 +1,4 @@
-"""Removals by hand on real stores: the server's table, what they cost, who refuses them, and how they are undone."""
+"""Requested removals on real stores: the server's table, their cost, refusals, and undo."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TABLE: list[tuple[Request, list[int], int]] = [
     (Purge("nope"), ALL, 9),
     (Delete((3, 5)), [1, 2, 4, 6, 7, 8, 9], 9),
 ]
-"""What is asked of `abcabcabc`, what stays, and the last sequence afterwards (jetstream server 2.15.1)."""
+"""A request on `abcabcabc`, the kept messages, and the last sequence afterwards (JetStream server 2.15.1)."""
 
 
 LOG = [Laid(seq, f"s.{'cab'[seq % 3]}", START + seq * SECOND) for seq in ALL]
@@ -310,13 +310,13 @@ SECRET = b"the secret of message 3"
 
 
 def with_secret(folder: Path, format_: str = "parquet") -> Warehouse:
-    """Message 3 has a payload that is found wherever it lies."""
+    """Message 3 has a payload that can be found in any file."""
     log = [replace(one, payload=SECRET if one.seq == 3 else b"x") for one in LOG]
     return nine(folder, format_, [File(1, log[:5]), File(6, log[5:])])
 
 
 def holding(folder: Path, seq: int) -> list[Path]:
-    """All files on the disk in which a message stands."""
+    """All files on the disk that contain a message."""
     found = [path for path in folder.rglob("*.parquet") if "subjects" not in path.parts]
     return [path for path in found if seq in pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()]
 

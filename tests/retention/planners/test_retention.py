@@ -1,4 +1,4 @@
-"""Planning without opening: what is remembered to be quiet stays so until its instant, and no longer."""
+"""Planning without opening the table: a cached idle state is valid until its due instant, and no longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges that lie in files of one process come to where tasks of other machines read them."""
+"""Ranges in local files of one process are copied to a location that tasks on other machines can read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.laying import SECOND, START, laid_stream
 
 @dataclass
 class Named:
-    """An engine of which only the name counts."""
+    """A stub engine with a name only."""
 
     name: str
 
@@ -34,7 +34,7 @@ def opened(tmp_path: Path) -> OpenedStream:
 
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> RemovedRanges:
-    """Two ranges of each of three files, each file in a part of its own."""
+    """Two ranges in each of three files, each file in its own part."""
     monkeypatch.setattr(loaded_ranges, "MOST_HELD", 0)
     monkeypatch.setattr(loaded_ranges, "_OF_PART", 1)
     rows = [(file, 0, seq, seq, 1, 10) for file in range(3) for seq in (10 * file, 10 * file + 5)]

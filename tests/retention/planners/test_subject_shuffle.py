@@ -19,7 +19,7 @@ EACH = 60
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Six segments, the last of two files whose sequences interleave; subjects return in most of them."""
+    """Six segments, the last with two interleaved files; subjects recur in most of them."""
     laid = [
         Laid(seq=seq, subject=f"s.{seq * seq % 47}.é", ts_ns=START + seq * SECOND)
         for seq in range(1, 6 * EACH + 1)

@@ -1,4 +1,4 @@
-"""A topic of which nothing is due is not opened, and is planned as if it were."""
+"""A topic with nothing due is not opened, and has the same plan as if it were."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_directories_of_plain_parquet_are_compared(
     opened = open_warehouse(tmp_path / "retention.yaml", engine="local", clock=lambda: NOW)
     import_logs(opened, tmp_path)
     topic = opened.topic(NAME)
-    time.sleep(0.05)  # file systems tell times by ticks of a few milliseconds
+    time.sleep(0.05)  # file times have a resolution of a few milliseconds
     planned(topic)
     planned(topic)
     assert not is_opened(topic)

@@ -31,7 +31,7 @@ AS_OF = START + 85 * SECOND
 
 @pytest.fixture(params=["delta", "parquet"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
-    """Sequences 1 to 25 of 40 are gone by age: two segments whole, and half of a third."""
+    """Sequences 1 to 25 of 40 are due by age: two whole segments, and half of a third."""
     rules: dict[str, Any] = {"max_age": "60s", "archive": "archive"}
     opened = warehouse_with(tmp_path / "w", request.param, NOW, **rules)
     lay(opened.stream("ORDERS").opened, even_segments(4, 10))
@@ -39,7 +39,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
 
 
 def gone(warehouse: Warehouse) -> pa.Table:
-    """Let them go; the messages that were there before."""
+    """Remove them; returns the messages stored before."""
     before = held(warehouse)
     warehouse.stream("ORDERS").plan(AS_OF).apply()
     return before
@@ -142,7 +142,7 @@ def test_what_is_damaged_is_refused_by_name(warehouse: Warehouse) -> None:
         first.write_bytes(content)
         with pytest.raises(DamagedError, match=first.name):
             stream.restore()
-    # Nothing but its checksum tells that this is another file.
+    # Only its checksum shows that this is another file.
     first.write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
     assert first.read_bytes() != whole
     with pytest.raises(DamagedError, match="SHA-256"):
@@ -276,7 +276,7 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
 def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: str) -> None:
-    """Released messages were hidden in the file that is archived; the archive knows their sequences."""
+    """Released messages were hidden in the archived file; the archive records their sequences."""
     billing = {"durable_name": "billing", "ack_policy": "explicit"}
     rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "archive": "kept"}
     warehouse = warehouse_with(tmp_path, format_, NOW, consumers=[billing], **rules)

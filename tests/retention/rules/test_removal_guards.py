@@ -1,4 +1,4 @@
-"""Guards: a function of counts that lets nothing through beyond its limit, and never divides."""
+"""Guards: a function of counts that is exact at the limit, and never divides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a purge means of every span, held against the plainest way to say it."""
+"""The messages of a purge in every span, compared with a plain model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = "abcabcabc"
 
 
 def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
-    """The sequences that a purge means of `LOG`, which lies in files that end behind these messages."""
+    """The sequences of a purge on `LOG`, stored in files that end after these messages."""
     edges = sorted({0, *cuts, len(LOG)})
     files = list(pairwise(edges))
     spans = spans_of(stats_table([described(first + 1, end) for first, end in files]))
@@ -52,7 +52,7 @@ def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
 
 
 def described(first: int, last: int) -> dict[str, object]:
-    """Statistics of a file that holds these sequences."""
+    """Statistics of a file with these sequences."""
     count = last - first + 1
     return {
         "path": f"{first}.parquet",

@@ -1,4 +1,4 @@
-"""Checked records: what was written is read, a changed digit is not, and records of before are taken as they are."""
+"""Checked records: written records are read, a changed digit is refused, and older records are accepted unchecked."""
 
 from __future__ import annotations
 

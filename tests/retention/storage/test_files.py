@@ -1,4 +1,4 @@
-"""File operations: whole or not there, durable, and exactly one winner."""
+"""File operations: atomic, durable, and with exactly one winner."""
 
 from __future__ import annotations
 

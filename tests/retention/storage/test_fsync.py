@@ -1,4 +1,4 @@
-"""Directories are made durable: few one by one, many at once where the file system is known to do that."""
+"""Durability of directories: few are synced one by one, many at once on file systems known to support it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.storage.fsync import MANY, sync_directories
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was synced, directories and whole file systems."""
+    """The synced directories and file systems."""
     told: list[str] = []
     one, whole = fsync.sync_directory, fsync._sync_file_system
 
@@ -39,7 +39,7 @@ def directories(folder: Path, count: int) -> list[str]:
 
 
 def mounts(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the system say that the folder lies on a file system of that kind, behind one of another device."""
+    """Make the system report the folder on a file system of that kind, after a mount of another device."""
     device = folder.stat().st_dev
     named = f"{os.major(device)}:{os.minor(device)}"
     said = folder / "mountinfo"

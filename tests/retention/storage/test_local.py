@@ -1,4 +1,4 @@
-"""Local files whose directory is removed, being empty, while they are on their way there."""
+"""Writes of local files while their empty directory is removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retention.storage import files, local
 
 @pytest.fixture
 def rival(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """One who removes a directory as soon as it is made, the first time."""
+    """A rival that removes a directory immediately after its first creation."""
     removed: list[str] = []
     make = local.make_directories
 

@@ -30,7 +30,7 @@ def test_what_is_raised_comes_out_in_its_place_and_the_rest_is_not_begun() -> No
         if number == 2:
             raise ValueError(number)
         if number > 2:
-            # All of them would take a minute: however busy the machine is, the failure comes out before.
+            # All of them would take a minute; even on a busy machine the failure is raised earlier.
             time.sleep(0.01)
         return number
 

@@ -1,4 +1,4 @@
-"""Sidecars: whatever is in doubt is absent, whichever way the value is written."""
+"""Sidecars: a doubtful value counts as absent, in every encoding."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def created(found: ConsumerRecord | None) -> ConsumerRecord:
 
 
 def moved_to(seq: int) -> consumer_table.Change:
-    """Floors only rise."""
+    """Move a consumer; floors never fall."""
 
     def change(found: ConsumerRecord | None) -> ConsumerRecord:
         assert found is not None
@@ -160,7 +160,7 @@ EARLIER = (
     '[9223372036854775807]},"last_active_ns":99,"check":'
     '"f66c75ef8f27b5adc1e0216f5c949a8e8489962cc58f0db4873f778e2f217fde"}'
 )
-"""A record as it was written when states were JSON."""
+"""A record with a state in JSON, of an earlier version."""
 
 
 def test_a_record_of_an_earlier_version_is_read_and_built_upon(

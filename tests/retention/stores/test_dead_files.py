@@ -1,4 +1,4 @@
-"""The newest live files, followed from a version before by the entries of a Delta log."""
+"""The newest live files, derived from an earlier version by the entries of a Delta log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Callable[[Path], None], int]] = {
     "another program restored": (restore, 1),
     "nothing happened": (lambda _: None, 1),
 }
-"""What happens, and how often the table is opened then."""
+"""Changes, and the resulting number of table opens."""
 
 
 @pytest.mark.parametrize(("act", "openings"), CASES.values(), ids=CASES)

@@ -1,4 +1,4 @@
-"""Leases: exclusive among processes, free the moment the holder dies."""
+"""Leases: exclusive among processes, and free when the holder dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of row tombstones hold few of their ranges at a time, and read what earlier versions wrote."""
+"""Records of row tombstones keep few ranges in memory, and read records of earlier versions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_few_ranges_are_held_at_a_time(records: RowTombstoneRecords) -> None:
     assert "first_seqs" not in record.files.column_names
     wanted = np.arange(len(COUNTS)) % 2 == 0
     read = list(record.tables(np.ones(len(COUNTS), dtype=bool)))
-    # Those of one file are never divided.
+    # Ranges of one file are never split.
     assert max(ranges_in_tables(read)) == max(COUNTS)
     assert sorted(ranges_in_tables(read))[-2] <= MOST
     some = pa.concat_tables(record.tables(wanted))
@@ -136,7 +136,7 @@ def test_a_record_of_an_earlier_version_is_read_some_files_at_a_time(
     assert max(ranges_in_tables(read)) <= MOST
     assert pa.concat_tables(read) == whole
     assert ranges_in(record.ranges_of(path_of(31))).tolist() == hidden_of(31, 3).tolist()
-    # What an earlier version reads is a table of one shape, in however many row groups.
+    # An earlier version reads a table of one schema, with any number of row groups.
     again = tmp_path / "_retention" / "released" / f"{records.write([whole]):020}.parquet"
     assert pq.read_metadata(again).num_row_groups > 1
     assert pq.read_table(again) == whole

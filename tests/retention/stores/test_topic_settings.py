@@ -34,7 +34,7 @@ WEEK_US = 604_800 * SECOND_US
 
 
 class Lake:
-    """A topic whose configuration is written anew time and again."""
+    """A topic with a repeatedly rewritten configuration."""
 
     def __init__(self, folder: Path, format_: str, **fixed: Any) -> None:
         with_logs(folder, format_)
@@ -42,7 +42,7 @@ class Lake:
         self._format = format_
 
     def topic(self, server: dict[str, Any] | None = None, **said: Any) -> Topic:
-        """The topic, with these defaults of the server and these keys of its own."""
+        """The topic, with these server defaults and these keys."""
         place = self._folder / "retention.yaml"
         defaults = {"format": self._format}
         config = {"defaults": defaults, "topics": [self._fixed | said]}
@@ -50,7 +50,7 @@ class Lake:
         return open_warehouse(place, engine="local", clock=lambda: NOW).topic(NAME)
 
     def created(self, server: dict[str, Any] | None = None, **said: Any) -> Topic:
-        """The same, with the logs imported."""
+        """The same topic, with imported logs."""
         topic = self.topic(server, **said)
         import_logs(open_warehouse(self._folder / "retention.yaml", engine="local"), self._folder)
         return topic

@@ -1,4 +1,4 @@
-"""The metrics of runs: their text is what Prometheus's format says, and each number is where it belongs."""
+"""The metrics of runs: valid Prometheus text format, with each number under its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(*outcomes: Outcome[object], code: int = 0, ended_ns: int = NOW) -> Comma
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Metric and labels → value, where the whole text is well formed."""
+    """Metric and labels → value; asserts that the text is well formed."""
     assert text.endswith("\n")
     values: dict[tuple[str, str], float] = {}
     described: list[str] = []

@@ -64,7 +64,7 @@ EXPLANATION = Explanation(
 
 
 def world(segments: int, each: int = 2) -> World:
-    """Segments of a day, messages half a day apart from day 0 on, subjects in turn."""
+    """Segments of a day, messages half a day apart from day 0 on, with subjects in turn."""
     files = []
     for number in range(segments):
         first = number * each + 1
@@ -144,7 +144,7 @@ def test_many_groups_are_summed_up() -> None:
 
 
 def _alternating(segments: int) -> World:
-    """Every segment keeps its one message that is alone on its subject."""
+    """Every segment keeps its one message with a unique subject."""
     files = []
     for number in range(segments):
         seq = 2 * number + 1
@@ -219,7 +219,7 @@ def test_instants_are_brief() -> None:
 
 
 class Page(HTMLParser):
-    """Checks that elements nest, and collects what loads or runs something."""
+    """A parser that checks nesting, and collects elements that load or run something."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

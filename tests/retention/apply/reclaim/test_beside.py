@@ -1,4 +1,4 @@
-"""What lies beside the table goes with what it describes: what is left does not grow with the number of publishes."""
+"""Files next to the table are deleted with the files they describe, so leftovers do not grow with publishes."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SPENT = {
 
 
 def kept_files(folder: Path) -> Counter[str]:
-    """Every file on the disk but messages, by its directory."""
+    """Every file on the disk except messages, by directory."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return Counter("/".join(path.parts[:4]) for path in found)
 
 
 def age(opened: OpenedStream, *directories: Path, days: int = 30) -> None:
-    """Have the storage have written everything in some directories so many days ago."""
+    """Set the storage times of all files in some directories to a number of days ago."""
     at_ns = opened.clock() - days * DAY
     for directory in directories:
         for path in directory.rglob("*"):
@@ -81,7 +81,7 @@ def test_records_that_nothing_names_are_spent(
 
 
 def released(folder: Path, format_: str, **settings: object) -> OpenedStream:
-    """A stream in whose second segment three passes have hidden a row more each."""
+    """A stream after three passes that each hid one more row in its second segment."""
     limits = {"retention": "interest", "release_share": "50%"} | settings
     opened = real_warehouse(folder, format_, **limits).stream("ORDERS").opened
     lay(opened, even_segments(4, 10))
@@ -162,7 +162,7 @@ def test_directories_of_dropped_segments_go_and_the_open_one_stays(
     root = Path(opened.root)
     reclaim_now(opened)
     left = {path.relative_to(root) for path in root.rglob("segment=*")}
-    # Of four segments two went whole, and one was rewritten.
+    # Of four segments, two were removed, and one was rewritten.
     assert {path.name for path in left} == {"segment=21", "segment=31"}
     real_warehouse(tmp_path, format_, max_age="1s").apply()
     time.sleep(TICK_S)

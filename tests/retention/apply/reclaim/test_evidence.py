@@ -1,4 +1,4 @@
-"""What a run removed is told after reclaim as before: of every kind of run, and of what earlier versions recorded."""
+"""Removals of a run are reported after reclaim as before, for every kind of run and for records of earlier versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
 
 
 class KilledError(Exception):
-    """The end of a process in the middle of a reclaim."""
+    """The kill of a process during a reclaim."""
 
 
 def opened_at(folder: Path) -> Warehouse:
@@ -41,7 +41,7 @@ def explained(folder: Path, seq: int) -> Explanation:
 
 
 def cause(told: Explanation) -> tuple[str, str | None, dict[str, Any]]:
-    """What an explanation says of who removed a message and why, without what only its file told."""
+    """An explanation's run and reason of a removal, without details only known from the file."""
     sentence = told.sentence.partition("; ")[0].replace(f" ({told.subject})", "")
     removed = dict(told.removed or {})
     removed.pop("recovery")
@@ -53,14 +53,14 @@ def losses(folder: Path, run: str) -> list[dict[str, Any]]:
 
 
 def laid(folder: Path, format_: str, **settings: Any) -> Warehouse:
-    """Four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    """Four segments of ten messages on s.0, s.1 and s.2 in turn."""
     warehouse = real_warehouse(folder, format_, **settings)
     lay(warehouse.stream("ORDERS").opened, even_segments(4, 10))
     return warehouse
 
 
 def reclaimed(folder: Path) -> str | None:
-    """Reclaim a moment from now; the run of it."""
+    """Reclaim a moment from now; returns its run."""
     time.sleep(TICK_S)
     return reclaim_now(again(folder)).run
 
@@ -87,7 +87,7 @@ def test_a_pass_is_told_as_before(tmp_path: Path, format_: str) -> None:
 
 
 def holed(folder: Path, format_: str) -> tuple[str, str]:
-    """The runs that took 5 and 17, and then all: files with holes where those were go whole."""
+    """The runs that removed 5 and 17, and then all messages: files with these gaps are removed completely."""
     orders = laid(folder, format_).stream("ORDERS")
     return orders.delete(5, 17).apply().run, orders.purge().apply().run
 
@@ -201,7 +201,7 @@ def test_a_topic_is_told_as_before(tmp_path: Path, format_: str) -> None:
 
 
 def forget_ranges(folder: Path, run: str) -> None:
-    """Leave of a run's records those that an earlier version of this program wrote."""
+    """Reduce a run's records to those of an earlier version of this program."""
     files.delete([undo_location(again(folder), run, "ranges")])
 
 

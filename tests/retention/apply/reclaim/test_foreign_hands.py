@@ -1,4 +1,4 @@
-"""Others delete, restore and compact the Delta table: what reclaim deletes, no version within the grace has."""
+"""Others delete, restore and compact the Delta table: no version within the grace has a file deleted by reclaim."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(folder: Path) -> DeltaTable:
 
 
 def happen_later(opened: OpenedStream, act: Callable[[], None], ns: int = 2 * HOUR) -> None:
-    """Act, and have the storage have written the log entries of it some hours from now."""
+    """Act, and set the storage times of its log entries to some hours from now."""
     before = set(log_directory(opened).iterdir())
     act()
     for path in set(log_directory(opened).iterdir()) - before:
@@ -182,7 +182,7 @@ def test_a_table_put_back_from_a_copy_keeps_what_the_lost_runs_removed(tmp_path:
     report = reclaim_now(again(tmp_path))
     assert Reason.REMOVED not in report.going
     assert held(open_warehouse(tmp_path)).num_rows == 40
-    # At its version stands another commit by now.
+    # Its version now has another commit.
     stream = open_warehouse(tmp_path / "retention.yaml", engine="local").stream("ORDERS")
     stream.publish([b'{"subject": "a", "data": "x"}'])
     assert Reason.REMOVED not in reclaim_now(again(tmp_path)).going
@@ -193,7 +193,7 @@ def test_a_table_put_back_to_its_beginning_keeps_every_file(tmp_path: Path) -> N
     opened = emptied(tmp_path, "delta")
     for entry in sorted(log_directory(opened).glob("*.json"))[1:]:
         entry.unlink()
-    # No file is live: whoever puts the right log back finds them all.
+    # No file is live, but a restore of the right log finds them all.
     assert Reason.REMOVED not in reclaim_now(again(tmp_path)).going
     assert len(data_files(tmp_path)) == 5
 

@@ -1,4 +1,4 @@
-"""What killed processes left goes when it was noted for the grace, and whoever only stood still loses nothing."""
+"""Leftovers of killed processes are deleted after a noted grace; a merely paused process loses nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = b'{"subject": "a", "data": "x"}'
 
 
 def at(step: Step, act: Callable[[], None]) -> Callable[[Step], None]:
-    """A watcher that acts the first time that a step is reached."""
+    """A watcher that acts at the first occurrence of a step."""
     acted: list[Step] = []
 
     def watch(reached: Step) -> None:
@@ -40,7 +40,7 @@ def at(step: Step, act: Callable[[], None]) -> Callable[[Step], None]:
 
 
 class KilledError(Exception):
-    """The end of a process, which nothing of it survives."""
+    """The kill of a process."""
 
 
 def be_killed() -> None:
@@ -74,7 +74,7 @@ def test_a_publish_that_stood_still_writes_its_rows_again(tmp_path: Path, format
     def reclaim_meanwhile() -> None:
         other = again(tmp_path)
         for _ in range(2):
-            # Killed behind its claim: the files are still there, and may go at any time.
+            # Killed after its claim: the files still exist, and may be deleted at any time.
             with watched_by(at(claimed, be_killed)), suppress(KilledError):
                 reclaim_leftovers(other)
             time.sleep(TICK_S)

@@ -1,4 +1,4 @@
-"""Old log entries go once a checkpoint or a list stands for them, and nobody misses one."""
+"""Old log entries are deleted once a checkpoint or a list covers them, and none is missed."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_a_state_stands_for_old_entries_alone(
 
 
 def old_log(opened: OpenedStream) -> OldLog:
-    """The log of a stream, of which all that is older than a day is old."""
+    """The log of a stream; entries older than a day are old."""
     layout, format_ = Layout(opened.root, opened.name), opened.config.format
     return OldLog(layout, format_, opened.store.snapshot().version, opened.clock() - DAY)
 
 
 def with_long_log(folder: Path, format_: str) -> OpenedStream:
-    """A stream of which the pass, and many commits behind it, are a month old, and one pass is of now."""
+    """A stream with a pass and many later commits a month ago, and a recent pass."""
     opened = emptied(folder, format_, grace="1d")
     lengthen_log(opened)
     stream = open_warehouse(folder / "retention.yaml").stream("ORDERS")
@@ -110,7 +110,7 @@ def test_a_damaged_list_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_short_log_gets_lists_for_its_entries(tmp_path: Path) -> None:
-    """No list of a hundred entries is there yet."""
+    """There is no list of a hundred entries yet."""
     opened = emptied(tmp_path, "parquet")
     stream = open_warehouse(tmp_path / "retention.yaml").stream("ORDERS")
     for _ in range(WORTH_ENTRIES):
@@ -122,7 +122,7 @@ def test_a_short_log_gets_lists_for_its_entries(tmp_path: Path) -> None:
     old = ParquetLog(Layout(opened.root, "ORDERS")).newest()
     assert reclaim_now(opened).going[LOG].files == old - 1
     names = sorted(path.name for path in log_directory(opened).iterdir() if path.suffix)
-    # The last entry that the reclaim met, and its own, stay beside the state that stands for the others.
+    # The last entry before the reclaim, and its own, are kept with the state that covers the others.
     listed = [f"{version:020d}.parquet" for version in (old - 1, old + 1)]
     assert names == sorted([*listed, *(f"{old + more:020d}.json" for more in (-1, 0, 1))])
     assert held(open_warehouse(tmp_path)).equals(before)

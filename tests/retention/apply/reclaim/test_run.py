@@ -1,4 +1,4 @@
-"""Dead files go when their grace is over, and nothing else does, on both stores."""
+"""Dead files are deleted after their grace, and nothing else is, on both stores."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
 
 
 COMMITTED = {"delta": Step.DELTA_COMMITTED, "parquet": Step.MOVES_NOTED}
-"""The step behind a claim's commit."""
+"""The step after a claim's commit."""
 
 
 class KilledError(Exception):
-    """The end of a process in the middle of a reclaim."""
+    """The kill of a process during a reclaim."""
 
 
 def lose_lease(folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_came_back_by_undo_stays_and_goes_after_its_second_removal(
     undo_run(again(tmp_path), run)
     time.sleep(TICK_S)
     assert held(open_warehouse(tmp_path)).num_rows == 40
-    # The copy that the pass made is what the undo removed.
+    # The undo removed the copy written by the pass.
     assert reclaim_now(again(tmp_path)).going[Reason.REMOVED].files == 1
     assert held(open_warehouse(tmp_path)).num_rows == 40
     with pytest.raises(UsageError, match="undone already"):
@@ -109,7 +109,7 @@ def test_an_undo_under_way_loses_against_a_claim(
     def reclaim_meanwhile(step: Step) -> None:
         if step is Step.UNDO_KEPT and not acted:
             acted.append(step)
-            # As if its lease were lost: the undo stands still before its commit.
+            # As after a lost lease: the undo is paused before its commit.
             lose_lease(tmp_path)
             with suppress(KilledError):
                 reclaim_now(again(tmp_path))
@@ -126,7 +126,7 @@ def test_an_undo_under_way_loses_against_a_claim(
         undo_run(opened, run)
     assert len(acted) == 1 + killed
     assert held(open_warehouse(tmp_path)).num_rows == 15
-    # Given again, it deletes what the killed one has claimed.
+    # Repeated, it deletes the files claimed by the killed run.
     reclaim_now(again(tmp_path))
     assert claims(opened).read() == {}
     assert len(data_files(tmp_path)) == 2
@@ -160,7 +160,7 @@ def test_a_claim_loses_against_an_undo_that_came_first(
 
 
 def test_a_claim_stays_while_a_file_of_it_is_there(tmp_path: Path, format_: str) -> None:
-    """Whoever has made it may only stand still, and delete the file at any time."""
+    """Its process may only be paused, and may delete the file at any time."""
     opened = emptied(tmp_path, format_, grace="1h")
     run = next(history_of(opened.warehouse, "ORDERS").outcomes()).run
     removed = read_record(opened, run, "removed")["path"].to_pylist()
@@ -201,7 +201,7 @@ def test_a_run_whose_outcome_is_young_on_the_storage_keeps_its_files(
     two_hours_ago = opened.clock() - 2 * HOUR
     for path in tmp_path.rglob("*"):
         os.utime(path, ns=(two_hours_ago, two_hours_ago))
-    # Everything but the stamps is old: the run itself says that it was a moment ago.
+    # Everything except the timestamps is old: the run itself has a recent time.
     assert reclaim_now(opened).staying[Hindrance.GRACE].files == 3
 
 
@@ -219,7 +219,7 @@ def test_files_of_an_abandoned_run_go_and_its_paused_writer_is_refused(
             time.sleep(TICK_S)
             lose_lease(tmp_path)
             other = again(tmp_path)
-            # The run is taken for dead and settled; then its grace ends.
+            # The run is considered dead and settled; then its grace ends.
             settle_interrupted(other, history_of(other.warehouse, "ORDERS"))
             time.sleep(TICK_S)
             with suppress(KilledError):
@@ -255,5 +255,5 @@ def test_claims_on_removed_files_make_no_publisher_stage_again(
 
     with watched_by(reclaim_meanwhile):
         stream.publish([b'{"subject": "a", "data": "x"}'])
-    # Where the log has moved, an append that gives out sequences begins again anyway; its files were not claimed.
+    # After a change of the log, an append restarts anyway to assign sequences; its files were not claimed.
     assert held(open_warehouse(tmp_path)).num_rows == 16

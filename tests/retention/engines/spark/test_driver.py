@@ -25,7 +25,7 @@ time.sleep(60)
 
 
 def alive(process: int) -> bool:
-    """Whether a process runs; a zombie that nobody has waited for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What Spark says on a real cluster, shortened, and what becomes of it."""
+"""Shortened error texts of Spark on a real cluster, and our sentences for them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Settings(dict[str, str]):
-    """Those of a session."""
+    """The settings of a session."""
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
         return self[name] if name in self else default  # noqa: SIM401

@@ -13,7 +13,7 @@ ASKED = "\n    java.home = {home}\n    java.specification.version = {version}\n"
 
 
 def put_java(home: Path, version: str) -> Path:
-    """A program `bin/java` in `home` that states a version, and otherwise repeats its arguments."""
+    """A program `bin/java` in `home` that prints a version, or otherwise its arguments."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     stated = ASKED.format(home=home, version=version)

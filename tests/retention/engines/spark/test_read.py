@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def naive_times(spark: SparkSession) -> Iterator[None]:
-    """A session in which `timestamp` alone means one without a time zone."""
+    """A session in which plain `timestamp` has no time zone."""
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     yield
     spark.conf.unset("spark.sql.timestampType")

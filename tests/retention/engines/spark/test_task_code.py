@@ -1,4 +1,4 @@
-"""Which code a worker has, wherever it is, and that it runs nothing with another one than the driver's."""
+"""Detection of a worker's code, and the refusal to run with other code than the driver's."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_a_damaged_message_header_of_09_costs_its_message(at: int) -> None:
 
 
 def test_a_length_that_leads_to_a_later_message_swallows_none() -> None:
-    """A flip that makes a message one longer than it is by exactly the next one."""
+    """A bit flip that makes a message exactly as long as it and the next one together."""
     messages = [Message(offset, b"x" * (128 - HEADER_08)) for offset in range(5)]
     content = flipped(log_08(messages), 2 * 128 + 52, 128)
     rows, findings, _ = read(content, Era08(), end=5)
@@ -267,7 +267,7 @@ def test_a_damaged_message_behind_a_gap_is_called_by_its_own_offset() -> None:
 
 @both
 def test_an_active_log_may_be_torn_anywhere(era: Era, write: Callable[..., bytes]) -> None:
-    # With a partition that is not 0 no beginning of a batch is zeros.
+    # With a partition other than 0, no batch begins with zeros.
     write = write if write is log_08 else partial(log_09, partition=1)
     content = write(TEN)
     starts = [len(write(TEN[:count])) for count in range(11)]

@@ -1,4 +1,4 @@
-"""Logs changed at random: whatever happens to a file, no message comes in that the server did not write."""
+"""Randomly changed logs: no damage leads to the import of a message that the server did not write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retention.formats.iggy.log import Log, read_log
 from tests.support.iggy_logs import Message, log_08, log_09, original
 
 LOGS = int(os.environ.get("RETENTION_MUTATIONS", "200"))
-"""Number of logs of each era that are changed and read."""
+"""The number of changed logs of each era."""
 LARGE = [2**64 - n for n in (1, 8, 64, 256)] + [2**63 - 1, 2**63, 2**32 - 1, 2**32, 2**31, 0]
 
 Random = random.Random
@@ -30,7 +30,7 @@ Mutation = Callable[[Random, bytearray], None]
 
 
 def flip_bits(chance: Random, content: bytearray) -> None:
-    """Anywhere, or where the first headers are."""
+    """Flip bits anywhere, or in the first headers."""
     span = chance.choice([len(content), min(len(content), 52), min(len(content), 320)])
     for _ in range(chance.randint(1, 4)):
         content[chance.randrange(span)] ^= 1 << chance.randrange(8)
@@ -41,7 +41,7 @@ def truncate(chance: Random, content: bytearray) -> None:
 
 
 def splice(chance: Random, content: bytearray) -> None:
-    """A piece of the log over or between other bytes of it."""
+    """Copy a piece of the log over or between other bytes of it."""
     begin, length = chance.randrange(len(content)), chance.choice([8, 64, 256, 2_000])
     at = chance.randrange(len(content))
     content[at : at + chance.choice([0, length])] = content[begin : begin + length]
@@ -58,7 +58,7 @@ def blank(chance: Random, content: bytearray) -> None:
 
 
 def put_large(chance: Random, content: bytearray) -> None:
-    """A number near the end of its type, where a field may be."""
+    """Write a number near the limit of its type at a possible field."""
     width = chance.choice([4, 8])
     at = chance.choice([chance.randrange(len(content)), 32, 48, 52, 256 + 32, 256 + 36])
     if at + width <= len(content):
@@ -182,7 +182,7 @@ def test_memory_does_not_grow_with_the_log(
 
 
 def peak_bytes(log: Log, era: Era) -> int:
-    """The most that this process held while it read a log, with what its other threads held meanwhile."""
+    """The peak memory of this process during the read of a log, including its other threads."""
     most = 0
     tracemalloc.start()
     for part in read_log(log, era):

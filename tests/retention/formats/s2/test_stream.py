@@ -35,7 +35,7 @@ def read(*chunks: bytes) -> bytes:
 
 
 class Encoder:
-    """Writes operations of every kind, and what they mean, naively."""
+    """A naive encoder of operations of every kind, with their decoded bytes."""
 
     def __init__(self) -> None:
         self.code = bytearray()

@@ -334,7 +334,7 @@ def test_a_rival_that_mirrors_the_same_comes_first_or_second_and_nothing_twice(
     rivals: list[Callable[[], Any]] = []
 
     def theirs() -> None:
-        # No lease: as if it had run out while its holder stood still.
+        # No lease: as after its expiry during a pause of its holder.
         rival = opened(tmp_path, *streams, format=format_)
         rival.stream("O").publish([line("o.b")] * 2)
         monkeypatch.setattr("retention.ingest.turns.lease", _no_lease)
@@ -466,11 +466,11 @@ def test_files_of_others_that_interleave_or_are_unsorted_come_in_order(tmp_path:
 
 
 ROLLING = {**ORIGIN, "allow_rollup_hdrs": True}
-"""As an origin it has carried them out; here they are laid, with what they replaced."""
+"""An origin has applied them; here they are stored together with the replaced messages."""
 
 
 def with_roll_ups(warehouse: Warehouse) -> None:
-    """Two values of a before a roll-up of a, b before and behind one of everything."""
+    """Two values of a before a rollup of a, and b before and after a rollup of everything."""
     asked = {3: "sub", 5: "all"}
     raw = {
         "seq": list(range(1, 8)),
@@ -545,7 +545,7 @@ def test_an_id_that_comes_twice_in_one_run_is_stored_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_runs_and_parts_over_any_files_come_to_the_same(tmp_path: Path, seed: int) -> None:
-    """Twenty random origins that grow between runs, read by a mirror and by a source."""
+    """Twenty random origins, growing between runs, read by a mirror and by a source."""
     chance = random.Random(seed)
     choices: list[dict[str, Any]] = [
         {},

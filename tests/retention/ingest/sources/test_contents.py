@@ -19,7 +19,7 @@ from retention.storage.listing import list_files
 
 
 class Folder:
-    """A source whose files were taken once, and change after that."""
+    """A source with files that change after their first ingest."""
 
     def __init__(self, where: Path, format_: str = "json") -> None:
         self.where = where

@@ -1,4 +1,4 @@
-"""Batches come exactly once, whatever ends a run: here the rows come from a list, in `tests/spark` from Spark."""
+"""Batches are ingested exactly once, despite any end of a run; rows come from a list (`tests/spark`: from Spark)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.plain_store import opened_stream, store_of
 
 
 class Killed(BaseException):
-    """The end of a process."""
+    """The kill of a process."""
 
 
 class World:
-    """A directory of JSON lines on its way into a stream."""
+    """A directory of JSON lines, ingested into a stream."""
 
     def __init__(self, folder: Path) -> None:
         self.opened = opened_stream(folder)

@@ -1,4 +1,4 @@
-"""Publishing to topics: where messages go, what is kept of them, what is refused, and once only."""
+"""Publishing to topics: placement, stored fields, refusals, and exactly-once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of passes over topics, on small worlds that no server was asked about."""
+"""Laws of passes over topics, on small worlds without a server's result."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_second_pass_at_the_same_instant_removes_nothing(
 
 
 def settling(policy: TopicPolicy) -> list[TopicPolicy]:
-    """Each limit alone under today's rules: a segment that size takes may have been what kept those behind it."""
+    """Each limit alone under current rules: a segment removed by size may have blocked later ones."""
     if policy.profile == "v8":
         return [policy]
     without = {"message_expiry_us": None}, {"max_topic_size": None}
@@ -94,7 +94,7 @@ def settling(policy: TopicPolicy) -> list[TopicPolicy]:
 
 
 def test_today_what_size_uncovers_goes_with_the_next_pass() -> None:
-    """The first segment is young and too much; the second one is expired, and was behind it."""
+    """The first segment is young and beyond the size; the second is expired, and was blocked by it."""
     numbers = np.arange(3)
     times, ones = np.array([9, 1, 9]), np.ones(3, dtype=np.int64)
     segments = TopicSegments(
@@ -150,7 +150,7 @@ def test_modern_goes_by_the_rules_one_segment_at_a_time(
 
 
 def plainly(segments: TopicSegments, part: slice, policy: TopicPolicy, now_us: int) -> list[int]:
-    """Each partition by itself, as one would tell it."""
+    """A plain model, partition by partition."""
     told, expiring, budget = [], True, budget_of(policy)
     numbers = range(part.start, part.stop)
     for at in numbers:

@@ -1,4 +1,4 @@
-"""The next instant at which something of a topic is due: nothing happens before it, and it is of use."""
+"""The next due instant of a topic: nothing happens before it, and it is not trivially early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGED = TopicPolicy(partitions=1, segment_size=1, max_message_size=1, message_exp
 
 
 def takes(segments: TopicSegments, policy: TopicPolicy, now_us: int) -> bool:
-    """Whether a pass would seal a segment, or take one if nobody's offset held it."""
+    """Whether a pass would seal a segment, or remove one without regard to offsets."""
     aged = aged_mask(segments.first_us, policy, now_us) & ~segments.sealed
     seen = with_sealed(segments, aged)
     return bool(aged.any() or topic_pass(seen, policy, now_us, {}).fates.any())
@@ -40,7 +40,7 @@ def test_nothing_happens_before_it(
 
 
 def of_one_each(*times: int) -> TopicSegments:
-    """Segments of one message each, of which only the last one is active."""
+    """Segments of one message each; only the last one is active."""
     newest, start = np.array(times), np.arange(len(times))
     ones = np.ones(len(times), dtype=np.int64)
     sealed = start < len(times) - 1

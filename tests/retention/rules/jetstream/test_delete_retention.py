@@ -108,7 +108,7 @@ def test_no_subject_keeps_a_value_below_the_deletion_that_goes(
 def test_nothing_else_goes_than_by_the_other_rules(
     world: World, policy: Policy, as_of: int, retention: int
 ) -> None:
-    # The age scan goes on behind young messages that are gone.
+    # The age scan continues after removed young messages.
     policy = replace(policy, max_age_ns=None, delete_retention_ns=None)
     others = set(removed_by(world, plan_of(world, policy, as_of)))
     gone = set(
@@ -133,7 +133,7 @@ def test_where_nobody_has_looked_anything_below_may_go() -> None:
     spans = spans_of(world.inventory.files)
     [decision] = evaluate(spans, TEN, NOW).decisions
     least, most = decision.bounds()
-    # Files 1 to 10 hold messages that are old enough, and what they delete lies in them or below.
+    # Files 1 to 10 have old enough messages; messages that they delete are in them or in lower files.
     assert least.sum() == 0
     assert most.tolist() == [1] * 10 + [0] * 10
     assert decision.rows.tolist() == [True] * 10 + [False] * 10

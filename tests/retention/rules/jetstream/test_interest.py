@@ -76,14 +76,14 @@ def _messages(low: int, high: int) -> Any:
 
 
 def whole(**interest: Any) -> tuple[bool, bool]:
-    """Whether messages 5 to 8 go from sequences alone, and whether more has to be asked."""
+    """Whether sequences alone release messages 5 to 8, and whether rows are needed."""
     told = release(one_span(5, 8), [Interest("c", **interest)], "keep")
     return bool(told.whole[0]), bool(told.ask[0])
 
 
 def test_sequences_alone_decide_where_a_consumer_wants_everything() -> None:
     assert whole(ack_floor=8, delivered=8) == (True, False)
-    assert whole(ack_floor=7, delivered=8) == (True, False)  # delivered, and not pending
+    assert whole(ack_floor=7, delivered=8) == (True, False)  # delivered, but not pending
     assert whole(ack_floor=7, delivered=8, explicit=False) == (False, True)
     assert whole(ack_floor=7, delivered=8, pending=np.array([8])) == (False, True)
     assert whole(ack_floor=8, delivered=8, redelivered=np.array([6])) == (False, True)

@@ -1,4 +1,4 @@
-"""MaxAge: a scan from the lowest sequence that removes until it meets the first young message."""
+"""MaxAge: a scan from the lowest sequence that removes messages up to the first young one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MaxAge with `expiry: each`: a message that is old enough goes, wherever it lies."""
+"""MaxAge with `expiry: each`: every old message is removed, anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MaxBytes: the lowest sequences go while there are more bytes than the limit."""
+"""MaxBytes: the lowest sequences are removed while there are more bytes than the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MaxMsgs: the lowest sequences go while there are more messages than the limit."""
+"""MaxMsgs: the lowest sequences are removed while there are more messages than the limit."""
 
 from __future__ import annotations
 

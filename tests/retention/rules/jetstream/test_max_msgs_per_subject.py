@@ -41,7 +41,7 @@ def test_the_newest_of_each_subject_stay(case: Case) -> None:
 
 
 def stream(files: int, rows: int, subjects: int, seed: int) -> list[pa.Table]:
-    """Files of messages with subjects drawn at random, sequences rising over all of them."""
+    """Files of messages with random subjects and globally rising sequences."""
     random = np.random.default_rng(seed)
     return [
         pa.table(
@@ -64,7 +64,7 @@ def digests(files: list[pa.Table]) -> pa.Table:
 
 
 def survivors(files: list[pa.Table], limit: int) -> set[int]:
-    """The slow way: for each subject its highest sequences."""
+    """A slow model: the highest sequences of each subject."""
     held: dict[str, list[int]] = {}
     for row in pa.concat_tables(files).sort_by("seq").to_pylist():
         held.setdefault(row["subject"], []).append(row["seq"])

@@ -1,4 +1,4 @@
-"""Per-message TTL: a message whose deadline has passed goes, wherever it lies."""
+"""Per-message TTL: every message past its deadline is removed, anywhere."""
 
 from __future__ import annotations
 

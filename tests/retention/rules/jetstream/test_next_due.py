@@ -1,4 +1,4 @@
-"""The next due instant: nothing goes before it, and it is not so early that it is of no use."""
+"""The next due instant: nothing is removed before it, and it is not trivially early."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def due(world: World, policy: Policy, as_of_ns: int) -> int | None:
 
 
 def world(*times: int) -> World:
-    """One sealed segment a message, and an open one without any."""
+    """One sealed segment per message, and an empty open one."""
     numbered = enumerate(times, start=1)
     files = [(seq, (Message(seq, "a", ts_ns, 1, never=False),)) for seq, ts_ns in numbered]
     return World(tuple(files), open_base=100)

@@ -1,4 +1,4 @@
-"""Deciding from a head: the same as from the whole stream, or more of it is asked for."""
+"""Decisions from a head: the same as from the whole stream, or a request for more of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deciding file by file: the same messages go as by spans, and only files with some deadlines due are asked."""
+"""Decisions by file: the same removals as by spans, and only files with some due deadlines are read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ THREE = grouped(SHORT, LONG, LASTING)
 
 
 def asked_files(world: World, policy: Policy, as_of_ns: int) -> list[int]:
-    """The inventory's numbers of the files that are asked."""
+    """The inventory's numbers of the files to read."""
     decided = decide(world, policy, as_of_ns)
     return np.flatnonzero(decided.ask[decided.spans.span_of_file]).tolist()
 

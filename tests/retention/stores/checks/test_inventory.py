@@ -1,4 +1,4 @@
-"""The index of a stream: the order of its files, and the counters that the files themselves prove."""
+"""The index of a stream: the order of its files, and the counters proved by files."""
 
 from __future__ import annotations
 

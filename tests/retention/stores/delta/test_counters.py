@@ -1,4 +1,4 @@
-"""Counters read from a Delta log are those that deltalake tells, wherever checkpoints lie and of whatever kind."""
+"""Counters read from a Delta log equal deltalake's, for checkpoints at any version and of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables: what is in the log, which tables are refused, how commits end."""
+"""Delta tables: log content, refused tables, results of commits."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def entry(place: Stage, version: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def rewrite_log(place: Stage, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the actions of version 0, as another tool could have written them."""
+    """Change the actions of version 0, like another tool."""
     path = place.root / "messages" / "_delta_log" / f"{0:020d}.json"
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     for action in actions:
@@ -293,7 +293,7 @@ def test_tables_with_other_columns_are_refused(
 
 
 def test_files_with_odd_names_are_removed_for_good(place: Stage, store: Store) -> None:
-    """A removal whose path is encoded once too often is accepted by Delta and does nothing."""
+    """Delta accepts a removal with a doubly encoded path, but it has no effect."""
     folder = place.root / "messages" / "partition=0" / "segment=1"
     folder.mkdir(parents=True)
     pq.write_table(rows(range(1, 4)), folder / "a b%20c.parquet")
@@ -407,7 +407,7 @@ class Faulty:
 
 
 def faulty(store: Store, error: Exception, *, after: bool) -> Any:
-    """A snapshot whose handle fails so."""
+    """A snapshot with a handle that fails this way."""
     snapshot = store.snapshot()
     handle = snapshot.handle
     table = Faulty(handle.table, error, after=after)
@@ -428,7 +428,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_log(store: Store, error:
 
 
 class Recovering(Faulty):
-    """It fails so often, and is well again; `meanwhile` happens behind each failure."""
+    """A table that fails a number of times, then recovers; `meanwhile` runs after each failure."""
 
     def __init__(
         self,
@@ -453,7 +453,7 @@ class Recovering(Faulty):
 
 
 def recovering(store: Store, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Any:
-    """A snapshot on what is an object store for this purpose, of which the first answers are errors."""
+    """A snapshot on a simulated object store with errors as its first answers."""
     monkeypatch.setattr(commit.Attempt, "_pauses", lambda _: (0.0, 0.0))
     snapshot = store.snapshot()
     table = Recovering(snapshot.handle.table, **how)

@@ -1,4 +1,4 @@
-"""Listing only directories that changed finds what listing all of them finds, whatever others do to them."""
+"""Listing only changed directories finds the same files as listing all, despite changes by others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def remembered(place: Stage) -> None:
 
 
 def listed(place: Stage) -> list[str]:
-    """The directories that are listed to find newcomers."""
+    """The directories listed to find new files."""
     real, seen = listing._list, []
 
     def told(directory: str, inside: str, since: int) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Parquet streams: the log entry is the commit, moves are finished by whoever opens next."""
+"""Parquet streams: the log entry is the commit, and the next process to open finishes moves."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def store(place: Stage) -> Store:
 
 
 def visible(place: Stage) -> set[str]:
-    """What a plain reader of `messages/` sees."""
+    """The view of a plain reader of `messages/`."""
     messages = place.root / "messages"
     return {str(path.relative_to(messages)) for path in messages.rglob("*.parquet")}
 
 
 class KilledError(BaseException):
-    """Stands for SIGKILL: nothing after it runs."""
+    """A stand-in for SIGKILL: no later code runs."""
 
 
 def kill_after_moves(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let the next `count` renames happen, then die."""
+    """Die after the next `count` renames."""
     real = files.move
 
     def some(pairs: Iterable[tuple[str, str]]) -> None:
@@ -111,7 +111,7 @@ def test_a_run_killed_between_its_moves_is_finished_by_the_next(
         kill_after_moves(patched, moves)
         with pytest.raises(KilledError):
             store.commit(removing(found, after), snapshot)
-    # A reader of the log that moves nothing finds every row wherever its file is now.
+    # A reader of the log that moves no files finds every row at any location of its file.
     other = place.open()
     assert isinstance(other, ParquetStore)
     state = ParquetLog(other._layout).read()
@@ -303,7 +303,7 @@ def test_a_lost_log_is_refused_while_its_files_are_there(place: Stage, store: St
 
 
 def between(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
-    """Let somebody else act once, just when the store has found (or looks for) where files lie."""
+    """Run another act once, right after (or during) the store's search for files."""
     real = getattr(Places, name)
     waiting = [act]
 
@@ -346,7 +346,7 @@ def test_a_file_that_an_undo_brings_back_meanwhile_is_no_foreign_one(
 
 
 def test_nothing_is_committed_to_a_stream_that_was_made_anew(place: Stage, store: Store) -> None:
-    """A removal that was decided upon another stream of that name would leave a gap in the new one's log."""
+    """A removal decided on an earlier stream of that name would leave a gap in the new one's log."""
     append(store, range(1, 11))
     append(store, range(11, 21))
     snapshot, found = latest(store)

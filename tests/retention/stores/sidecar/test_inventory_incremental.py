@@ -1,4 +1,4 @@
-"""The ledger: what it says without opening the table is what the table says, whatever happened since it was kept."""
+"""The inventory cache: its answers without opening the table equal the table's, after any later changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stats(base: int, first: int, last: int, name: str = "") -> dict[str, Any]:
 
 @dataclass
 class Table:
-    """A table whose files are not there: only its log and what is known about them."""
+    """A table without files: only its log and their statistics."""
 
     root: Path
     store: DeltaStore = field(init=False)
@@ -78,7 +78,7 @@ class Table:
         self.append(4)
 
     def commit(self, remove: list[dict[str, Any]], add: list[dict[str, Any]]) -> None:
-        """What another process commits: on the log, and into the cache."""
+        """A commit of another process: in the log, and in the cache."""
         table = DeltaTable(f"{self.root}/messages")
         at_ms = NOW // 10**6
         actions: list[Any] = [remove_action(row, data_change=True, at_ms=at_ms) for row in remove]
@@ -93,7 +93,7 @@ class Table:
         self.rows = [row for row in self.rows if row["path"] not in names] + add
 
     def append(self, count: int) -> None:
-        """Some files at the end, some of them opening a segment."""
+        """Add files at the end, some of them in a new segment."""
         new = []
         for number in range(count):
             if number % 3 == 0:
@@ -103,11 +103,11 @@ class Table:
         self.commit([], new)
 
     def remove(self, at: int, count: int) -> None:
-        """Some files go, wherever they are."""
+        """Remove some files at any position."""
         self.commit(self.sorted()[at : at + count], [])
 
     def rewrite(self, at: int) -> None:
-        """A file is replaced by one with fewer messages."""
+        """Replace a file by one with fewer messages."""
         old = self.sorted()[at % len(self.rows)]
         self.used += 1
         self.commit(
@@ -116,7 +116,7 @@ class Table:
         )
 
     def undo(self) -> None:
-        """The last removed files come back, where nothing took their place, and no copy of the same messages does."""
+        """Restore the last removed files, if they have no replacement or copy."""
         taken = {row["min_seq"] for row in self.rows}
         back = {row["min_seq"]: row for row in self.gone[-2:] if row["min_seq"] not in taken}
         self.gone = self.gone[:-2]
@@ -128,17 +128,17 @@ class Table:
         return sorted(self.rows, key=lambda row: row["min_seq"])
 
     def full(self) -> Inventory:
-        """What the opened table says."""
+        """The inventory of the opened table."""
         return self.store.inventory(self.store.snapshot())
 
     def ahead(self) -> IncrementalInventory | None:
-        """What is said without opening it."""
+        """The inventory without opening the table."""
         mark = self.store.mark()
         assert mark is not None
         return self.store.outlook(mark)
 
     def keep(self) -> None:
-        """What a pass does that had to open the table."""
+        """Store the cache, like a pass that opened the table."""
         mark = self.store.mark()
         assert mark is not None
         self.store.keep(self.full(), mark)
@@ -154,7 +154,7 @@ def head_of(
 
 
 def same(table: Table) -> None:
-    """The ledger's inventory is the table's, and each of its heads begins it."""
+    """Check that the cached inventory equals the table's, and that each head is a prefix of it."""
     outlook, whole = table.ahead(), table.full()
     found, later = head_of(outlook)
     assert (

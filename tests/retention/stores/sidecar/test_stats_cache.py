@@ -1,4 +1,4 @@
-"""The statistics cache: what it finds, what it forgets, how it stays small."""
+"""The statistics cache: hits, evictions, and its bounded size."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ GATHERED = {
     "half live": (2, 1, 0, 1),
     "mostly live": (3, 2, 0, 3),
 }
-"""Old files in the cache, how many of them are live, young files of a commit under way, and the rows that are left."""
+"""Old cached files, the number of live ones, young files of a commit in progress, and the remaining rows."""
 
 
 @pytest.mark.parametrize(("old", "live", "young", "left"), GATHERED.values(), ids=GATHERED)
