@@ -1,4 +1,4 @@
-"""What all tests share: an odd time zone, one Spark session, an empty warehouse."""
+"""Shared fixtures: an odd time zone, one Spark session, an empty warehouse."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 MEMORY = Path("/dev/shm")  # noqa: S108
 ROOM = 2 << 30
-"""Bytes that must be free in memory before tests write there."""
+"""The minimum free bytes in memory before tests write there."""
 
-# A durable write to a disk waits for it, a hundred times in a test. What a killed process wrote to memory is there as
-# well; what is written in which order, tests of their own hold. TMPDIR says otherwise.
+# Durable writes to a disk are slow, and a test makes a hundred of them. Writes of a killed process
+# to memory survive, too; separate tests check the order of writes. TMPDIR overrides this.
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None
 
-# Without bytecode each of the many processes that tests start compiles every library anew, for seconds. Who wants none
-# beside the sources has it elsewhere.
+# Without bytecode, each of the many child processes compiles every library for seconds. If bytecode
+# next to the sources is disabled, use another directory.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
-# A JVM that lives for seconds spends most of them on compiling what it will not run often.
+# A short-lived JVM spends most of its time compiling rarely executed code.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
-# A time zone 5 h 45 min off: a time that lost its zone on the way shows itself.
+# A time zone with an offset of 5 h 45 min reveals times that lost their zone.
 os.environ["TZ"] = "Asia/Kathmandu"
 time.tzset()
 
-# Tests that run beside each other are given the width of their terminal, which tables respect.
+# Parallel tests inherit the width of the terminal, which tables respect.
 os.environ.pop("COLUMNS", None)
 
-# Times vary on shared machines; how long an example takes is no property of the code.
+# Times vary on shared machines, so there is no deadline for an example.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-# Airflow has an environment of its own: `make airflow`.
+# Airflow has its own environment: `make airflow`.
 collect_ignore = ["airflow"]
 
 WHOLE = (
@@ -76,24 +76,24 @@ WHOLE = (
     "sessions",
     "spark",
 )
-"""Folders whose tests go through stores, processes or servers."""
+"""Folders of tests with stores, processes or servers."""
 LONG = ("concurrency", "conformance", "contract", "crash")
-"""Those whose files take minutes: nobody should be at one when everybody else is done."""
+"""Folders with files that take minutes; they start first, so that none is left at the end."""
 SESSIONS = 2
-"""The sessions of Spark that a run beside others has: as many as CI has cores."""
+"""The Spark sessions of a parallel run: as many as CI has cores."""
 NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
-"""How the text of a file tells that its tests are given a session."""
+"""The pattern of test files that use a session."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option by which `make test` tries on one format what a file by itself tries on each."""
+    """The option of `make test` to run on one format what a single file runs on each."""
     parser.addoption(
         "--by-turns", action="store_true", help="try each test on one format, by turns"
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is more than pure: by its folder, or because it is given a place on a disk. Long files come first."""
+    """Mark tests that are not pure, by folder or by fixtures on disk. Long files are sorted first."""
     tests = Path(__file__).parent
     folders = {
         item: item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Tell where the time of `make test` went."""
+    """Report the times of `make test`."""
     if config.getoption("by_turns"):
         terminalreporter.section("seconds of files and workers")
         reports = [report for each in terminalreporter.stats.values() for report in each]
@@ -121,15 +121,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewSessions:
-    """How `make test` deals out files to its workers."""
+    """The distribution of files to workers in `make test`."""
     return FewSessions(config, log)
 
 
 class FewSessions(LoadFileScheduling):  # type: ignore[misc]
-    """A file goes to one worker; all that need Spark go to two, each of which starts a session for them."""
+    """A scheduler that sends each file to one worker, and all Spark files to two workers with a session each."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
-        """Begin with no file given to a session."""
+        """Start without files assigned to sessions."""
         super().__init__(config, log)
         self._sessions: dict[str, str] = {}
 
@@ -151,7 +151,7 @@ def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run."""
     from retention.engines.spark.session import build_session
 
-    # Statements of a few rows each: neither a second compiler nor threads that collect garbage pay for themselves.
+    # Statements on a few rows: a second compiler tier and parallel garbage collection do not pay off.
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     started = build_session("tests", java_options=options)
     yield started

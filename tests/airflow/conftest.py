@@ -1,4 +1,4 @@
-"""A home for Airflow, before anybody imports it: a database of its own, no examples, everybody an administrator."""
+"""A home for Airflow, set before its import: a database of its own, no examples, every user an administrator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.airflow.world import ROOT, World
 
-# Airflow has thousands of modules, of which each process would compile every one anew.
+# Airflow has thousands of modules, and each process would compile all of them again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -41,5 +41,5 @@ def home() -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A warehouse before its streams are filled."""
+    """A warehouse with empty streams."""
     return World(tmp_path / "lake")

@@ -1,4 +1,4 @@
-"""Planning that takes ten minutes, for it to be ended meanwhile, and the processes of jobs that run."""
+"""Planning that takes ten minutes, to be interrupted, and the processes of running jobs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ outcomes.act_concurrently = lambda *_: time.sleep(600)
 
 
 def slow_planning(folder: Path) -> str:
-    """The variables, as Python text, of an engine that plans slowly.
+    """The variables, as Python text, of an engine with slow planning.
 
     Args:
-        folder: its name ends in `slow`; made here.
+        folder: a folder with a name that ends in `slow`; created here.
     """
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(_SLOW, encoding="utf-8")
@@ -27,10 +27,10 @@ def slow_planning(folder: Path) -> str:
 
 
 def engines(report: str, job: str = "plan") -> dict[int, list[int]]:
-    """The jobs that run, each with the processes that it shall end with.
+    """The running jobs, each with the processes that must end with it.
 
     Args:
-        report: a part of the path of their reports.
+        report: a part of their reports' path.
         job: their name.
     """
     running = {}

@@ -1,4 +1,4 @@
-"""Runs of a DAG whose tasks work on many streams each, by Airflow's own `dag.test()`."""
+"""Runs of a DAG with many streams per task, by Airflow's own `dag.test()`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.airflow.world import ENGINE, HOLDING, ROOT, World, load
 
 
 def states(run: Any) -> dict[str, Any]:
-    """The state of each task of a run by its id; of a mapped one, that of each stream."""
+    """The state of each task of a run by id; for a mapped task, the state per stream."""
     found: dict[str, Any] = {}
     for ti in run.get_task_instances():
         if ti.map_index < 0:
@@ -27,7 +27,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def events(client: Any, run: Any) -> dict[str, list[int]]:  # noqa: F811
-    """The messages that went, as the assets that a run has updated have them."""
+    """The numbers of removed messages in the assets updated by a run."""
     told: dict[str, list[int]] = {}
     params = {"source_run_id": run.run_id, "limit": 100}
     for event in client.get("/api/v2/assets/events", params=params).json()["asset_events"]:
@@ -37,7 +37,7 @@ def events(client: Any, run: Any) -> dict[str, list[int]]:  # noqa: F811
 
 
 def reports(world: World) -> list[str]:
-    """The reports that jobs have written, one for each process of the engine."""
+    """The reports of jobs, one for each process of the engine."""
     written = world.reports.glob("retention/*/*.[0-9].json")
     return sorted(path.name for path in written)
 
@@ -69,7 +69,7 @@ def test_a_batch_does_what_each_stream_needs(
     assert question["subject"] == "Retention: may 3 messages of WAITS go?"
     left = {name: world.messages(name) for name in ("ORDERS", "QUIET", "WAITS")}
     assert left == {"ORDERS": 4, "QUIET": 2, "WAITS": 0}
-    # Nothing went of QUIET, and nobody is told of it.
+    # QUIET lost no messages, and its asset is not updated.
     assert events(client, run) == {"retention/ORDERS": [3], "retention/WAITS": [3]}
     counts = entry_of(client, run, "batch-1.apply", "counts")
     assert (counts["streams"], counts["changed"], counts["messages"]) == (4, 1, 3)
@@ -80,7 +80,7 @@ def test_a_batch_does_what_each_stream_needs(
     sentence = r"retention batch-1\.failed failed: BROKEN: .*restore it from a copy \(exit code 6\)"
     assert re.search(sentence, caplog.text)
     assert re.search(r"WAITS +a person is asked: 3 messages would go", caplog.text)
-    # Cleared or started once more, nothing is done twice, and nobody is told twice.
+    # After a clear or a new start, nothing is done twice, and no asset is updated twice.
     again = dag.test(run_conf={"streams": ["ORDERS", "WAITS"]})
     assert states(again)["batch-1.apply"] == "success"
     assert events(client, again) == {}
@@ -107,7 +107,7 @@ def test_a_batch_of_which_every_stream_fails_says_so_also_in_a_dry_run(
 ) -> None:
     file = world.fill("BROKEN").write_dag_file(home / "dags", batch=2)
     for conf in ({"dry_run": True}, {}):
-        # The parameters of a run stay with the DAG that has tested it.
+        # A DAG keeps the parameters of its last `test()`.
         run = load(file).test(run_conf={"streams": ["BROKEN"], **conf})
         assert (run.state, states(run)["batch-2.failed"]) == ("failed", {"BROKEN": "failed"})
     assert reports(world) == ["batch-2.apply.1.json", "batch-2.plan.1.json"]

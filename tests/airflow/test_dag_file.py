@@ -1,4 +1,4 @@
-"""The DAG file of the guide, as Airflow loads it."""
+"""The DAG file of the guide, loaded by Airflow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(*sorted({"retention", "pyspark", "pyarrow", "jobs"} & set(sys.modules)))
 
 @pytest.fixture
 def dags(tmp_path: Path, world: World) -> Path:
-    """A folder with the DAG file, and the package beside it, as the guide says."""
+    """A folder with the DAG file and the package, laid out as in the guide."""
     world.fill("NONE")
     dags = tmp_path / "dags"
     world.write_dag_file(dags)

@@ -45,12 +45,12 @@ def reject(_: str) -> str:
 def answering(
     client: Any, answer: Callable[[str], str | None], first: Callable[[], None] = lambda: None
 ) -> Iterator[list[Any]]:
-    """Answer the questions that Airflow asks; those that were answered.
+    """Answer Airflow's questions; yields the answered ones.
 
     Args:
         client: Airflow's public interface.
         answer: a question's subject → `Approve` or `Reject`; None: the question stays open.
-        first: what is done while the question waits.
+        first: an act while the question waits.
     """
     questions: list[Any] = []
     ended = threading.Event()
@@ -87,7 +87,7 @@ def states(run: Any) -> dict[str, tuple[str, ...]]:
 
 
 def returned(client: Any, run: Any, task: str) -> dict[str, Any]:
-    """The counts that a task has put into XCom."""
+    """The counts of a task in XCom."""
     return dict(entry_of(client, run, task, "return_value"))
 
 

@@ -1,4 +1,4 @@
-"""The same night by Airflow, by cron and in a notebook: what is left, and what the history says, is equal."""
+"""The same night by Airflow, by cron and in a notebook: equal messages and equal histories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CELLS = [
 
 
 def by_cron(lake: Path) -> None:
-    """Run the lines of the guide's first crontab as cron does."""
+    """Run the lines of the guide's first crontab like cron."""
     lines = re.findall(r"^17 [25] \* \* [*0]  (.*jobs\.(?:retain|reclaim).*)$", CRON, re.MULTILINE)
     assert len(lines) == 2
     bare = {"PATH": "/usr/bin:/bin", "HOME": "/"}
@@ -55,7 +55,7 @@ def in_a_notebook(lake: Path) -> None:
 
 
 def outcome(world: World) -> list[Any]:
-    """Each stream's messages, and what its runs did."""
+    """The messages and the runs of each stream."""
     told: list[Any] = []
     for stream in STREAMS:
         told.append(world.command("--format", "jsonl", "messages", stream))

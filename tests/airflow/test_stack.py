@@ -1,4 +1,4 @@
-"""Airflow as it runs: scheduler, DAG processor, triggerer and API server, on a warehouse of four streams."""
+"""A full Airflow: scheduler, DAG processor, triggerer and API server, on a warehouse of four streams."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.airflow.world import ENGINE, HOLDING, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
 HESITATION_S = 5
-"""Airflow takes an answer before the executor's last word of the task that asks for a failure, and asks again."""
+"""Airflow treats an answer before the executor's final event of the asking task as a failure, and asks again."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A running Airflow, and the warehouse that it maintains."""
+    """A running Airflow, and its warehouse."""
 
     client: httpx.Client
     world: World
@@ -42,13 +42,13 @@ class Stack:
         return done.json()
 
     def post(self, where: str, **body: Any) -> Any:
-        """The answer to a request that changes something."""
+        """The answer to a modifying request."""
         done = _asked(lambda: self.client.post(where, json=body))
         assert done.status_code < 300, done.text
         return done.json()
 
     def start(self, dag: str = DAG, **conf: Any) -> str:
-        """The place of a run that was started by hand."""
+        """Start a run manually; returns its URL path."""
         run = self.post(f"{dag}/dagRuns", logical_date=None, conf=conf)
         return f"{dag}/dagRuns/{run['dag_run_id']}"
 
@@ -58,7 +58,7 @@ class Stack:
         return {task["task_id"]: task["state"] for task in tasks}
 
     def ended(self, run: str, option: str = "Approve") -> dict[str, str | None]:
-        """The states of a run's tasks when it is over; what is asked again on the way is answered alike."""
+        """The final states of a run's tasks; repeated questions get the same answer."""
 
         def is_over() -> bool:
             self.answering(run, option)
@@ -68,7 +68,7 @@ class Stack:
         return self.states(run)
 
     def answering(self, run: str, option: str = "Approve") -> dict[str, str | None]:
-        """The states of a run's tasks, after what it asks again was answered."""
+        """The states of a run's tasks, after answers to repeated questions."""
         for task in self.get(f"{run}/taskInstances", limit=100)["task_instances"]:
             if task["state"] == "awaiting_input":
                 time.sleep(HESITATION_S)
@@ -81,7 +81,7 @@ class Stack:
         until(lambda: self.states(run)[task] == "awaiting_input")
 
     def add_dag(self, name: str, **options: Any) -> str:
-        """Another DAG on the same warehouse, switched on; its place."""
+        """Add another enabled DAG on the same warehouse; returns its URL path."""
         text = self.world.write_dag_file(self.dags.parent / name, **options).read_text("utf-8")
         own = text.replace('retention_dag("retention"', f'retention_dag("{name}"')
         (self.dags / f"{name}.py").write_text(own, encoding="utf-8")
@@ -95,11 +95,11 @@ class Stack:
         return int(self.get(f"{run}/taskInstances/{task}")["try_number"])
 
     def log(self, run: str, task: str, number: int = 1) -> str:
-        """The log of a try of a task, as Airflow shows it."""
+        """The log of a try of a task, in Airflow's display."""
         return json.dumps(self.get(f"{run}/taskInstances/{task}/logs/{number}"))
 
     def answer(self, run: str, task: str, option: str) -> dict[str, Any]:
-        """Answer the question of a task once it waits for that; the question."""
+        """Answer the question of a waiting task; returns the question."""
         self.asks(run, task)
         time.sleep(HESITATION_S)
         question: dict[str, Any] = self.get(_question(run, task))
@@ -108,7 +108,7 @@ class Stack:
         return question
 
     def clear(self, run: str, *tasks: str) -> None:
-        """Clear tasks, for them to run again."""
+        """Clear tasks, so that they run again."""
         name = run.rpartition("/")[2]
         self.post(
             f"{DAG}/clearTaskInstances",
@@ -120,7 +120,7 @@ class Stack:
 
 
 def _asked(ask: Callable[[], httpx.Response]) -> httpx.Response:
-    """The response to a request, which is made again where Airflow's SQLite was locked."""
+    """The response to a request, with retries while Airflow's SQLite is locked."""
     for _ in range(10):
         done = ask()
         if done.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
@@ -139,7 +139,7 @@ def _answer(option: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """All of Airflow, on SQLite and with its local executor."""
+    """A full Airflow, on SQLite and with its local executor."""
     folder = tmp_path_factory.mktemp("stack")
     world, dags = World(folder / "lake").fill(), folder / "dags"
     world.write_dag_file(dags)
@@ -154,7 +154,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
-        # A small machine is busy enough without reading files again that do not change.
+        # Do not reparse unchanged files on a small machine.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
@@ -189,7 +189,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def is_up(client: httpx.Client) -> bool:
-    """Whether the server answers, with a scheduler behind it."""
+    """Whether the server answers, with a live scheduler."""
     with suppress(httpx.HTTPError):
         health = client.get("/api/v2/monitor/health").json()
         return all(health[name]["status"] == "healthy" for name in ("scheduler", "dag_processor"))
@@ -198,7 +198,7 @@ def is_up(client: httpx.Client) -> bool:
 
 @pytest.fixture(scope="module")
 def first(stack: Stack) -> str:
-    """A run of all streams, which a person has approved where one must."""
+    """A run of all streams, with all required approvals."""
     run = stack.start()
     question = stack.answer(run, "WAITS.approve", "Approve")
     assert question["subject"] == "Retention: may 3 messages of WAITS go?"
@@ -222,7 +222,7 @@ def test_a_run_of_the_scheduler_ends_as_it_should(stack: Stack, first: str) -> N
     log = stack.log(first, "BROKEN.plan", stack.tries(first, "BROKEN.plan"))
     assert re.search(r"retention BROKEN\.plan failed: BROKEN: .* \(exit code 6\)", log)
     assert "retain: 1 stream done, 0 failed; 3 messages" in stack.log(first, "ORDERS.apply")
-    # A busy machine makes Airflow start a task once more; the engine's failure does not.
+    # A busy machine makes Airflow restart a task; a failure of the engine does not.
     assert len(list(stack.world.reports.glob("retention/*/BROKEN.plan.*.json"))) == 1
 
 
@@ -280,7 +280,7 @@ def test_a_rejected_stream_stays_until_it_is_asked_and_approved_again(
     ]
     assert stack.world.messages("WAITS") == 2
     stack.world.publish("WAITS", old=1)
-    # Airflow would show the numbers of before.
+    # Airflow would show the earlier numbers.
     stack.clear(run, *(f"WAITS.{step}" for step in ("plan", "approve", "apply")))
     assert stack.ended(run)["WAITS.approve"] == "failed"
     run = stack.start(streams=["WAITS"])
@@ -337,7 +337,7 @@ def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first:
     variables = slow_planning(stack.dags.parent / "is_slow")
     dag = stack.add_dag("slow", variables=variables)
     stack.start(dag, streams=["QUIET"])
-    # Its runner first: Airflow tries again. Then the supervisor above the second runner.
+    # First its runner, so that Airflow retries; then the supervisor of the second runner.
     killed: set[int] = set()
     for number in (0, 1):
         until(lambda: set(engines("/slow/")) - killed)

@@ -1,4 +1,4 @@
-"""A warehouse of four streams, an Airflow home beside it, and the DAG file of the guide."""
+"""A warehouse of four streams, an Airflow home next to it, and the DAG file of the guide."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ with lease(sys.argv[1], "maintenance", time.time_ns):
     print("held", flush=True)
     sys.stdin.read()
 """
-"""A program that holds a stream as one that maintains it does, until its input ends."""
+"""A program that holds the lease of a stream like a maintenance run, until its input ends."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A warehouse of four streams: one to be worked on, one with nothing to do, one damaged, one to be approved."""
+    """A warehouse of four streams: one with due messages, one without, one damaged, one that needs an approval."""
 
     folder: Path
 
@@ -68,7 +68,7 @@ class World:
         return self.folder / "reports"
 
     def fill(self, *streams: str) -> World:
-        """Publish the messages that are there before the first run, of these streams or of all."""
+        """Publish the messages before the first run, for these streams or for all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(CONFIGURATION, encoding="utf-8")
         for stream, batches in MESSAGES.items():
@@ -80,13 +80,13 @@ class World:
         return self
 
     def publish(self, stream: str, *, old: int = 0, new: int = 0) -> None:
-        """Publish messages of the year 2020, and of now."""
+        """Publish messages of the year 2020, and current ones."""
         message = {"subject": f"{stream.lower()}.a", "data": "x"}
         lines = [json.dumps(message | {"ts_ns": LONG_AGO})] * old + [json.dumps(message)] * new
         self.command("publish", stream, stdin="\n".join(lines))
 
     def command(self, *words: str, stdin: str = "") -> str:
-        """The output of a command that succeeds."""
+        """The output of a successful command."""
         done = subprocess.run(
             [ENGINE / "bin" / "retention", "--config", self.config, *words],
             input=stdin,
@@ -103,7 +103,7 @@ class World:
         return f"{ENGINE / 'bin' / 'retention'} --config {self.config} undo {run}"
 
     def messages(self, stream: str) -> int:
-        """The number of messages that a stream has."""
+        """The number of messages of a stream."""
         [state] = json.loads(self.command("--format", "json", "state", stream))
         return int(state["messages"])
 
@@ -123,13 +123,13 @@ class World:
         release: Path = ROOT,
         **engine: str,
     ) -> Path:
-        """Write the DAG file of the guide, with the places of this world, and the package beside it.
+        """Write the DAG file of the guide, with this world's paths, and the package next to it.
 
         Args:
             dags: the folder of DAG files.
-            seconds: the time that each task has.
-            batch: the batches of `retention_dag`; None: there are none.
-            release: the clone whose package and engine it is.
+            seconds: the time limit of each task.
+            batch: the batches of `retention_dag`; None: no batches.
+            release: the clone of the package and the engine.
             engine: further arguments of `Engine`, as Python text.
         """
         text = BLOCKS[0]
@@ -145,7 +145,7 @@ class World:
         more = {"variables": variables, "engine": '"local"'} | engine
         extra = "".join(f"{name}={value}, " for name, value in more.items())
         text = re.sub(r"\bEngine\(", f"Engine({extra}", text)
-        # Nobody waits for minutes here.
+        # Tests do not wait for minutes.
         tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
         batches = "" if batch is None else f"batch={batch!r}, "
         text = text.replace(
@@ -172,7 +172,7 @@ def load(file: Path) -> Any:
 
 
 def until(is_so: Callable[[], Any], seconds: float = 300) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "waited for too long"

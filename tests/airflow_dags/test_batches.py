@@ -106,7 +106,7 @@ def test_what_was_refused_asks_or_fails() -> None:
         ("D", 6),
         ("E", 4),
     ]
-    # Nothing is applied after a dry run, so that nobody is asked, and nothing refused.
+    # A dry run applies nothing, so there is no question and no refusal.
     dry = {"dry_run": True}
     assert PLANS.asking(PLAN, dry) == []
     assert [each["stream"] for each in PLANS.failures(PLAN, dry)] == ["D"]

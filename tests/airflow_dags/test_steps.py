@@ -40,7 +40,7 @@ ALL: dict[str, Any] = {
 PLANNED = {"as_of_ns": 7, "report": "/r/plan.json", "needs_approval": "because"}
 YES = {"chosen_options": ["Approve"]}
 GIVEN = {"log_format": "json", "debug": True, "wait": "1s", "max_time": "1h", "max_bytes": "1GiB"}
-"""Options of jobs, but for a file, which differs by stream, and for one that needs a package."""
+"""Options of jobs, except a file (it differs by stream), and one that needs a package."""
 ENGINE = Engine("/srv/retention.yaml", "/e", "/r")
 
 
@@ -67,9 +67,9 @@ def test_the_instant_comes_from_the_form_and_then_from_the_plan() -> None:
     [
         ({}, YES, "/r/plan.json", "--approved=/r/plan.json"),
         ({}, {"chosen_options": ["Reject"]}, "/r/plan.json", "--as-of=7"),
-        # Planned anew while the question waited: what was approved is another plan.
+        # Planned again while the question waited: the approved plan is another one.
         ({"report": "/r/plan.2.json"}, YES, "/r/plan.json", "--as-of=7"),
-        # Cleared and planned anew, and nobody has to be asked this time.
+        # Cleared and planned again, and no approval is required this time.
         ({"needs_approval": None}, YES, "/r/plan.json", "--as-of=7"),
         ({}, YES, None, "--as-of=7"),
     ],
@@ -182,7 +182,7 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     nothing = []
     counted = []
     for step in (PLAN, APPLY, APPLY, COMPACT, RECLAIM):
-        # The job takes every option that a DAG may give it.
+        # The job accepts every option that a DAG may give it.
         report = tmp_path / "report.json"
         words = ("--engine", "local", "--stream", "ORDERS", "--report-file", str(report))
         extra = () if step is RECLAIM or step is COMPACT else ("--as-of", "2026-01-01")

@@ -1,4 +1,4 @@
-"""Whoever changes what is on the disk says so with a step, or a test could not kill a process there."""
+"""Every durable change reaches a named step, so that tests can kill a process there."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 
 
 def calls(function: ast.FunctionDef) -> set[str]:
-    """What a function calls, as it is written, whole and the last one and two names of it."""
+    """The calls of a function as written: in full, and their last one and two names."""
     written = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     return {".".join(call.split(".")[-parts:]) for call in written for parts in (1, 2)}
 
 
 def silent(module: Path) -> list[str]:
-    """Functions with a durable effect of which neither they nor a caller in the module reaches a step."""
+    """Functions with a durable effect, without a step in them or in a caller of the module."""
     by_name = {
         function.name: calls(function) for function in functions(ast.parse(module.read_text()))
     }

@@ -1,4 +1,4 @@
-"""One module composes commits that take files out, and one protocol records runs: the transaction of a run."""
+"""One module builds commits that remove files, and one protocol records runs: the transaction of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRANSACTION = "apply/recorded_run.py"
 WITHOUT_COMMIT = {
     "apply/repair/foreign.py": "files of another writer are moved aside, and no commit names them",
 }
-"""Modules that begin a run's record and commit nothing."""
+"""Modules that begin a run's record but commit nothing."""
 NOTHING = "LOGGED_FILES.empty_table()"
 
 
@@ -23,7 +23,7 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 
 
 def taken_out(call: ast.Call) -> str | None:
-    """The files that a call takes out of a table, as they are written; None: it composes no swap."""
+    """The files that a call removes from a table, as source text; None: it builds no swap."""
     named = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
     if ast.unparse(call.func) == "Swap":
         return named.get("remove") or ast.unparse(call.args[0])

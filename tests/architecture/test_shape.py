@@ -1,4 +1,4 @@
-"""Layers, sizes and independence of the code, held by looking at the code itself."""
+"""Layers, sizes and independence of the code, checked on the source."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOREIGN = [
 
 
 MADE = ("demo", "build", "dist")
-"""What commands of the Makefile leave behind."""
+"""Leftovers of Makefile commands."""
 
 
 def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -57,7 +57,7 @@ def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def texts() -> Iterator[Path]:
-    """Every text file that belongs to the project."""
+    """Every text file of the project."""
     for entry in ROOT.iterdir():
         if entry.name in MADE or (entry.name.startswith(".") and entry.name != ".ci"):
             continue
@@ -96,7 +96,7 @@ def test_a_module_says_what_it_owns(module: Path) -> None:
 
 
 def test_one_module_rests_on_what_deltalake_keeps_private() -> None:
-    """Its private names, and the files of its log: a new deltalake will break them first."""
+    """Private names of deltalake, and the files of its log: a new release breaks these first."""
     fence = ROOT / "retention" / "stores" / "delta" / "internals.py"
     found = {
         module.relative_to(ROOT)
@@ -109,7 +109,7 @@ def test_one_module_rests_on_what_deltalake_keeps_private() -> None:
 
 
 def names_internals(node: ast.AST) -> bool:
-    """Whether a node imports from a private module of deltalake, or has the directory of a Delta log as text."""
+    """Whether a node imports a private module of deltalake, or contains the directory name of a Delta log."""
     if isinstance(node, ast.ImportFrom):
         return (node.module or "").startswith("deltalake._")
     if isinstance(node, ast.Import):
@@ -118,7 +118,7 @@ def names_internals(node: ast.AST) -> bool:
 
 
 def test_functions_reach_spark_s_tasks_one_way() -> None:
-    """The way on which a worker with another version of this package is found out."""
+    """The way that detects a worker with another version of this package."""
     by_hand = [
         module.name
         for module in (ROOT / "retention").rglob("*.py")
@@ -131,7 +131,7 @@ def test_functions_reach_spark_s_tasks_one_way() -> None:
 
 
 def test_the_project_stands_alone() -> None:
-    """No path outside of it, and no package registry's address: those are the machine's affair."""
+    """No path outside of the project, and no address of a package registry: these belong to the machine."""
     found = [
         f"{path.relative_to(ROOT)}: {word}"
         for path in texts()

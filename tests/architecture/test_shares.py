@@ -1,4 +1,4 @@
-"""The share of tests that `make test` tries has one of each test that differs in the format alone."""
+"""The tests of `make test` include one of each group that differs only in the format."""
 
 from __future__ import annotations
 

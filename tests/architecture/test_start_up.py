@@ -1,4 +1,4 @@
-"""Saying what a command does must cost nothing: no Spark, no Arrow, no table library is loaded for it."""
+"""Help must be cheap: it loads no Spark, no Arrow, and no table library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ finally:
 
 
 def loaded_by(code: str, *arguments: str, **environment: str) -> tuple[str, list[str]]:
-    """Standard output of a fresh interpreter that runs `code`, and the heavy modules it ended with."""
+    """Standard output of a fresh interpreter that runs `code`, and its loaded heavy modules."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=os.environ | environment,

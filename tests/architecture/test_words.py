@@ -1,4 +1,4 @@
-"""One word for one thing: names say what they hold, and docstrings name the thing that they describe."""
+"""One word for one thing: names describe their values, and docstrings name their subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = sorted(
     path for path in (ROOT / "retention").iterdir() if (path / "__init__.py").exists()
 )
 BANNED = {"asked", "found", "mine", "one", "own", "said", "seen", "told"}
-"""Names that say how a value came to be there, not what it is."""
+"""Names that describe the origin of a value instead of the value."""
 OPENINGS = {
     "as",
     "how",
@@ -28,7 +28,7 @@ OPENINGS = {
     "which",
     "who",
 }
-"""First words of docstrings that name nothing."""
+"""First words of docstrings that name no subject."""
 
 
 def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -45,7 +45,7 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every docstring of a module, also those of fields, with its line."""
+    """Every docstring of a module, including those of fields, with its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             for statement in node.body if not isinstance(node, ast.FunctionDef) else node.body[:1]:

@@ -22,7 +22,7 @@ FEW_FILES = ForeignFiles(files=200)
 
 
 def carry_out(work: Work, place: Path) -> list[str]:
-    """Make some work and do all of its steps here."""
+    """Prepare some work and run all of its steps in this process."""
     work.make(place)
     steps = work.steps(place, "local")
     for step in steps.values():

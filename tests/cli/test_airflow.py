@@ -1,4 +1,4 @@
-"""The package of DAGs is handed out without a clone, and over nothing that is not its own."""
+"""The package of DAGs is written without a clone, and overwrites only its own files."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
 
 @pytest.fixture(params=["delta", "parquet"])
 def orders(tmp_path: Path, request: pytest.FixtureRequest) -> Commands:
-    """ORDERS with a message an hour for ten days, OTHER with nothing; `NOW` lies in the future of the real clock."""
+    """ORDERS with a message per hour for ten days, OTHER empty; `NOW` is in the future of the real clock."""
     command = commands(tmp_path, ORDERS, OTHER, format=request.param)
     command.json("publish", "ORDERS", "-", stdin="\n".join(lines(240)))
     return command
@@ -41,7 +41,7 @@ def planned(command: Commands, *arguments: object) -> dict[str, Any]:
 
 
 def held(command: Commands) -> list[dict[str, Any]]:
-    """What streams hold; what is due depends on the clock."""
+    """The content of streams, without due amounts, which depend on the clock."""
     states: list[dict[str, Any]] = command.json("state")
     return [{key: one[key] for key in one.keys() - FORETOLD} for one in states]
 

@@ -1,4 +1,4 @@
-"""The commands of a bucket: what they print, and the codes that scripts go by."""
+"""The commands of a bucket: their output, and their exit codes for scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.sandboxes import Commands, commands
 
 
 def written(folder: Path) -> Commands:
-    """A configuration as people write it."""
+    """A hand-written configuration."""
     (folder / "retention.yaml").write_text("warehouse: .\ndefaults: {format: parquet}\n")
     return Commands(folder)
 

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong, says what to do, ends with the code that fits, and leaves no trace."""
+"""The doctor finds problems, names remedies, exits with the right code, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
 def examined(
     command: Commands, expected: int = 0, *, spark: bool = False
 ) -> dict[tuple[str | None, str], dict[str, Any]]:
-    """What the doctor finds, by stream and check."""
+    """The doctor's findings, by stream and check."""
     done = command.run("--format", "json", "doctor", *(["--spark"] if spark else []))
     assert done.exit_code == expected, done.output
     found = json.loads(done.stdout)
@@ -182,7 +182,7 @@ def test_a_table_that_says_another_grace_is_a_warning_until_a_run_follows(tmp_pa
 
 
 class Interrupted(BaseException):
-    """Stands for SIGKILL."""
+    """A stand-in for SIGKILL."""
 
 
 def killed_at(step: Step, nth: int) -> Callable[[Step], None]:

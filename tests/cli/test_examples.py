@@ -1,4 +1,4 @@
-"""Every command's help ends with an example that the command takes, and with its exit codes."""
+"""Every command's help ends with a valid example, and with its exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_command_has_an_example_and_every_example_a_command() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_ends_with_an_example_that_the_command_takes(name: str) -> None:
     example, codes = EXAMPLES[name]
-    # A bucket stands before the command on it.
+    # A bucket precedes its command.
     called = shlex.split(example)[: len(name.split()) + name.startswith("kv ")]
     said = CliRunner().invoke(app, [*called, "--help"]).stdout
     assert f"Example:\n    retention {example}\n" in said

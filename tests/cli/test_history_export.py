@@ -1,4 +1,4 @@
-"""`history export`: who removed what, when, by which rule and numbers, and what came of it, also after reclaim."""
+"""`history export`: author, time, rule, numbers and outcome of each removal, also after reclaim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.topics import World, line
 
 @pytest.fixture(params=["delta", "parquet"])
 def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
-    """30 messages, of which a pass took the six oldest; it was undone, made again, and its files are reclaimed."""
+    """30 messages; a pass removed the six oldest, was undone and repeated, and its files are reclaimed."""
     settings = {"max_msgs_per_subject": 24, "format": request.param, "grace": "0s"}
     command = commands(tmp_path / "w", {**ORDERS, "max_age": "3650d", **settings})
     command.json("publish", "ORDERS", stdin="\n".join(lines(30)))
@@ -82,7 +82,7 @@ def test_every_format_says_who_removed_what_and_what_came_of_it(orders: Commands
 
 
 def modified_ns(folder: Path) -> int:
-    """The instant of a change that is made to a folder now."""
+    """The modification time of a folder changed now."""
     (folder / "changed").touch()
     return (folder / "changed").stat().st_mtime_ns
 

@@ -1,4 +1,4 @@
-"""`history show RUN`: what a run took by segment and rule, who ran it, and the messages while anything tells."""
+"""`history show RUN`: removals of a run by segment and rule, its author, and the messages as long as they are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
 @pytest.fixture(params=["delta", "parquet"])
 def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
-    """30 messages an hour apart on one subject, of which a pass takes the six oldest out of a file."""
+    """30 messages an hour apart on one subject; a pass removes the six oldest from a file."""
     settings = {"segment_span": "12h", "max_msgs_per_subject": 24, "format": request.param}
     command = commands(tmp_path / "w", {**ORDERS, "max_age": "3650d", **settings})
     command.json("publish", "ORDERS", stdin="\n".join(lines(30)))

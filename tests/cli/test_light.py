@@ -1,4 +1,4 @@
-"""Commands that touch no table load no table library."""
+"""Commands without a table load no table library."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_looking_at_a_stream_loads_neither_pandas_nor_spark(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_loads_no_models(tmp_path: Path, arguments: list[str]) -> None:
-    """They cost more than everything else that help needs."""
+    """Models cost more than everything else in help."""
     configured(tmp_path, ORDERS)
     assert loaded(tmp_path, *arguments, HEAVY="pydantic ruamel") == []

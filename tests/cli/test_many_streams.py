@@ -1,4 +1,4 @@
-"""Many streams in one file: selected by pattern and tag, summed up, and worked on within a budget."""
+"""Many streams in one file: selection by pattern and tag, totals, and work within a budget."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.sandboxes import NOW, Commands, commands, lines
 
 COUNT = 30
 LATE = {3: 2, 7: 9, 12: 5}
-"""Streams with old messages → days by which these are older than `max_age`."""
+"""Streams with overdue messages → days beyond `max_age`."""
 AS_OF = str(NOW)
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    """Thirty streams, three of which are behind their policy by days."""
+    """Thirty streams; three of them are days behind their policy."""
     folder = tmp_path_factory.mktemp("many")
     command = commands(
         folder,

@@ -13,7 +13,7 @@ EU = {"name": "EU", "sources": [{"name": "ORDERS", "filter_subject": "orders.eu"
 
 @pytest.fixture
 def streams(tmp_path: Path) -> Commands:
-    """Three messages in ORDERS, of which EU wants two."""
+    """Three messages in ORDERS; two of them match EU."""
     found = commands(tmp_path, EU, COPY, ORDERS)
     given = [*lines(2, "orders.eu"), *lines(1, "orders.us")]
     assert found.run("publish", "ORDERS", stdin="\n".join(given)).exit_code == 0

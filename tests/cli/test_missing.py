@@ -1,4 +1,4 @@
-"""No warehouse, configuration or stream of that name is never success; an empty warehouse says so."""
+"""A missing warehouse, configuration or stream is never a success; an empty warehouse is reported as such."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_ALL = {
     "history": ("history",),
     "doctor": ("doctor",),
 }
-"""Commands that act on all streams, if none is named."""
+"""Commands that act on all streams by default."""
 OF_ONE = {
     "export nats-backup": ("export", "nats-backup", NOBODY, "out.arc"),
     "mirror": ("mirror", NOBODY),
@@ -88,12 +88,12 @@ OF_ONE = {
     "doctor": ("doctor", NOBODY),
     "effective": ("effective", NOBODY),
 }
-"""Commands that read or remove, each on a stream, or of a run, that is not there."""
+"""Commands that read or remove, each with a missing stream or run."""
 WRITING = {
     *("init", "validate", "publish", "import nats-backup", "import iggy-log", "package", "airflow"),
     *("kv add", "kv put", "kv create"),
 }
-"""Commands that make what they name, or read no stream."""
+"""Commands that create the named object, or read no stream."""
 JOBS = {
     "retain": (),
     "compact": (),
@@ -105,7 +105,7 @@ JOBS = {
 
 
 def ended(place: tuple[str, ...], *arguments: str) -> Result:
-    """A command at a place that holds nothing."""
+    """The result of a command at an empty location."""
     done = CliRunner().invoke(app, [*place, *arguments])
     assert "Traceback" not in done.output
     return done
@@ -181,7 +181,7 @@ def test_jobs_have_the_same_codes(tmp_path: Path, name: str) -> None:
         done = run_job(name, tmp_path, *place, *local)
         assert (done.returncode, done.stdout) == (2, ""), place
         assert len(done.stderr.splitlines()) == 1
-    if name == "doctor":  # it goes on with Spark, which is another test's
+    if name == "doctor":  # it continues with Spark, in another test
         return
     done = run_job(name, tmp_path, "--warehouse", "empty", *local)
     assert done.returncode == (2 if name == "fold" else 0), done.stderr

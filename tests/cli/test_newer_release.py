@@ -1,4 +1,4 @@
-"""A warehouse in which a newer release made a run: everything is read, and nothing is removed or restored."""
+"""A warehouse with a run of a newer release: everything can be read, and nothing is removed or restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULES = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 5, "archive": "
 
 @pytest.fixture
 def newer(tmp_path: Path) -> tuple[Commands, str]:
-    """A stream with a pass, and a later run of a kind that does not exist yet; the name of the pass."""
+    """A stream with a pass, and a later run of an unknown kind; returns the name of the pass."""
     command = commands(tmp_path / "w", RULES)
     command.json("publish", "ORDERS", stdin="\n".join(lines(9)))
     run = command.json("apply", "ORDERS", "--yes")["streams"][0]["run"]

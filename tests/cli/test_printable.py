@@ -1,4 +1,4 @@
-"""Nothing that people read steers their terminal, and nothing shows the credentials of a location."""
+"""No output contains terminal control characters or the credentials of a location."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_table_of_many_tiny_files_of_another_writer_is_read_with_progress(
 
 
 def published(folder: Path, count: int, **settings: Any) -> Commands:
-    """Streams S00, S01, … of which the first has a message that is too old."""
+    """Streams S00, S01, …; the first one has an expired message."""
     command = commands(
         folder,
         *(

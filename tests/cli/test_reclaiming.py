@@ -1,4 +1,4 @@
-"""`retention reclaim`: dry unless told otherwise, with sizes per reason, many streams at once."""
+"""`retention reclaim`: a dry run by default, with sizes per reason, for many streams at once."""
 
 from __future__ import annotations
 

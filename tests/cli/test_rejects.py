@@ -88,7 +88,7 @@ def test_a_topic_leaves_refused_lines_out_too(tmp_path: Path) -> None:
 
 
 def message(random: Random, number: int) -> dict[str, Any]:
-    """A message of which every third is refused, by any of the checks."""
+    """A message; every third one is refused, by one of the checks."""
     heads = {
         "Nats-Msg-Id": str(random.randrange(8)),
         "Nats-Expected-Last-Sequence": str(random.randrange(1, 6)),

@@ -1,4 +1,4 @@
-"""Files that another writer put into a Parquet stream against the rules: named by every look, and moved aside."""
+"""Foreign files in a Parquet stream: reported by every command, and quarantined by a repair."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def publish(command: Commands, count: int = 1) -> int:
 
 
 def kept(command: Commands) -> dict[str, bytes]:
-    """All files, but for leases and what is learned of others."""
+    """All files, except leases and caches."""
     found = {path: path.read_bytes() for path in command.folder.rglob("*") if path.is_file()}
     return {
         str(path): content

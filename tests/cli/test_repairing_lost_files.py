@@ -1,4 +1,4 @@
-"""Files of a table that are missing, damaged or foreign: given up by name, and brought back if they are found."""
+"""Missing, damaged or foreign files of a table: given up by name, and restored if they are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers at the edges of 64 bits: refused by name where they come in, and taken out by `repair sequences`."""
+"""Numbers at the limits of 64 bits: refused by name on ingest, and removed by `repair sequences`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def foreign(command: Commands, seqs: Sequence[int], segment: int = 1, **columns:
 
 
 def taken_in(command: Commands, seqs: Sequence[int], segment: int = 1, **columns: Any) -> None:
-    """Rows that the table has: what a version of this program took in that did not look at their numbers."""
+    """Rows of the table accepted by an earlier version of this program, which did not check their numbers."""
     if is_delta(command):
         foreign(command, seqs, segment, **columns)
         return
@@ -91,7 +91,7 @@ def taken_in(command: Commands, seqs: Sequence[int], segment: int = 1, **columns
 
 
 def counted(command: Commands, next_seq: int) -> None:
-    """The log counts so: as a version of this program left it that had taken such rows in."""
+    """The log's counters as left by an earlier version of this program that accepted such rows."""
     if is_delta(command):
         nothing = foreign_rows([], 1)
         properties = CommitProperties(app_transactions=[Transaction("next_seq/0", next_seq)])
@@ -235,7 +235,7 @@ def test_a_consumer_beyond_the_end_is_taken_back(tmp_path: Path) -> None:
 def test_a_repair_that_is_killed_is_repeated(
     orders: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed when it first comes to each step."""
+    """Killed at the first occurrence of each step."""
 
     class KilledError(BaseException):
         pass

@@ -1,4 +1,4 @@
-"""Times in another unit on the command line: one sentence, nothing stored, and an option that takes them."""
+"""Times in another unit on the command line: one sentence, nothing stored, and an option to accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that fell out of the configuration is named by every command that looks at all streams, and by jobs."""
+"""A stream no longer in the configuration is named by every command on all streams, and by jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER = {"name": "PII_EU", "subjects": ["pii.>"], "max_age": "7d"}
 
 
 def fallen(folder: Path, unlisted: str) -> Commands:
-    """PII was renamed in the configuration, and not in the warehouse."""
+    """PII was renamed in the configuration, but not in the warehouse."""
     command = commands(folder, ORDERS, {**OTHER, "name": "PII"}, engine="local")
     assert command.run("publish", "PII", stdin="\n".join(lines(3, "pii.a"))).exit_code == 0
     file = folder / "retention.yaml"

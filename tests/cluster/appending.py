@@ -1,4 +1,4 @@
-"""A program of somebody who has DataFrames: a batch that is appended twice, and a streaming query into the sink."""
+"""A user's program with DataFrames: a batch appended twice, and a streaming query into the sink."""
 
 from __future__ import annotations
 

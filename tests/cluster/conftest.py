@@ -1,4 +1,4 @@
-"""One cluster for all of these tests, and what is brought to its workers."""
+"""One cluster for all of these tests, and the parts shipped to its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.cluster import Brought, Cluster, brought_environment, brought
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make cluster` what takes minutes."""
+    """Leave slow tests to `make cluster`."""
     if os.environ.get("RETENTION_CLUSTER") != "all":
         long = [item for item in items if item.get_closest_marker("cluster")]
         config.hook.pytest_deselected(items=long)
@@ -21,24 +21,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster; what a test takes of it, it gives back."""
+    """The cluster; each test leaves it unchanged."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def by_zip(tmp_path_factory: pytest.TempPathFactory) -> Brought:
-    """This package in a zip, beside an environment of the workers that has what it depends on."""
+    """This package in a zip, with an environment of the workers that has its dependencies."""
     return brought_zip(tmp_path_factory.mktemp("brought"))
 
 
 @pytest.fixture(scope="session")
 def by_environment(tmp_path_factory: pytest.TempPathFactory) -> Brought:
-    """A whole environment in an archive: workers without anything."""
+    """A whole environment in an archive, for workers without any packages."""
     return brought_environment(tmp_path_factory.mktemp("brought"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that the driver and the workers see."""
+    """A folder shared by the driver and the workers."""
     return tmp_path

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster: the result is right all the same, or it is one sentence and the old state."""
+"""Faults on a cluster: the result is still right, or there is one sentence and the old state."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def stream(name: str) -> dict[str, object]:
 
 
 def two_segments(folder: Path, name: str) -> tuple[object, ...]:
-    """A stream of two segments, of which a pass leaves the last seven messages each; the job's arguments."""
+    """A stream of two segments; a pass keeps the last seven messages of each. Returns the job's arguments."""
     orders = opened(folder / "w", stream(name)).stream("ORDERS")
     for number in range(2):
         first_ns = NOW - (10 - number) * DAY
@@ -87,7 +87,7 @@ def left(folder: Path, name: str) -> list[int]:
 
 
 def python_with(folder: Path, code: str) -> Path:
-    """A Python of the workers that runs some code before all else."""
+    """A Python of the workers that first runs some code."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(code, encoding="utf-8")
     program = folder / "python"
@@ -100,19 +100,19 @@ def python_with(folder: Path, code: str) -> Path:
 
 
 def held_back(folder: Path, brought: Brought) -> Brought:
-    """Workers of which the first that has copied a file waits for leave to say so."""
+    """Workers in which the first to copy a file waits before it reports."""
     return replace(brought, python=python_with(folder, _HELD_BACK.format(folder=str(folder))))
 
 
 def first_copier(folder: Path) -> int:
-    """The process that has copied a file and waits."""
+    """The waiting process that has copied a file."""
     first = folder / "first"
     until(first.is_symlink)
     return int(first.readlink().name)
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, sentence: str) -> None:
-    """Whether a job ended with one sentence; `spark-submit` puts both of a job's streams into one."""
+    """Whether a job ended with one sentence; `spark-submit` merges a job's output streams."""
     assert done.returncode == code, done.stdout + done.stderr
     said = [line for line in done.stdout.splitlines() if line.startswith("retain: ORDERS")]
     assert len(said) == 1, done.stdout
@@ -150,7 +150,7 @@ def test_a_python_that_cannot_run_tasks_is_one_sentence(
 def test_a_worker_with_another_version_is_one_sentence(
     cluster: Cluster, folder: Path, by_zip: Brought, is_there: bool
 ) -> None:
-    """Such as an environment of the workers that was made last month."""
+    """For example an environment of the workers created last month."""
     arguments = two_segments(folder, "delta")
     program = python_with(folder, "")
     with zipfile.ZipFile(str(by_zip.options[1])) as packed:
@@ -225,7 +225,7 @@ def test_a_killed_driver_leaves_the_old_state_and_nobody_behind(
 def test_of_a_straggler_and_its_double_one_counts(
     cluster: Cluster, folder: Path, by_zip: Brought, name: str
 ) -> None:
-    """The first to have copied a file never says so."""
+    """The first process to copy a file never reports."""
     arguments = two_segments(folder, name)
     done = cluster.submit(
         held_back(folder, by_zip),
@@ -246,7 +246,7 @@ def test_of_a_straggler_and_its_double_one_counts(
 def test_little_room_in_the_driver_is_enough_or_is_said(
     cluster: Cluster, folder: Path, by_zip: Brought, settings: dict[str, str]
 ) -> None:
-    """Every other message goes, so that what goes are 150,000 ranges."""
+    """Every other message is removed, which makes 150,000 ranges."""
     limits = stream("delta") | {"max_msgs_per_subject": 1, "segment_span": "10d"}
     orders = opened(folder / "w", limits).stream("ORDERS")
     messages = [

@@ -1,4 +1,4 @@
-"""The Dockerfile: its steps, but those that would change this machine, done in a folder, and what they made running."""
+"""The Dockerfile: its steps executed in a folder (except those that would change this machine), and the result run."""
 
 from __future__ import annotations
 

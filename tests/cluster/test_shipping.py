@@ -1,4 +1,4 @@
-"""Workers that have nothing of ours: what comes along with a submission is enough for every job."""
+"""Workers without this package: the parts shipped with a submission suffice for every job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STREAMS = [
 
 @pytest.fixture(params=["by_zip", pytest.param("by_environment", marks=pytest.mark.cluster)])
 def brought(request: pytest.FixtureRequest) -> Brought:
-    """Either way."""
+    """Both ways to ship the package."""
     way: Brought = request.getfixturevalue(request.param)
     return way
 

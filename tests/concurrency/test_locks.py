@@ -1,4 +1,4 @@
-"""Many processes fight for one lock, and die with it in their hands: never two holders, no release is lost."""
+"""Many processes compete for one lock, and die while they hold it: never two holders, no lost release."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FIGHTERS = 8 if WHOLE else 3
 __all__ = ["bucket", "server"]
 TTL = "6s"
 TTL_FAR = "30s"
-"""Where a write among rivals takes seconds."""
+"""Storage on which a contended write takes seconds."""
 DEATHS = 0.02 if TURNS > 100 else 0.1
 WITHIN_S = 60 + 3 * TURNS
 MAINTAINED_EVERY = 5 if TURNS < 100 else 50
 
 
 def maintain(place: str) -> None:
-    """Do what a nightly job does, while processes fight: a pass, and a compaction of what single puts left."""
+    """Run a nightly job during the competition: a pass, and a compaction of the files of single puts."""
     warehouse = open_warehouse(place)
     with suppress(BusyError):
         warehouse.apply([f"KV_{BUCKET}"])
@@ -40,7 +40,7 @@ def maintain(place: str) -> None:
 
 
 def fight(place: str, folder: Path, turns: int, ttl: str) -> list[list[str]]:
-    """The log of a fight in which a process that died is followed by another."""
+    """The log of a competition in which a dead process is replaced by another."""
     content: dict[str, object] = {"buckets": [{"name": BUCKET, "ttl": ttl}]}
     if not files.is_remote(place):
         content |= {"defaults": {"format": Path(place).name}}
@@ -74,7 +74,7 @@ def check(place: str, folder: Path, turns: int, ttl: str) -> None:
     revisions = [int(revision) for what, revision, *_ in log if what == "held"]
     assert revisions == sorted(set(revisions)), "a fencing token fell"
     assert len(revisions) >= turns
-    # Whoever lives has released it: the next one has it at once, or behind the TTL of a dead one.
+    # Live processes have released it: the next one gets it at once, or after the TTL of a dead holder.
     began = time.monotonic()
     with open_warehouse(place).kv(BUCKET).lock(KEY, wait="1m") as lock:
         assert lock.revision > revisions[-1]

@@ -1,4 +1,4 @@
-"""Two processes announce the same deaths at once: each is announced once, and no sequence is given twice."""
+"""Two processes expire the same subjects concurrently: each gets one marker, and no sequence is assigned twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY = 75
 
 
 def at_once(running: list[subprocess.Popen[str]], instant: int) -> list[list[int]]:
-    """A pass in each process: exit code, messages that went, markers."""
+    """Run a pass in each process; returns exit code, removed messages, markers."""
     for process in running:
         assert process.stdin is not None
         process.stdin.write(f"{instant}\n")

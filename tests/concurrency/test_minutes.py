@@ -1,4 +1,4 @@
-"""Appenders, readers and two maintenance runs at once: nobody fails, and every message is there once."""
+"""Concurrent appenders, readers and two maintenance runs: none fails, and every message is stored once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WHOLE = "RETENTION_CONCURRENCY" in os.environ
 SECONDS = float(os.environ.get("RETENTION_CONCURRENCY", "6"))
-"""How long everybody works at once: `make concurrency` says 60."""
+"""The duration in seconds: `make concurrency` sets 60."""
 LAID = 120
 BEFORE = ["x"] * LAID
 KILLS = max(1, int(SECONDS // 15))
@@ -29,14 +29,14 @@ MAINTAINERS = ("maintain:first", "maintain:second")
 
 
 def begin(folder: Path, format_: str) -> str:
-    """A stream with some messages; where its table is."""
+    """Create a stream with some messages; returns the location of its table."""
     warehouse = warehouse_with(folder, format_, START, **LIMITS)
     lay(warehouse.new_stream("ORDERS").opened, even_segments(4, LAID // 4))
     return str(folder / "streams" / "ORDERS" / "messages")
 
 
 def await_messages(folder: Path, count: int) -> None:
-    """Wait until the stream has held that many messages."""
+    """Wait until that many messages were stored in the stream."""
     until = time.monotonic() + LONGEST_S
     while len(ever_appended(folder)) < count:
         assert time.monotonic() < until, "the query commits nothing"
@@ -51,7 +51,7 @@ def told(name: str, numbers: dict[str, Any]) -> None:
 
 
 def published(results: dict[str, dict[str, Any]]) -> list[str]:
-    """What the appenders have sent."""
+    """The messages sent by the appenders."""
     return [payload for result in results.values() for payload in result.get("acks", {}).values()]
 
 
@@ -76,7 +76,7 @@ class SparkReader:
         self.seen.state(pairs(frame.toArrow()))
 
     def streamed(self) -> list[tuple[int, bytes]]:
-        """All rows that the streaming query was given, in order of their sequences."""
+        """All rows received by the streaming query, in order of sequence."""
         self._query.processAllAvailable()
         self._query.stop()
         found = sorted(pairs(self._spark.table("streamed").toArrow()))
@@ -85,7 +85,7 @@ class SparkReader:
 
 
 class Mirror:
-    """delta-spark appends rows that bring their own sequences, as a mirror of a broker does."""
+    """delta-spark as a mirror of a broker: it appends rows with sequences."""
 
     SEGMENT = 30
 
@@ -95,7 +95,7 @@ class Mirror:
         self.sent: list[str] = []
 
     def append(self) -> None:
-        """Append the next messages, into the segment that the mirror chooses."""
+        """Append the next messages to the segment chosen by the mirror."""
         segment = (self._next - 1) // self.SEGMENT * self.SEGMENT + 1
         seqs = range(self._next, self._next + EACH)
         mirror(self._spark, self._table, seqs, segment)
@@ -104,7 +104,7 @@ class Mirror:
 
 
 class Feeder:
-    """Puts files of messages where the streaming query looks for them."""
+    """A writer of message files into the directory of the streaming query."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "arriving"
@@ -112,7 +112,7 @@ class Feeder:
         self.sent: list[str] = []
 
     def feed(self) -> None:
-        """Put one file there, whole at once."""
+        """Write one file atomically."""
         payloads = [f"query-{len(self.sent) + n}" for n in range(EACH)]
         lines = [
             json.dumps({"subject": "q", "payload": one, "ts_ns": time.time_ns()})  # noqa: TID251  (now)

@@ -1,4 +1,4 @@
-"""A mirror that brings its own sequences, and our appenders: they may take turns, and nothing is ever doubled."""
+"""A mirror with its own sequences, and our appenders: they may alternate, and nothing is ever duplicated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE = '{"subject": "a", "data": "ours"}'
 
 @pytest.fixture(params=FORMATS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    """Three segments of ten messages, of which a pass has seen that nothing is due."""
+    """Three segments of ten messages, after a pass that found nothing due."""
     begun(tmp_path, request.param)
     return Stage(request.param, tmp_path / "streams" / "ORDERS")
 
@@ -55,7 +55,7 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def refused_everywhere(warehouse: Warehouse, folder: Path) -> None:
-    """Whatever is asked of the stream is refused by name, and nothing changes."""
+    """Assert that every command on the stream is refused by name, and nothing changes."""
     before = on_disk(folder)
     version = warehouse.stream("ORDERS").opened.store.snapshot().version
     stream = warehouse.stream("ORDERS")

@@ -1,4 +1,4 @@
-"""Several processes work on one consumer of a work queue: each message is settled once, and given to one at a time."""
+"""Several processes share a consumer of a work queue: each message is settled once, by one process at a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.support.laying import SECOND
 pytestmark = pytest.mark.slow
 
 WHOLE = os.environ.get("RETENTION_QUEUE")
-"""How many messages eight processes share; without it a few share few."""
+"""The number of messages for eight processes; by default, few processes share few messages."""
 WORKERS = 8 if WHOLE else 4 if "RETENTION_CONCURRENCY" in os.environ else 2
 MESSAGES, BATCH = (int(WHOLE), 1_000) if WHOLE else (2_000, 100)
-"""A batch has half as many on average."""
+"""The maximum batch; half of it on average."""
 DIARIES = [f"worker-{number}" for number in range(WORKERS)]
 PATIENCE_S = 1_800
 LATER = 4_000_000_000 * SECOND
-"""Every wait is over."""
+"""After all ack waits."""
 
 
 @pytest.mark.parametrize("naks", [0.0, 0.1])
@@ -48,7 +48,7 @@ def test_each_message_is_settled_once_and_then_the_stream_is_empty(
 
 
 def test_what_killed_workers_had_is_done_by_another_one(tmp_path: Path) -> None:
-    """All but one are killed in the midst of their work; then their waits are over."""
+    """All except one are killed during their work; then their ack waits expire."""
     prepare(tmp_path, 4, MESSAGES // 4)
     spared, *doomed = start(tmp_path, DIARIES, BATCH, 0.1)
     for process, diary in zip(doomed, DIARIES[1:], strict=True):

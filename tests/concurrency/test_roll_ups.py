@@ -1,4 +1,4 @@
-"""Publishers that roll up at once, and a maintainer: what is left is what one message after the other would leave."""
+"""Concurrent publishers with rollups, and a maintainer: the result equals that of serial publishes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY = 75
 
 
 def published(config: Path, writer: int) -> list[tuple[int, str, str, str]]:
-    """Sequence, subject, roll-up and payload of everything that a publisher was answered."""
+    """Sequence, subject, rollup and payload of all messages acknowledged to a publisher."""
     chance = random.Random(writer)
     stream = open_warehouse(config, engine="local", clock=lambda: START).new_stream("ORDERS")
     answered = []

@@ -1,4 +1,4 @@
-"""What Spark's streaming readers of a table see of removals, by option, kind of removal, and `quiet`."""
+"""Removals in Spark's streaming reads of a table, by option, kind of removal, and `quiet`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ALL = "RETENTION_CONCURRENCY" in os.environ
-"""Whether what follows from the other cases is shown by itself, too: `make concurrency`."""
+"""Whether cases implied by others are also tested: `make concurrency`."""
 OPTIONS = ("none", "ignoreDeletes", "skipChangeCommits", "ignoreChanges", "readChangeFeed")
 LAID = list(range(1, 31))
 NEW = [31, 32]
 KEPT = {"drop": 20, "rewrite": 15}
-"""`max_msgs` over three segments of ten: the first goes whole, or that and half of the second."""
+"""`max_msgs` on three segments of ten: the first is removed, or the first and half of the second."""
 FAILS = "fails"
 SEES = {
     ("drop", False): dict.fromkeys(OPTIONS[1:4], "new messages") | {"none": FAILS},
@@ -42,14 +42,14 @@ FED = {
     "drop": "removals, new messages",
     "rewrite": "removals, survivors again, new messages",
 }
-"""What a change feed tells."""
+"""The content of a change feed."""
 UNDONE = dict.fromkeys(OPTIONS[:4], "nothing") | {"readChangeFeed": "messages again"}
-"""What a query that has not failed gets from the pass's undoing."""
+"""The rows of a running query from the undo of the pass."""
 PAGE = Path(__file__).parents[2] / "docs/semantics/storage.md"
 
 
 def started(spark: SparkSession, table: str, option: str) -> StreamingQuery:
-    """A query that has read everything that is there."""
+    """A query that has read all existing rows."""
     source = spark.readStream.format("delta")
     if option != "none":
         source = source.option(option, "true")
@@ -61,7 +61,7 @@ def started(spark: SparkSession, table: str, option: str) -> StreamingQuery:
 
 
 def seen(spark: SparkSession, query: StreamingQuery, kind: str) -> tuple[str, str]:
-    """In words what a query got of a pass and its undoing, after what it had read at its start."""
+    """A description of a query's rows from a pass and its undo, after the initial read."""
     from pyspark.errors import StreamingQueryException
 
     try:
@@ -108,7 +108,7 @@ def with_change_feed(spark: SparkSession, table: str) -> None:
 
 
 def undone(warehouse: Warehouse) -> None:
-    """A pass, two more messages, and the pass's undoing."""
+    """A pass, two more messages, and the undo of the pass."""
     (outcome,) = warehouse.apply(["ORDERS"])
     assert outcome.value is not None, outcome.sentence
     warehouse.stream("ORDERS").publish([f'{{"subject": "a", "data": "{seq}"}}' for seq in NEW])
@@ -142,7 +142,7 @@ def test_what_a_change_feed_tells_of_a_removal_and_its_undoing(
     with caplog.at_level(logging.WARNING):
         undone(warehouse)
     assert seen(spark, feed, kind) == (FED[kind], UNDONE["readChangeFeed"])
-    # Whole files that come back are all that this commit has: the option finds nothing to skip.
+    # This commit only adds whole restored files, so the option has nothing to skip.
     doubles = kind == "drop"
     assert seen(spark, other, kind) == ("new messages", "messages again" if doubles else "nothing")
     assert ("readers of the table with skipChangeCommits" in caplog.text) == doubles

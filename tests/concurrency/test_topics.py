@@ -1,4 +1,4 @@
-"""Publishers to a topic and passes that seal and drop, at once: nothing comes twice, and only what expired goes."""
+"""Concurrent publishers to a topic and passes: no duplicates, and only expired messages are removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGE = 40 * SECOND
 
 
 class Ticking:
-    """A clock that goes on by a second whenever somebody reads it."""
+    """A clock that advances by a second at each reading."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Ticking:
 
 
 def published(world: World, writer: int) -> list[tuple[TopicAck, str]]:
-    """Every message that a publisher was answered, each batch sent twice."""
+    """All messages acknowledged to a publisher, with each batch sent twice."""
     told = []
     for batch in range(1, BATCHES + 1):
         names = [f"{writer}-{batch}-{number}" for number in range(3)]

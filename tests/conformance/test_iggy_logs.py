@@ -30,7 +30,7 @@ def everything(topic: Topic, era: Any) -> tuple[pa.Table, list[Any]]:
 
 
 def stored_checksums(topic: Topic, rows: pa.Table) -> list[int]:
-    """The checksum that each message begins with, where the sizes of those before it say that it lies."""
+    """The leading checksum of each message, at the position given by the sizes of earlier messages."""
     found = []
     for log in (log for partition in topic.partitions for log in partition.logs):
         content, end = Path(log.location).read_bytes(), 0
@@ -49,7 +49,7 @@ def typed(one: user_headers.Typed) -> dict[str, str]:
 
 
 def polled(row: dict[str, Any], checksum: int) -> dict[str, Any]:
-    """A row as the conformance cases tell of a message that was polled."""
+    """A row in the form of a polled message in the conformance cases."""
     pairs = user_headers.parse(row["headers"] or b"")
     return {
         "topic": "orders",

@@ -1,4 +1,4 @@
-"""What real servers kept for consumers: every case by the rule on its rows, a share of them on stores and engines."""
+"""Messages kept by real servers for consumers: every case by the rule on rows, a share on stores and engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Judged = Callable[[str, str], dict[str, dict[str, Any]]]
 def judge(
     folder: Path, cases: Sequence[Case], format_: str, engine: str
 ) -> dict[str, dict[str, Any]]:
-    """A pass that keeps unmatched messages, one that removes them, another one: what each stream held then."""
+    """Passes that keep unmatched messages, remove them, and repeat: the content of each stream after each."""
     warehouse = warehouse_of(folder, cases, format_, engine, "keep")
     bring_in(warehouse, cases, folder)
     strict = warehouse_of(folder, cases, format_, engine, "remove")
@@ -54,7 +54,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
         for batch, cases in groupby(
             SHARE[format_, engine], lambda case: case.id.rpartition("-")[0]
         ):
-            # Names and subjects are distinct in a batch only.
+            # Names and subjects are distinct only within a batch.
             found |= judge(folder / batch, list(cases), format_, engine)
         return found
 

@@ -30,14 +30,14 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 UNIT = 10 * MINUTE
 GUARD = 4 * MINUTE
-"""Ages are whole units and age limits end on half ones: that long the test may take without touching a cut-off."""
+"""Ages are whole units and age limits half units, so the test has that much time before a message crosses a cutoff."""
 
 STREAMS = int(os.environ.get("RETENTION_LIVE_STREAMS", "25"))
 TWICE = max(30, STREAMS // 2)
-"""Streams that are updated twice."""
+"""Streams with two updates."""
 NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
 SOON = (10 + STREAMS // 10) * SECOND
-"""When TTLs end: after everything is restored, since a restore drops what has expired, and before the update."""
+"""The expiry of TTLs: after all restores (a restore drops expired messages), and before the update."""
 BLOCKS = (
     b"",
     b"",
@@ -67,7 +67,7 @@ def now_ns() -> int:
 
 
 def random_messages(chance: random.Random, name: str, now: int) -> list[Message]:
-    """Up to 30 messages with gaps between sequences and times that rise mostly."""
+    """Up to 30 messages with gaps between sequences and mostly rising times."""
     age, seq, messages = chance.randint(30, 60), chance.choice([0, 0, 999]), []
     for _ in range(chance.choice([0, 1, 5, 12, 20, 30])):
         seq += chance.choice([1, 1, 1, 2, 5])
@@ -105,7 +105,7 @@ def random_case(chance: random.Random, number: int, now: int) -> Case:
 
 
 def judged_by_server(nats: Nats, case: Case, as_of_ns: int) -> Case:
-    """The case with what the server leaves of it; its stream is gone afterwards."""
+    """The case with the server's result; its stream is deleted afterwards."""
     config = nats.info(case.id)["config"]
     state = nats.update(config | case.config)["state"]
     held = nats.survivors(case.id)
@@ -151,7 +151,7 @@ def test_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: 
 
 
 def again(chance: random.Random, case: Case) -> Case:
-    """The same stream under other limits; what a server lets nobody switch off stays on."""
+    """The same stream with other limits; settings that a server does not allow to be disabled remain enabled."""
     limits = {"max_msg_size": -1} | random_limits(chance, nats_oracle.messages_of(case.rows))
     if case.config["allow_msg_ttl"] or case.config["subject_delete_marker_ttl"]:
         limits |= {name: case.config[name] for name in WITHOUT_TTL}
@@ -159,14 +159,14 @@ def again(chance: random.Random, case: Case) -> Case:
 
 
 def held_by_server(nats: Nats, case: Case) -> dict[str, Any]:
-    """What a stream holds right after an update; times left out, since those of markers are the server's."""
+    """The content of a stream right after an update, without times, because markers have the server's times."""
     state = nats.update(nats.info(case.id)["config"] | case.config)["state"]
     held = [(m.seq, m.subject, m.headers, m.payload) for m in nats.survivors(case.id)]
     return {name: state[name] for name in NUMBERS} | {"rows": held}
 
 
 def held_by_us(warehouse: Warehouse, name: str) -> dict[str, Any]:
-    """The same of our stream."""
+    """The content of our stream."""
     left = left_in(warehouse, name)
     held = [
         (row["seq"], row["subject"], row["headers"] or b"", row["payload"]) for row in left["rows"]
@@ -175,7 +175,7 @@ def held_by_us(warehouse: Warehouse, name: str) -> dict[str, Any]:
 
 
 def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
-    """Whether a pass cannot store a marker; a server waits two seconds and more before it tries again."""
+    """Whether a pass cannot store a marker; a server retries only after two seconds or more."""
     with Engines("local") as engines:
         opened = warehouse.stream(name).opened
         return bool(plan_table(opened, as_of_ns, engines).planning.refused)
@@ -184,7 +184,7 @@ def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
 def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(
     nats: Nats, tmp_path: Path
 ) -> None:
-    """Markers of the first are messages to the second: they are evicted, trimmed, and count."""
+    """Markers of the first pass are messages for the second: they are counted, trimmed and evicted."""
     chance = random.Random(215_2)
     begun = now_ns()
     cases = [random_case(chance, number, begun) for number in range(TWICE)]
@@ -219,7 +219,7 @@ def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(
 def assert_as_told(
     warehouse: Warehouse, cases: Sequence[Case], as_of_ns: int, told: Sequence[dict[str, Any]]
 ) -> None:
-    """Hold our streams after a pass against what the server held."""
+    """Compare our streams after a pass with the server's."""
     outcomes = warehouse.apply([case.id for case in cases], as_of_ns)
     assert [outcome.sentence for outcome in outcomes if outcome.error] == []
     for case, theirs in zip(cases, told, strict=True):
@@ -227,7 +227,7 @@ def assert_as_told(
 
 
 def large_stream(name: str, count: int) -> pa.Table:
-    """JSON payloads that compress well, a fourth of them with headers, at every other sequence."""
+    """Compressible JSON payloads, a quarter of them with headers, at every other sequence."""
     numbers = np.arange(count)
     note = "the quick brown fox, again and again"
     return pa.table(

@@ -1,4 +1,4 @@
-"""Consumers at work on a real server, and a pass over its backups: the same goes, but for the server's defects."""
+"""Consumers at work on a real server, and a pass over its backups: equal removals, except for the server's defects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW_NS = 1_900_000_000 * SECOND
 
 
 def bring_in(warehouse: Warehouse, step: Step, folder: Path) -> None:
-    """The messages as they were before a step, and the consumers as they were when the server decided."""
+    """Import the messages from before a step, with the consumers at the time of the server's decision."""
     path = step.before
     if step.states != step.before:
         messages, path = read_backup(step.before), folder / f"{step.stream}.backup"
@@ -38,7 +38,7 @@ def bring_in(warehouse: Warehouse, step: Step, folder: Path) -> None:
 
 
 def passed(folder: Path, steps: Sequence[Step], format_: str, archives: str) -> dict[str, set[int]]:
-    """What a pass leaves of different streams, brought in from the archives around a step of each, or after it."""
+    """The messages kept by a pass in several streams, imported from the archives around or after a step of each."""
     names = ("name", "subjects", "retention", "storage")
     streams = [{name: step.config[name] for name in names} for step in steps]
     warehouse = warehouse_with(folder, streams, format_, "local", NOW_NS)
@@ -53,7 +53,7 @@ def passed(folder: Path, steps: Sequence[Step], format_: str, archives: str) -> 
 
 
 def judged(folder: Path, live: Callable[[Nats], Sequence[JudgedStream]]) -> list[Step]:
-    """The steps of streams that live on a server, which is restarted in the end."""
+    """The steps of streams on a server that is restarted at the end."""
     with nats_oracle.server(store=folder / "store") as nats:
         streams = live(nats)
         last = [stream.backup() for stream in streams]
@@ -124,7 +124,7 @@ def unmatched_below_every_floor(stream: JudgedStream) -> None:
 
 
 def give_up(stream: JudgedStream, replies: Sequence[str]) -> None:
-    """Ask for messages of `c` again that it may be given but once."""
+    """Request redelivery of messages of `c` that allow only one delivery."""
     stream.answer(replies, b"-NAK")
     stream.take("c", 1)
 
@@ -202,7 +202,7 @@ SHOWN = (
     ("limits", settled_without_acks, [1]),
     ("workqueue", passed_by, [1]),
 )
-"""A way to meet each deviation, in their order, and the messages that differ then."""
+"""A way to provoke each deviation, in order, and the resulting different messages."""
 
 
 def test_each_deviation_is_met(tmp_path: Path) -> None:

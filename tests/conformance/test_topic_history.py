@@ -1,4 +1,4 @@
-"""What servers once did to topics and nobody should have again: the negative cases, and where each is refused."""
+"""Negative cases: former defects of servers with topics, and the refusal of each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.conformance.test_topic_rules import DERIVED, segments
 NOW_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
 OLD_LIMIT_S = 2**32 // 1_000 + 1
-"""An expiry of 49.7 days, in seconds: times 1,000 it no longer fits 32 bits."""
+"""An expiry of 49.7 days, in seconds; in milliseconds it exceeds 32 bits."""
 
 
 def gone(age_us: int, **said: Any) -> bool:
-    """Whether a sealed segment of that age goes."""
+    """Whether a sealed segment of that age is removed."""
     topic = TopicConfig(name="t", **said)
     policy = stream_of_topic(topic, topic.settings(ServerDefaults())).of.policy()
     then = NOW_US - age_us

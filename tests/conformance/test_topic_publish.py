@@ -1,4 +1,4 @@
-"""What real servers appended, published again batch by batch at their own times: the same rows and segments."""
+"""Appends of real servers, published again batch by batch at their original times: equal rows and segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 class Clock:
-    """Stands where a test puts it."""
+    """A manual clock."""
 
     now_ns = 0
 
@@ -39,10 +39,10 @@ TOGETHER = 12
 
 
 def batches_of(rows: list[Row], era: str) -> Iterator[list[Row]]:
-    """What was appended at once: in 0.9 neighbours of one time.
+    """The batches of appends: in 0.9, neighbours with equal times.
 
-    The clock of 0.8 stood still while much was appended, and its logs know no batches. There each partition got one
-    message, and then twelve at a time, which all of its segments agree with.
+    In 0.8, the clock did not advance between many appends, and logs have no batches. There each
+    partition got one message, then twelve at a time, which is consistent with all of its segments.
     """
 
     def mark(row: Row) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The rules of topics against Iggy's own tests and source, and against what real servers dropped."""
+"""The rules of topics compared with Iggy's own tests and source, and with segments dropped by real servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(case: Mapping[str, Any], **said: Any) -> TopicPolicy:
 
 
 def segments(parts: Mapping[int, Sequence[Sequence[int]]]) -> TopicSegments:
-    """Of each partition its segments, in order of the fields of `TopicSegments`."""
+    """The segments of each partition, with values in the order of the fields of `TopicSegments`."""
     rows = [(partition, *row) for partition, part in sorted(parts.items()) for row in part]
     columns = np.array(rows, dtype=np.int64).T.reshape(8, -1)
     partition, start, end, first, last, highest, size, sealed = columns
@@ -36,7 +36,7 @@ def segments(parts: Mapping[int, Sequence[Sequence[int]]]) -> TopicSegments:
 
 
 def of(op: str) -> pytest.MarkDecorator:
-    # A cap of 0 is refused before there is anything to rule.
+    # A cap of 0 is refused before any rule runs.
     cases = [case for case in DERIVED if case["op"] == op and case.get("cap") != 0]
     assert cases
     return pytest.mark.parametrize("case", cases, ids=lambda case: str(case["id"]))
@@ -54,7 +54,7 @@ def test_a_partition_is_cleaned(case: dict[str, Any]) -> None:
         for start, end, at_us, size, sealed in case["segs"]
     ]
     expiry = case["expiry"] if isinstance(case["expiry"], int) else None
-    # The budget is given as it results: one message of that size, and no segment.
+    # The budget is set directly: one message of that size, and no segment.
     budget = case["max"]
     limits = policy(case, message_expiry_us=expiry, max_topic_size=budget, segment_size=0)
     barriers = {} if case["barrier"] is None else {0: case["barrier"]}
@@ -108,7 +108,7 @@ def test_so_many_sealed_segments_reach_so_far(case: dict[str, Any]) -> None:
 @of("roll")
 def test_a_segment_is_sealed_when_it_is_full(case: dict[str, Any]) -> None:
     limits = policy(case, segment_size=case["segment_size"])
-    # One message a batch, because none has room for two.
+    # One message per batch, because none has room for two.
     sizes = np.full(
         case["batches"], case["batch_bytes"] - header_bytes_of_batch(limits), dtype=np.int64
     )

@@ -1,4 +1,4 @@
-"""Topics against real servers: their logs imported, one pass made, and what is left compared with what they left."""
+"""Topics compared with real servers: import of their logs, one pass, and comparison of the remaining segments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warehouse_of(
 
 
 def topic_of(said: Mapping[str, Any], name: str, partitions: int) -> dict[str, Any]:
-    """A topic of `retention.yaml`, from what a manifest or a case says of it."""
+    """A topic of `retention.yaml`, from a manifest or a case."""
     given = said | said.get("policy", {})
     topic = {key: given[key] for key in ("profile", "segment_size", "max_topic_size")}
     if "max_message_size" in given:
@@ -61,13 +61,13 @@ def stored(stream: Log) -> list[dict[str, Any]]:
 
 
 def logged(directory: Path, era: Any) -> list[dict[str, Any]]:
-    """The rows of a topic's directory as its logs tell them."""
+    """The rows of a topic's directory, parsed from its logs."""
     parts = read_topic(str(directory)).parts(ERAS[era])
     return [row for part in parts for row in part.rows.to_pylist()]
 
 
 def like(rows: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether rows are the wanted ones, as far as those tell."""
+    """Whether rows match the expected ones in their known fields."""
     return [{key: row[key] for key in wanted[0]} for row in rows] == list(wanted)
 
 
@@ -101,7 +101,7 @@ def test_logs_of_a_real_server_come_in_and_a_pass_leaves_what_it_left(
 
 
 def lay(opened: OpenedStream, case: Mapping[str, Any]) -> None:
-    """The segments of a case, each of two messages with its first, last and latest times, in one commit."""
+    """Write the segments of a case, each with two messages of its first, last and latest times, in one commit."""
     stats, next_seq, open_base = [], {}, {}
     opened.store.create()
     snapshot = opened.store.snapshot()
@@ -122,7 +122,7 @@ def lay(opened: OpenedStream, case: Mapping[str, Any]) -> None:
 
 
 def segment_of(start: int, end: int, times: Sequence[int], size: int) -> pa.Table:
-    """Messages at `start`, between and at `end`; those of one time where there is no room for more."""
+    """Messages at `start`, in between and at `end`; fewer if there is no room."""
     first_us, last_us, max_us = times
     of = {start: first_us} | ({start + 1: max_us} if end > start + 1 else {}) | {end: last_us}
     rows = [

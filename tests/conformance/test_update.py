@@ -1,4 +1,4 @@
-"""What real servers left after an update: every case by a plan of its rows, a share of them on stores and engines."""
+"""Messages kept by real servers after an update: every case by a plan of its rows, a share on stores and engines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.update_cases import (
 from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by
 
 T = 1_795_300_000_123_456_789
-"""The instant to which all cases are shifted, so that one pass judges them."""
+"""The instant that all cases are shifted to, so that one pass covers them."""
 
 CASES = load_cases()
 BY_ID = {case.id: case for case in CASES}
@@ -35,7 +35,7 @@ Judged = Callable[[str, str], dict[str, dict[str, Any]]]
 
 
 def judge(folder: Path, cases: Sequence[Case], format_: str, engine: str) -> dict[str, Any]:
-    """One pass over the cases; what each stream held before, what the run reported, what is left."""
+    """One pass over the cases: each stream's content before, the report of the run, and the content after."""
     warehouse = warehouse_of(folder, cases, format_, engine)
     bring_in(warehouse, cases, folder)
     names = [case.id for case in cases]
@@ -74,7 +74,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 
 def message_of(row: dict[str, Any]) -> Message:
-    """A row as the plain model of a stream has it."""
+    """A row as a message of the plain model."""
     never = row["deadline_ns"] == NEVER
     deadline_ns = None if never else row["deadline_ns"]
     marks = {"never": never, "silent": row["marker"], "deadline_ns": deadline_ns}

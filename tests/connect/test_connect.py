@@ -1,4 +1,4 @@
-"""Sessions by Spark Connect: everything that a classic session does, with a real server in a process of its own."""
+"""Spark Connect sessions: all features of a classic session, with a real server in its own process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAYED = ALL if os.environ.get("RETENTION_CONNECT") == "all" else ALL[:2]
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """How each scenario ended. They are played in one process beside this one, which has a classic session."""
+    """The result of each scenario. They run in one separate process, because this one has a classic session."""
     folder = tmp_path_factory.mktemp("connect")
     with connect_server(folder / "server.log") as remote:
         done = subprocess.run(

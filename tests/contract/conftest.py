@@ -1,4 +1,4 @@
-"""The stores that keep the contract."""
+"""The stores under the contract."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ NOW_NS = 1_800_000_000 * 10**9
 
 @dataclass
 class Stage:
-    """A stream's directory and ways to look at it from outside."""
+    """A stream's directory, and access to it from outside."""
 
     format: str
     root: Any
-    """A `Path`, or what stands for one on an object store."""
+    """A `Path`, or its counterpart on an object store."""
     now_ns: int = NOW_NS
     settings: dict[str, Any] = field(default_factory=dict)
 
     def open(self, **settings: Any) -> Store:
-        """The stream's store, as another process would open it."""
+        """The stream's store, opened as by another process."""
         chosen = StoreSettings(format=self.format, **{**self.settings, **settings})
         return open_store(str(self.root), "ORDERS", chosen, lambda: self.now_ns)
 
     @property
     def table(self) -> str:
-        """Where other programs find the messages."""
+        """The location of the messages for other programs."""
         return str(self.root / "messages")
 
     @property
     def options(self) -> dict[str, str] | None:
-        """What other programs need to get there."""
+        """The storage options for other programs."""
         return files.storage_options() if files.is_remote(str(self.root)) else None
 
     def foreign(self, seqs: range, segment: int, **columns: Any) -> None:
@@ -63,10 +63,10 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[dict[str, str]]:
-    """The environment that reaches the one object store of the test run, which this process has from now on.
+    """The environment for the object store of the test run, set in this process.
 
-    It is set once, and stays: native threads of earlier tests read the environment at any time, and may crash where it
-    changes under them.
+    It is set only once, because native threads of earlier tests may read the environment at any
+    time, and crash if it changes.
     """
     with object_store() as environment:
         os.environ.update(environment)
@@ -75,7 +75,7 @@ def server() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def bucket(server: dict[str, str]) -> str:
-    """An empty prefix on the object store, which this process reaches."""
+    """An empty prefix on the object store."""
     del server
     return f"s3://{BUCKET}/{next(_numbers)}"
 
@@ -85,7 +85,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(params=FORMATS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    """An empty place for a stream."""
+    """An empty location for a stream."""
     if request.param == "delta-s3":
         prefix = request.getfixturevalue("bucket")
         return Stage("delta", ObjectPath(f"{prefix}/streams/ORDERS"))
@@ -102,5 +102,5 @@ def store(stage: Stage) -> Store:
 
 @pytest.fixture
 def delta(tmp_path: Path) -> Callable[..., Stage]:
-    """Makes the place of a Delta stream."""
+    """A function that creates the location of a Delta stream."""
     return lambda: Stage("delta", tmp_path / "streams" / "ORDERS")

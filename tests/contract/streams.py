@@ -1,4 +1,4 @@
-"""Rows, files and swaps for the contract of stores, each in one line."""
+"""Rows, files and swaps for the contract of stores, in one-line helpers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 
 
 def rows(seqs: Iterable[int], **columns: Sequence[Any]) -> pa.Table:
-    """Messages of shape `FILE_COLUMNS`; message n is stored in second n, under one of three subjects."""
+    """Messages of shape `FILE_COLUMNS`; message n is stored at second n, on one of three subjects."""
     numbers = list(seqs)
     values: dict[str, Sequence[Any]] = {
         "seq": numbers,
@@ -37,7 +37,7 @@ def rows(seqs: Iterable[int], **columns: Sequence[Any]) -> pa.Table:
 
 
 def foreign_rows(seqs: Iterable[int], segment: int, **columns: Sequence[Any]) -> pa.Table:
-    """The same with partition and segment, as another writer would append them."""
+    """The same with partition and segment, as appended by another writer."""
     table = rows(seqs, **columns)
     for number, (name, kind, value) in enumerate(
         [("partition", pa.int32(), 0), ("segment", pa.int64(), segment)]
@@ -59,7 +59,7 @@ def staged(store: Store, *tables: pa.Table, segment: int = 1, partition: int = 0
 def append(
     store: Store, seqs: Sequence[int], segment: int = 1, batches: dict[str, int] | None = None
 ) -> int:
-    """Append one file and set next sequence and open base, as an appender does; the new version."""
+    """Append one file and set next sequence and open base, like an appender; returns the new version."""
     snapshot = store.snapshot()
     added = staged(store, rows(seqs), segment=segment)
     swap = appending(added, max(seqs) + 1, segment, batches)
@@ -85,7 +85,7 @@ def removing(files: pa.Table, add: pa.Table | None = None, run: str = "removal")
 
 
 def live(store: Store) -> pa.Table:
-    """Statistics of what is there now."""
+    """Statistics of the current files."""
     return store.inventory(store.snapshot()).files
 
 

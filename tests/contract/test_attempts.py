@@ -1,4 +1,4 @@
-"""Attempts at one task, at the same time and one after the other: none of them touches what another one wrote."""
+"""Concurrent and successive attempts of one task: no attempt touches the files of another."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.contract.streams import append, latest, removing, sequences
 
 
 def a_copy(store: Store) -> RewriteTask:
-    """A task that leaves 1 to 3 of ten messages out."""
+    """A task that omits messages 1 to 3 of ten."""
     append(store, range(1, 11))
     [source] = store.data_files(latest(store)[1])
     return RewriteTask(source, (store.stage_copy(source),), np.array([[1, 3]]))
 
 
 def cut_short(read: Any) -> Any:
-    """A reader whose storage fails behind its first piece."""
+    """A reader with storage that fails after the first chunk."""
 
     def reading(*given: Any) -> Iterator[Any]:
         yield next(iter(read(*given)))
@@ -80,7 +80,7 @@ def test_a_straggler_leaves_the_archived_copy_alone(
     source = a_copy(store).source
     task = ArchiveTask(source, f"{stage.root}/archive/copy.parquet")
     wanted = archive_file(task)
-    # One that looked before the first was done.
+    # An attempt that read before the first one finished.
     monkeypatch.setattr(archive, "_same", lambda _: None)
     with monkeypatch.context() as patched:
         patched.setattr(files, "chunks", cut_short(files.chunks))

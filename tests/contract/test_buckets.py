@@ -71,7 +71,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 @pytest.fixture(params=STORES)
 def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A warehouse on an object store, too, where every look costs as much as twenty elsewhere."""
+    """Warehouses including one on an object store, where every read costs twenty times as much."""
     if not request.param.endswith("-s3"):
         return laid(str(tmp_path), request.param)
     return laid(request.getfixturevalue("bucket"), "delta")
@@ -197,14 +197,14 @@ def test_an_expired_value_is_absent_whether_a_pass_has_run_or_not(lake: Lake) ->
     assert kv.create("own", b"4") == stays + 1
     lake.warehouse().apply(["KV_SHORT"])
     assert lake.kv("SHORT").keys() == ["own", "stays"]
-    # A pass leaves a marker of the key that it took.
+    # A pass leaves a marker for the removed key.
     assert [entry.operation for entry in lake.kv("SHORT").history("old")] == ["purge"]
     lake.now_ns += HOUR
     assert lake.kv("SHORT").keys() == []
 
 
 def test_an_older_value_comes_back_when_a_newer_one_expires(lake: Lake) -> None:
-    """As on a server: `SHORT` keeps three values of a key."""
+    """As on a server; `SHORT` keeps three values of a key."""
     kv = lake.kv("SHORT")
     kv.put("a", b"1")
     kv.delete("a")
@@ -327,7 +327,7 @@ def test_a_lock_is_lost_to_its_holder_whose_machine_was_suspended(
     lake = any_lake
     lock = lake.kv("LOCKS").lock("nightly").__enter__()
     awake = time.clock_gettime_ns
-    # CLOCK_MONOTONIC stands still meanwhile.
+    # CLOCK_MONOTONIC does not advance meanwhile.
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: awake(clock) + HOUR)
     lake.now_ns += HOUR
     with lake.kv("LOCKS").lock("nightly", wait="0s"):

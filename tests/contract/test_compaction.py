@@ -1,4 +1,4 @@
-"""Compaction on every store and engine: the same messages in fewer files, whoever comes between."""
+"""Compaction on every store and engine: the same messages in fewer files, despite concurrent writers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Make = Callable[..., Stream]
 
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A stream that merges whatever it can."""
+    """A stream with maximal merges."""
 
     def made(files: list[File] | None = None, **settings: Any) -> Stream:
         wanted = {"compact": EAGER, "segment_span": "off"} | settings
@@ -61,7 +61,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def content(stream: Stream) -> pa.Table:
-    """Every message with all columns but the segment, which a merge may change."""
+    """Every message with all columns except the segment, which a merge may change."""
     return pa.concat_tables(stream.messages()).drop_columns(["segment"])
 
 
@@ -107,7 +107,7 @@ def test_the_same_messages_lie_in_fewer_files(
 
 
 HOLLOW = [File(base, [Laid(base), Laid(base + 1)]) for base in (1, 11, 21)]
-"""Segments of ten sequences of which two are left; the last is open."""
+"""Segments of ten sequences with two remaining; the last one is open."""
 
 
 def test_bytes_that_were_merged_before_came_once(make: Make) -> None:
@@ -166,7 +166,7 @@ def test_what_comes_between_plan_and_commit_is_left_to_the_next_time(make: Make)
 
 
 def test_a_file_in_a_segment_that_is_merged_away_stops_the_merge(make: Make) -> None:
-    """Their ranges do not meet: it is the order of segments that the commit would break."""
+    """Their ranges do not overlap; the commit would break the order of segments."""
     stream = make(HOLLOW)
     opened = stream.opened
     plan = plan_compaction(opened, opened.store.snapshot())
@@ -180,7 +180,7 @@ def test_a_file_in_a_segment_that_is_merged_away_stops_the_merge(make: Make) -> 
 
 
 def late(opened: OpenedStream, file: File) -> None:
-    """Put a file into a sealed segment, as a mirror that is late does."""
+    """Add a file to a sealed segment, like a late mirror."""
     staged = opened.store.stage(0, file.base)
     write_messages(staged.location, [rows_of(file.messages)])
     swap = Swap(
@@ -254,7 +254,7 @@ def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
 
 
 def test_a_quiet_stream_becomes_a_few_segments_and_expires_as_before(make: Make) -> None:
-    """A hundred days with two messages each, ninety of them kept."""
+    """A hundred days with two messages each; ninety days are kept."""
     days = [
         File(2 * day + 1, [Laid(2 * day + at, f"s.{at}", START + day * DAY) for at in (1, 2)])
         for day in range(100)

@@ -35,7 +35,7 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    """A table with one file of ten rows in a partition, and a logged run behind it."""
+    """A table with one file of ten rows in a partition, after a logged run."""
     table = tmp_path / "table"
     DeltaTable.create(str(table), SHAPE, partition_by=["part"])
     write_deltalake(str(table), pa.table({"part": [1] * 10, "n": range(10)}, SHAPE), mode="append")
@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> str:
 
 
 def commit(table: DeltaTable, actions: list[Any], **properties: Any) -> None:
-    """Commit actions as the engine does: once, and with nothing done behind it."""
+    """Commit actions like the engine: once, without post-commit hooks."""
     table.create_write_transaction(
         actions,
         "append",
@@ -55,7 +55,7 @@ def commit(table: DeltaTable, actions: list[Any], **properties: Any) -> None:
 
 
 def live(place: str) -> dict[str, Any]:
-    """The one live file, as deltalake tells of it."""
+    """The single live file, from deltalake."""
     actions = pa.RecordBatchReader.from_stream(DeltaTable(place).get_add_actions(flatten=True))
     [row] = actions.read_all().to_pylist()
     return dict(row)
@@ -120,7 +120,7 @@ def test_the_private_remove_action_is_written_as_it_was_given(place: str) -> Non
 
 
 def test_removing_what_is_gone_is_no_error(place: str) -> None:
-    """So pins are checked by the engine, on the handle that commits."""
+    """So the engine checks pins itself, on the committing handle."""
     gone = internals.remove_action("part=1/never.parquet", {"part": "1"}, 1, 17, data_change=True)
     commit(DeltaTable(place), [gone])
     assert DeltaTable(place).version() == 2
@@ -187,7 +187,7 @@ def test_a_directory_is_a_table_if_it_has_a_log(place: str) -> None:
 
 
 def test_of_rivals_that_create_a_table_without_another_attempt_one_does(tmp_path: Path) -> None:
-    """With deltalake's own attempts, half of such logs had a second entry, with the metadata of another table."""
+    """With deltalake's own retries, half of such logs had a second entry, with the metadata of another table."""
     once = CommitProperties(max_commit_retries=0)
 
     def create(table: Path, at_once: Barrier) -> None:

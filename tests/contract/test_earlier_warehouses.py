@@ -1,4 +1,4 @@
-"""What earlier code wrote is read for good: warehouses in tests/fixtures, and what that code printed of them."""
+"""Data of earlier versions remains readable: warehouses in tests/fixtures, and the output of these versions on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPECTED: dict[str, Any] = json.loads(
 )
 STREAMS = sorted(EXPECTED)
 APPLIED = {"ORDERS": 18, "SESSIONS": 4, "EVENTS": 7}
-"""What the newest run of each removed."""
+"""The removals of the newest run of each."""
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ FILES = [file for number, how in enumerate(SHAPES) for file in files_of(segment(
 
 @pytest.fixture(scope="module", params=FORMATS)
 def laid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse that every test copies; its format is its name."""
+    """A warehouse copied by every test; named by its format."""
     folder = tmp_path_factory.mktemp("laid") / str(request.param)
     lay(warehouse_with(folder, request.param, NOW).stream("ORDERS").opened, FILES)
     return folder

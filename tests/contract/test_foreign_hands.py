@@ -1,4 +1,4 @@
-"""A real Spark with Delta works on our tables at every moment: it works out exactly, or is refused by name."""
+"""A real Spark with Delta changes our tables at every moment: the result is exact, or a refusal by name."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def place(tmp_path: Path) -> Stage:
 
 @dataclass(frozen=True)
 class Hand:
-    """What somebody else does to the table, and what becomes of a plan that was made before."""
+    """A change of the table by another program, and its effect on an earlier plan."""
 
     statements: tuple[str, ...]
     leaves: Callable[[set[int]], set[int]]
-    """The sequences that are left, from those before."""
+    """The function from the sequences before to the remaining ones."""
     touches_pinned: bool
-    """Whether it rewrites files that the plan removes or rewrites."""
+    """Whether it rewrites files of the plan."""
     blocks: bool = False
-    """Whether we refuse the table until it is mended."""
+    """Whether we refuse the table until it is repaired."""
 
 
 def _same(before: set[int]) -> set[int]:
@@ -104,7 +104,7 @@ FEW = [
 
 @pytest.fixture
 def laid(tmp_path: Path) -> Warehouse:
-    """Messages 1 to 20 in segments of 5, the second in two files; 13 may stay."""
+    """Messages 1 to 20 in segments of 5, the second in two files; the limit is 13."""
     warehouse = warehouse_with(tmp_path, "delta", START + 10**6 * SECOND, max_msgs=13)
     cuts = [(1, 1, 6), (6, 6, 9), (6, 9, 11), (11, 11, 16), (16, 16, 21)]
     files = [
@@ -160,7 +160,7 @@ def _apply(
     moment: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Exception | None:
-    """Apply a saved plan; the hand acts before it, or when everything is checked and nothing committed."""
+    """Apply a saved plan; the change happens before it, or between its checks and its commit."""
     waiting = [act]
 
     def passed(step: Step) -> None:
@@ -236,7 +236,7 @@ WRONG = {
     "twice in the table": ({"seq": "id - 1", "segment": "bigint(11)"}, "twice"),
 }
 SOME_WRONG = ("twice in the table",)
-"""A row among all: what deltalake appends is wrong in every way in `test_foreign_rows.py`."""
+"""One kind of bad row; `test_foreign_rows.py` covers all kinds, appended by deltalake."""
 
 
 UNDONE = [
@@ -258,7 +258,7 @@ def test_undo_says_what_spark_did_to_the_table(
     after, run = held(streams), outcome.value.run
     ranges = tmp_path / f"streams/ORDERS/_retention/reports/{run}.ranges.arrow"
     record = ranges.read_bytes()
-    # As of a run of a version that recorded whole files alone.
+    # Like a run of a version that recorded whole files only.
     ranges.unlink()
     with pytest.raises(RefusedError, match=said) as refused:
         streams.undo(run)

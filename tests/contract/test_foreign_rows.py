@@ -1,4 +1,4 @@
-"""Rows that others append at every moment, with and without statistics: taken in exactly, or refused by file."""
+"""Rows appended by others at every moment, with and without statistics: accepted exactly, or refused by file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STATISTICS = ("statistics", "no statistics")
 
 @pytest.fixture
 def write(request: pytest.FixtureRequest, table: str, tmp_path: Path) -> Write:
-    """One of the programs that append to Delta tables."""
+    """Append by one of the programs that write Delta tables."""
     if request.param == "spark":
         return partial(_with_spark(request.getfixturevalue("spark"), tmp_path), table)
     return partial({"deltalake": _with_deltalake, "polars": _with_polars}[request.param], table)
@@ -102,7 +102,7 @@ def table(request: pytest.FixtureRequest, laid: Warehouse) -> str:
 
 
 def _new(seqs: Sequence[Any], segment: Any = 16, **columns: Sequence[Any]) -> pa.Table:
-    """Rows as a mirror would bring them, some columns otherwise."""
+    """Rows of a mirror, with some columns changed."""
     real = [1 if seq is None else seq for seq in seqs]
     rows = foreign_rows(real, 0)
     rows = _set(rows, "ts_ns", [START + seq * SECOND for seq in real])
@@ -151,7 +151,7 @@ WRONG: dict[str, Callable[[], pa.Table]] = {
 
 @pytest.fixture
 def at_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
-    """What is put here happens once, when everything is checked and nothing committed."""
+    """Acts registered here run once, between the checks and the commit."""
     waiting: list[Callable[[], None]] = []
 
     def passed(step: Step) -> None:
@@ -171,7 +171,7 @@ def _planned(warehouse: Warehouse) -> Plan:
 
 @pytest.fixture
 def look(request: pytest.FixtureRequest) -> Look:
-    """How to learn what everybody sees, which must be the same; Spark only if it runs anyway."""
+    """The common view of all readers, which must agree; Spark only if it runs anyway."""
 
     def seen(warehouse: Warehouse) -> list[int]:
         table = f"{warehouse.location}/streams/ORDERS/messages"
@@ -185,7 +185,7 @@ def look(request: pytest.FixtureRequest) -> Look:
 
 
 def _check_spark(spark: SparkSession, table: str, seqs: Sequence[int | None]) -> None:
-    """Spark sees the same rows, also where it skips files by what statistics say of `time`."""
+    """Check that Spark reads the same rows, also if it skips files by statistics of `time`."""
     spark.catalog.clearCache()
     rows = spark.read.format("delta").load(table)
     assert_seqs(rows, [seq for seq in seqs if seq is not None])
@@ -197,7 +197,7 @@ def _check_spark(spark: SparkSession, table: str, seqs: Sequence[int | None]) ->
 
 
 def _cases(names: Iterable[str], *often: str) -> list[Any]:
-    """Writer, statistics, name and moment: under `make foreign` every writer before the plan, and every moment."""
+    """Writer, statistics, name and moment; under `make foreign`, every writer before the plan, and every moment."""
     simple = [("deltalake", "no statistics")]
     cases = [
         (*how, name, moment)
@@ -236,7 +236,7 @@ def test_rows_that_keep_the_rules_are_taken_in(
     every = sorted({*HERE, *rows["seq"].to_pylist()})
     gone = every[:-KEPT] if moment == "before" else list(HERE)[:-KEPT]
     assert look(laid) == [seq for seq in every if seq not in gone]
-    # The next pass takes what the rows made surplus, and rewrites some of them.
+    # The next pass removes the surplus caused by the rows, and rewrites some of them.
     assert laid.apply()[0].error is None
     assert look(laid) == every[-KEPT:]
     snapshot = laid.stream("ORDERS").opened.store.snapshot()
@@ -267,12 +267,12 @@ def test_rows_that_break_the_rules_are_refused_by_file(
     theirs = [uri for uri in DeltaTable(table).file_uris() if not is_ours(uri)]
     live = _seqs(table)
     if moment != "before" and error is None:
-        # What the plan had decided is done to the letter; the rows are refused by the next one.
+        # The plan is applied exactly; the next plan refuses the rows.
         assert not {*live} & {*HERE[:-KEPT]} - {*rows["seq"].to_pylist()}
     for act in (laid.plan, laid.apply):
         refused = act()[0].error
         if not theirs:
-            assert refused is None  # The table's NOT NULL kept them out.
+            assert refused is None  # The table's NOT NULL constraint rejected them.
             continue
         assert isinstance(refused, ForeignRowsError), refused
         assert any(Path(uri).name in str(refused) for uri in DeltaTable(table).file_uris())

@@ -1,4 +1,4 @@
-"""Laws on real stores: what is held for consumers is what the model says, in every answer about it."""
+"""Laws on real stores: messages held for consumers equal those of the model, in every answer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check_held(
 @given(
     data=st.data(),
     world=worlds.filter(lambda world: len(world.files) > 0),
-    # Deadlines of these worlds are bare numbers that no header could give.
+    # Deadlines of these worlds are arbitrary numbers, not derivable from headers.
     policy=policies.map(
         lambda policy: replace(scaled(policy), delete_retention_ns=None, allow_msg_ttl=False)
     ),

@@ -1,4 +1,4 @@
-"""Laws on real stores: what is explained, planned and applied is one thing, and it is what the broker's order says."""
+"""Laws on real stores: explanation, plan and application agree with each other and with the broker's order."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ pytestmark = pytest.mark.slow
 
 OVERHEAD = 30
 PER_BYTE = 20
-"""What a byte of a small world's limit stands for: real messages have headers and overhead."""
+"""The scale of a byte in a small world's limit, because real messages have headers and overhead."""
 
 
 def lasting(message: Message) -> bytes | None:
-    """The headers of a message that has no TTL of its own, or `never`."""
+    """The headers of a message without a TTL, or with `never`."""
     deletes = [(headers.KV_OPERATION, "DEL")] if message.deletes else []
     never = [(headers.TTL, "never")] if message.never else []
     return headers.build(deletes + never) if deletes or never else None
 
 
 def real(message: Message) -> Message:
-    """The message with the time and the size that it has on a real store."""
+    """The message with its time and size on a real store."""
     block = lasting(message)
     size = OVERHEAD + len(message.subject) + message.size + (len(block) + 4 if block else 0)
     return replace(message, ts_ns=START + message.ts_ns * SECOND, size=size)
@@ -85,13 +85,13 @@ def limits_of(policy: Policy) -> dict[str, Any]:
 
 
 def verdicts(stream: Stream, seqs: Iterable[int]) -> dict[int, tuple[bool, str | None]]:
-    """Whether each message goes, and by which rule."""
+    """Whether each message is removed, and the rule."""
     explained = {seq: stream.explain(seq) for seq in seqs}
     return {seq: (one.goes, one.rule) for seq, one in explained.items()}
 
 
 def compact(stream: Stream, seqs: Iterable[int]) -> None:
-    """Merge whatever can be merged: every message is judged as before."""
+    """Merge as much as possible; the verdict on every message must not change."""
     before, every = verdicts(stream, seqs), list(seqs)
     stream.compact().apply()
     assert verdicts(stream, every) == before
@@ -106,7 +106,7 @@ def given_back(record: ConsumerRecord, found: ConsumerRecord | None) -> Consumer
 
 
 def released_by(world: World, policy: Policy, interests: Sequence[Interest]) -> dict[int, str]:
-    """What consumers let go of a world."""
+    """The messages of a world released by consumers."""
     return {
         message.seq: policy.retention
         for message in world.messages
@@ -115,7 +115,7 @@ def released_by(world: World, policy: Policy, interests: Sequence[Interest]) -> 
 
 
 def check_bounds(bounds: Estimate, plan: Plan) -> None:
-    """An estimate contains every number of the plan."""
+    """Check that an estimate contains every number of the plan."""
     assert bounds.removed_messages.lower <= plan.removed_messages <= bounds.removed_messages.upper
     assert bounds.removed_bytes.lower <= plan.removed_bytes <= bounds.removed_bytes.upper
     assert set(plan.by_rule) <= set(bounds.by_rule)
@@ -127,7 +127,7 @@ def check_bounds(bounds: Estimate, plan: Plan) -> None:
 
 
 def lay_world(stream: Stream, world: World, interests: Sequence[Interest]) -> None:
-    """Put a world on the disk, and consumers beside it."""
+    """Write a world to disk, with its consumers."""
     files = [File(base, [laid(message) for message in part]) for base, part in world.files]
     lay(stream.opened, files, sealed=world.open_base > max(base for base, _ in world.files))
     for one in interests:
@@ -135,7 +135,7 @@ def lay_world(stream: Stream, world: World, interests: Sequence[Interest]) -> No
 
 
 def check_report(report: RunReport, plan: Plan, before: State, after: State) -> None:
-    """What a run reports is what its plan said, and what is missing afterwards."""
+    """Check that a run's report agrees with its plan, and with the messages missing afterwards."""
     assert report.plan_id == plan.plan_id
     assert report.removed_messages == plan.removed_messages == before.messages - after.messages
     assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
@@ -179,13 +179,13 @@ def check_laws(
     check_bounds(bounds, plan)
     check_report(report, plan, before, after)
     assert after.first_seq == min(all_seqs - gone, default=after.last_seq + 1)
-    # Age may uncover a deletion, which the next pass takes.
+    # Age may expose a deletion, which the next pass removes.
     uncovers = policy.delete_retention_ns is not None and policy.max_age_ns is not None
     assert stream.plan().plan.is_empty or policy.whole_segments or uncovers
 
 
 def mortal(message: Message) -> Laid:
-    """The message with what makes it die, and die silently, in its headers."""
+    """The message with headers for its deadline and for silent expiry."""
     pairs = []
     if message.silent and message.deletes:
         pairs.append((headers.KV_OPERATION, "PURGE"))
@@ -203,13 +203,13 @@ def mortal(message: Message) -> Laid:
 
 
 def as_stored(message: Message, rows: dict[int, dict[str, Any]]) -> Message:
-    """The message with the numbers that its row has."""
+    """The message with the numbers of its row."""
     row = rows[message.seq]
     return replace(message, ts_ns=row["ts_ns"], size=row["size"], deadline_ns=row["deadline_ns"])
 
 
 def ended(world: World, policy: Policy, as_of_ns: int) -> Server:
-    """What the server holds after its update pass."""
+    """The server's messages after its update pass."""
     if policy.subject_delete_marker_ttl_ns is not None:
         return marked_update(world, policy, as_of_ns)
     gone = update(world.messages, policy, as_of_ns)
@@ -332,7 +332,7 @@ def test_consumers_let_go_first_and_limits_judge_what_is_left(
 ) -> None:
     interests = data.draw(interests_of(world))
     if policy.retention == "workqueue":
-        # Of a work queue no two consumers take the same messages.
+        # Consumers of a work queue have disjoint filters.
         interests = interests[:1]
     with tempfile.TemporaryDirectory() as folder:
         at = START + instant * SECOND

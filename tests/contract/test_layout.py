@@ -1,4 +1,4 @@
-"""Layout by deadline on both stores: what lives together dies together, unopened, and nothing else is different."""
+"""Layout by deadline on both stores: files expire as a whole, unopened, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def block(life: str | None) -> bytes | None:
 
 
 def messages(count: int = COUNT, start: int = 0) -> pa.Table:
-    """A message a second, their lives by turns."""
+    """One message per second, with lifetimes in turn."""
     numbers = range(start, start + count)
     raw = pa.table(
         {

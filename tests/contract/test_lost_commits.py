@@ -1,4 +1,4 @@
-"""A commit of ours that Spark overwrites in the log of a local disk is named, and committed again by a command."""
+"""A commit overwritten by Spark in a log on a local disk is reported, and committed again by a command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def laid(folder: Path, **changed: Any) -> Warehouse:
 
 
 def overwriting(warehouse: Warehouse, at: Step, version: int) -> Callable[[Step], None]:
-    """A watcher that overwrites a version the first time that a step is reached."""
+    """A watcher that overwrites a version at the first occurrence of a step."""
     pending = [version]
 
     def watcher(step: Step) -> None:
@@ -51,7 +51,7 @@ def overwriting(warehouse: Warehouse, at: Step, version: int) -> Callable[[Step]
 
 
 def stored(warehouse: Warehouse) -> list[int]:
-    """The sequences that any other reader of the table sees."""
+    """The sequences in the view of other readers of the table."""
     frame = pl.scan_delta(f"{warehouse.location}/streams/ORDERS/messages").select("seq")
     return sorted(frame.collect()["seq"].to_list())
 

@@ -1,4 +1,4 @@
-"""Markers on real tables: one commit with what they announce, once, and never over a value that came meanwhile."""
+"""Markers on real tables: in one commit with their removals, once, and never after a newer value."""
 
 from __future__ import annotations
 

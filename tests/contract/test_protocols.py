@@ -1,4 +1,4 @@
-"""No command makes a table's protocol grow: what other programs must know to use a table is its owner's to decide."""
+"""No command upgrades a table's protocol: the table's owner decides about the requirements on other programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEATURES = {
     "variantType": TableFeatures.VariantType,
 }
 SAMPLES = ("changeDataFeed", "deletionVectors")
-"""One feature of writers alone, and one of readers, too."""
+"""One feature of writers only, and one of readers and writers."""
 ASKED = FEATURES if os.environ.get("RETENTION_FOREIGN") == "all" else SAMPLES
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 40, "segment_span": "1d"}
 REMOVED = "delta.deletedFileRetentionDuration"
@@ -39,7 +39,7 @@ def configured(folder: Path, **changed: Any) -> Commands:
 
 
 def laid(folder: Path, feature: str, **changed: Any) -> Commands:
-    """Seventy-two messages, an hour apart, on a table with a feature; whoever set it let the protocol grow."""
+    """Seventy-two messages, an hour apart, on a table with a feature, which upgraded the protocol."""
     given = configured(folder)
     given.json("publish", "ORDERS", stdin="\n".join(lines(72)))
     used = FEATURES[feature]

@@ -1,4 +1,4 @@
-"""Deletes and purges on real tables while others write: nothing that nobody meant goes, and no sequence comes twice."""
+"""Deletes and purges on real tables with concurrent writers: exactly the requested messages, no duplicate sequence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Stream:
 
 
 def removed_while_appending(orders: Stream, request: Request) -> int:
-    """Remove, and have a message stored by somebody else right before the commit; its sequence."""
+    """Remove, with a message stored by another writer right before the commit; returns its sequence."""
     opened = orders.opened
     stored: list[int] = []
 

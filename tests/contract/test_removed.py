@@ -36,7 +36,7 @@ def remove_segment(store: Store, seqs: dict[int, int]) -> None:
 
 
 def read_by_others(stage: Stage, partition: int = 0, epoch: str = "") -> int | None:
-    """The value as a reader finds it who has nothing of this program."""
+    """The value, read without this program."""
     if stage.format == "delta":
         return DeltaTable(stage.table).transaction_version(f"{epoch}removed/{partition}")
     newest = max((stage.root / "_retention" / "log").glob("*.json"))
@@ -113,7 +113,7 @@ def test_a_table_that_is_restored_keeps_it(stage: Stage, store: Store) -> None:
 
 
 def test_a_list_of_an_earlier_version_does_not_count(stage: Stage, store: Store) -> None:
-    """It does not know what entries before it say, and would let the value fall."""
+    """It lacks the values of earlier entries, so the value would fall."""
     if stage.format == "delta":
         pytest.skip("only plain Parquet keeps lists")
     append(store, range(1, 11))

@@ -1,4 +1,4 @@
-"""What deltalake has under way behind a quiet removal brings it back: it is named at the next look, and mended."""
+"""A concurrent deltalake operation restores quietly removed files: the next read reports it, a repair fixes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.sandboxes import Commands
 
 LAID = set(range(1, 21))
 STILL_THERE = set(range(8, 21))
-"""What `max_msgs: 13` leaves: the first segment goes whole, of the second two messages."""
+"""The result of `max_msgs: 13`: the first segment is removed, and two messages of the second."""
 
 
 WORKS: dict[str, tuple[Callable[[DeltaTable], Any], set[int]]] = {
@@ -39,11 +39,11 @@ WORKS: dict[str, tuple[Callable[[DeltaTable], Any], set[int]]] = {
     ),
     "delete": (lambda table: table.delete("seq in (2, 9, 12)"), {9, 12}),
 }
-"""What deltalake does to a table, and what it means to remove itself."""
+"""Operations of deltalake on a table, and their own removals."""
 
 
 def laid(folder: Path, **changed: Any) -> Warehouse:
-    """Messages 1 to 20 in segments of five, each in two files; thirteen stay."""
+    """Messages 1 to 20 in segments of five, each in two files; thirteen are kept."""
     warehouse = warehouse_with(
         folder, "delta", START + 10**6 * SECOND, **{"max_msgs": 13, "quiet": True, **changed}
     )
@@ -65,7 +65,7 @@ def opened_table(warehouse: Warehouse) -> DeltaTable:
 
 
 def stored(warehouse: Warehouse) -> list[int]:
-    """What any other reader of the table sees."""
+    """The view of other readers of the table."""
     frame = pl.scan_delta(f"{warehouse.location}/streams/ORDERS/messages").select("seq")
     return sorted(frame.collect()["seq"].to_list())
 
@@ -191,7 +191,7 @@ REWRITES: dict[str, Callable[[DeltaTable], Any]] = {
         table.update({"msg_id": "'new'"}, predicate="seq = 13"),
     ),
 }
-"""What others make of what came back."""
+"""Later operations of others on the restored files."""
 
 
 @pytest.mark.parametrize("name", REWRITES)
@@ -254,7 +254,7 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
 def test_a_repair_is_not_committed_in_an_epoch_that_a_rival_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are pinned and still there: without the epoch the second try would go on in another one."""
+    """Its pinned files still exist: without the check of the epoch, the retry would continue in another one."""
     warehouse = laid(tmp_path)
     under_way = opened_table(warehouse)
     passed(warehouse)

@@ -1,4 +1,4 @@
-"""Several processes at once: no sequence is given twice, no row is lost, no removal is undone."""
+"""Concurrent processes: no sequence is assigned twice, no row is lost, no removal is reverted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ for _ in range(int(rounds)):
 def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> None:
     store = stage.open()
     store.create()
-    append(store, range(1, 21))  # more than the remover takes, should it be first every time
+    append(store, range(1, 21))  # more than the remover removes, even if it always commits first
     slow, quick = (3, 6) if THOROUGH else (2, 4)
     rounds = slow if files.is_remote(str(stage.root)) else quick
     scripts = [(APPENDER, "a"), (APPENDER, "b"), (APPENDER, "c"), (REMOVER, "-")]

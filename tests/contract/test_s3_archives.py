@@ -1,4 +1,4 @@
-"""An archive on an object store: what goes from a local warehouse, and from one beside it, is there and comes back."""
+"""An archive on an object store: messages removed from a local or an S3 warehouse are archived and can be restored."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def goes_and_comes_back(warehouse: Warehouse, place: str) -> None:
 
 
 def test_a_copied_prefix_is_told_and_restores_its_own_messages(bucket: str) -> None:
-    """Messages 1 to 25 are archived in common; then each of two warehouses archives others as 41."""
+    """Messages 1 to 25 are archived once for both; then each of two warehouses archives different messages as 41."""
     rules = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "60s"}
     config = {"streams": [rules | {"archive": f"{bucket}/kept"}]}
     files.replace(f"{bucket}/prod/retention.yaml", json.dumps(config).encode())

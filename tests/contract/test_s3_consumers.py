@@ -1,4 +1,4 @@
-"""Consumers on an object store: of rivals one comes first, none loses a change, and a release goes by them."""
+"""Consumers on an object store: rivals are serialized, no change is lost, and releases respect them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_two_processes_share_a_consumer_and_settle_each_message_once(
 
 @pytest.mark.parametrize("number", range(4))
 def test_of_many_first_versions_of_one_document_one_is_kept(tmp_path: Path, number: int) -> None:
-    """On a disk, where rivals are nearer to each other than a server of objects lets them be."""
+    """On a disk, where rivals are closer in time than on an object store."""
     place, at_once = str(tmp_path / str(number)), Barrier(8)
 
     def add(rival: int) -> bool:

@@ -1,4 +1,4 @@
-"""An object store behind a proxy that drops conditions: nothing is written there, and reading goes on."""
+"""An object store behind a proxy that drops conditions: writes are refused, and reads continue."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WRITES = (
 
 @pytest.fixture
 def door(server: dict[str, str], bucket: str) -> Iterator[tuple[Front, str]]:
-    """Behind this address nobody of this process has tried anything yet."""
+    """A new address, not yet probed by this process."""
     with front_of(server["AWS_ENDPOINT_URL"]) as opened:
         yield opened
 
 
 @pytest.fixture
 def retention(bucket: str) -> Callable[..., Any]:
-    """Runs a command on a warehouse with a stream that has messages, all written without the proxy."""
+    """A function that runs a command on a warehouse with messages written without the proxy."""
     config = {"streams": [ORDERS, {"name": "NEW", "subjects": ["new.>"]}]}
     files.replace(f"{bucket}/retention.yaml", json.dumps(config).encode())
     open_warehouse(bucket).new_stream("ORDERS").publish(LINES.splitlines())
@@ -80,7 +80,7 @@ def test_what_a_trial_of_a_store_finds_does_not_depend_on_who_comes_first(
 ) -> None:
     front, address = door
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    # Answers take their time, and never the same.
+    # Answers have random delays.
     answer, dice = Front.next, random.Random(5)
 
     def late(self: Front, operation: str, place: str) -> Kind | None:

@@ -1,4 +1,4 @@
-"""Compaction and reclaim on an object store: a look changes nothing, and what was killed and is done again is done."""
+"""Compaction and reclaim on an object store: dry runs change nothing, and killed runs succeed when repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "compact": {}, "gr
 
 @pytest.fixture
 def lake(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Warehouse]:
-    """A warehouse with a stream of small files, as a process opens it some time from now, by every clock."""
+    """A warehouse with a stream of small files, opened at a later time by every clock."""
     place = f"{bucket}/lake"
     files.replace(f"{place}/retention.yaml", json.dumps({"streams": [RULES]}).encode())
     clock = open_warehouse(place).clock
@@ -44,7 +44,7 @@ def data_files(warehouse: Warehouse) -> list[str]:
 
 
 def killed_at(step: Step, act: Callable[[], list[Outcome[Any]]]) -> None:
-    """Act as a process that is gone behind a step: nothing is put right."""
+    """Act like a process killed after a step: nothing is cleaned up."""
 
     def die(reached: Step) -> None:
         if reached is step:
@@ -82,7 +82,7 @@ def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse])
     killed_at(Step.DEAD_DELETED, lake(2 * HOUR + 2 * MINUTE).reclaim().apply)
     [gone] = lake(2 * HOUR + 4 * MINUTE).reclaim().apply()
     assert gone.error is None
-    # What the killed compaction wrote is in no record: reclaim --leftovers tells it.
+    # The files of the killed compaction are in no record; reclaim --leftovers finds them.
     live = warehouse.stream("ORDERS").opened.store.snapshot().files["path"].to_pylist()
     assert held(warehouse).equals(before)
     assert set(live) <= set(data_files(warehouse))
@@ -97,7 +97,7 @@ def test_what_was_removed_is_told_after_reclaim(lake: Callable[[int], Warehouse]
     [outcome] = lake(2 * HOUR + 2 * MINUTE).reclaim().apply()
     assert outcome.error is None
     second = lake(3 * HOUR).stream("ORDERS").delete(20).apply().run
-    # The lease of the killed reclaim has run out by then.
+    # The lease of the killed reclaim has expired by then.
     [outcome] = lake(6 * HOUR).reclaim().apply()
     assert outcome.error is None
     told = lake(6 * HOUR).stream("ORDERS").explain(8)

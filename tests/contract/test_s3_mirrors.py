@@ -1,4 +1,4 @@
-"""Mirrors and sources on an object store: carried over once, in the same commit as the position."""
+"""Mirrors and sources on an object store: messages are copied once, in the same commit as the position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored offsets of a topic on an object store: rivals lose nothing of each other, and passes go by them."""
+"""Stored offsets of a topic on an object store: rivals lose no updates, and passes respect them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for number in range(int(sys.argv[3])):
 
 @pytest.fixture
 def warehouse(bucket: str, tmp_path: Path) -> Warehouse:
-    """As `with_logs` lays it, but the warehouse lies in the bucket."""
+    """The warehouse of `with_logs`, but in the bucket."""
     with_logs(tmp_path, "delta")
     config = tmp_path / "retention.yaml"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"warehouse": bucket}))
@@ -85,7 +85,7 @@ def test_two_processes_that_store_at_once_lose_nothing(tmp_path: Path, topic: To
     assert groups.items() <= found.items()
     assert len(found) == len(groups) + 2
     after = OffsetTable(topic.opened.root).read()
-    # Every group is new, and so is the consumer of both once; whether it ever goes back is theirs to race for.
+    # Every group is new, and the shared consumer is new once; a race decides whether it ever goes back.
     assert after.revision - before.revision >= 2 * EACH + 1
     assert after.counted
     assert topic.opened.store.snapshot().counters.consumers >= 2 * EACH + 1

@@ -1,4 +1,4 @@
-"""An object store that lets a process look and not write: looking works, writing is refused in one sentence."""
+"""A read-only object store: reads work, writes are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITES: tuple[tuple[object, ...], ...] = (("publish", "ORDERS", "-"), ("apply", 
 
 @pytest.fixture
 def read_only(server: dict[str, str]) -> Iterator[str]:
-    """The address of the object store behind a door that lets only questions through."""
+    """The address of the object store behind a proxy that passes only reads."""
 
     class Door(BaseHTTPRequestHandler):
         def ask(self) -> None:
@@ -61,7 +61,7 @@ def read_only(server: dict[str, str]) -> Iterator[str]:
         do_PUT = do_POST = do_DELETE = deny  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     door = ThreadingHTTPServer(("127.0.0.1", 0), Door)
     thread = threading.Thread(target=door.serve_forever)

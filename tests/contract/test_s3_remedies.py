@@ -1,4 +1,4 @@
-"""Remedies of refusals on an object store heal there, done as told."""
+"""Remedies of refusals on an object store work as described."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lake:
         self.published = [self.publish() for _ in range(3)]
 
     def configure(self, **settings: Any) -> None:
-        """Set what the configuration says of the stream."""
+        """Set the stream's configuration."""
         stream = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 2, **settings}
         files.replace(f"{self.place}/retention.yaml", json.dumps({"streams": [stream]}).encode())
 
@@ -36,19 +36,19 @@ class Lake:
         return CliRunner().invoke(app, given, input=MESSAGE)
 
     def publish(self) -> int:
-        """Publish a message; its sequence."""
+        """Publish a message; returns its sequence."""
         done = self.run("--format", "jsonl", "publish", "ORDERS", "-")
         assert done.exit_code == 0, done.output
         return int(json.loads(done.stdout)["seq"])
 
     def told(self, *words: str) -> str:
-        """The sentence of a command that refuses."""
+        """The sentence of a refused command."""
         done = self.run(*words)
         assert done.exit_code in {4, 6}, done.output
         return done.stderr
 
     def goes_on(self) -> None:
-        """A pass and a publish succeed, and no sequence is given twice."""
+        """Assert that a pass and a publish succeed, and no sequence is assigned twice."""
         for _ in range(2):
             done = self.run("apply", "ORDERS", "--yes")
             assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""A real Spark on an S3-compatible object store: what the engine does with it there, and what it refuses."""
+"""A real Spark on an S3-compatible object store: supported operations, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPARK = f"Apache-Spark/{INSTALLED} Delta-Lake/{companions_of(INSTALLED).delta[1]
 
 @pytest.fixture(scope="module")
 def seen(server: dict[str, str]) -> dict[str, Any]:
-    """What a process with a Spark session of its own saw; it reaches the store by its environment only."""
+    """The observations of a process with its own Spark session, which gets the store only from its environment."""
     command = [sys.executable, "-m", "tests.support.spark_on_s3", f"s3://{BUCKET}/spark"]
     done = subprocess.run(
         command, env=os.environ | server, cwd=ROOT, capture_output=True, text=True, check=False
@@ -79,7 +79,7 @@ def test_spark_purges_deletion_vectors_only_where_nobody_else_writes(seen: dict[
 
 @pytest.mark.spark
 def test_spark_overwrites_a_version_that_another_wrote_meanwhile(seen: dict[str, Any]) -> None:
-    """Why nothing is committed behind Spark: it looks, and then writes whatever came in between."""
+    """The reason against commits by Spark: it checks, then writes without a condition."""
     assert seen["survivor"] == "Spark's"
 
 
@@ -100,7 +100,7 @@ def opened(bucket: str, **settings: Any) -> Store:
 
 
 def committed_by(bucket: str, program: str | None, version: int) -> None:
-    """A commit that changes nothing, by a program of that name."""
+    """An empty commit by a program of that name."""
     said = {"commitInfo": {"engineInfo": program} if program else {}}
     entry = ObjectPath(f"{bucket}/ORDERS/messages/_delta_log/{version:020d}.json")
     entry.write_text(json.dumps(said).replace(" ", ""))

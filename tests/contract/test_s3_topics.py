@@ -1,4 +1,4 @@
-"""What a topic keeps of its creation, and its statistics, on an S3-compatible object store."""
+"""The creation record and the statistics of a topic on an S3-compatible object store."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -
 def test_credentials_come_from_a_profile_and_are_written_nowhere(
     server: dict[str, str], bucket: str, tmp_path: Path
 ) -> None:
-    """The command line in a process that knows only a profile, doing right and failing."""
+    """The command line in a process with only a profile, on success and on failure."""
     credentials = f"[work]\naws_access_key_id = AKIA\naws_secret_access_key = {SECRET}\n"
     (tmp_path / "credentials").write_text(credentials)
     (tmp_path / "config").write_text("[profile work]\nregion = us-east-1\n")
@@ -224,7 +224,7 @@ COMMANDS = ("publish", "plan", "apply", "fail")
 
 
 def _say(environment: dict[str, str], place: str, commands: Sequence[str]) -> str:
-    """All that commands print, with their exit codes."""
+    """The output of commands, with their exit codes."""
     files.replace(f"{place}/retention.yaml", json.dumps(CONFIG).encode())
     words = {
         "publish": [place, "publish", "ORDERS", "-"],

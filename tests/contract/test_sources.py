@@ -1,4 +1,4 @@
-"""Sources on an object store: listed by its own client, and known by their ETags."""
+"""Sources on an object store: listed by its own client, and identified by ETags."""
 
 from __future__ import annotations
 

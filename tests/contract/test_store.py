@@ -1,4 +1,4 @@
-"""What every store promises, whatever its table format."""
+"""The contract of every store, for any table format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requirements and updates of a swap: every store checks them, writes them under one name, and knows none."""
+"""Requirements and updates of a swap: every store checks and writes them generically, under the same names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EMPTY = Swap(NOTHING, FILE_STATS.empty_table(), {"run": "r"})
 
 @dataclass(frozen=True)
 class FewFiles:
-    """A requirement of this test alone: so few files stay."""
+    """A requirement of this test only: at most a number of files remain."""
 
     most: int
 
@@ -59,7 +59,7 @@ class FewFiles:
 
 @dataclass(frozen=True)
 class SetSerial:
-    """An update of this test alone: a writer's batch by another name, with a check of its own."""
+    """An update of this test only: a writer's batch by another name, with its own check."""
 
     number: int
     assigns_sequences: bool = False
@@ -107,7 +107,7 @@ def test_an_update_says_itself_whether_it_is_tried_again(store: Store, assigns: 
 
 
 def test_requirements_are_checked_again_on_every_try(store: Store) -> None:
-    """A consumer that is edited while a removal is under way refuses it, however often it is tried."""
+    """An edit of a consumer during a removal makes every retry of the removal fail."""
     append(store, range(1, 11))
     snapshot, files = latest(store)
     edit = replace(EMPTY, requirements=[AssertConsumerEdits(0)], updates=[SetConsumerEdits(1)])
@@ -139,7 +139,7 @@ def test_only_files_whose_rows_were_compared_may_meet_added_ones(store: Store) -
 def test_logs_have_the_counters_under_the_names_that_they_always_had(
     stage: Stage, store: Store
 ) -> None:
-    """Logs of earlier versions of this program are read, and theirs read ours: the names are for good."""
+    """Logs of earlier and later versions of this program are mutually readable, so the names never change."""
     run = "20270115T080000.000000000Z-0a1b2c"
     swap = appending(staged(store, rows(range(1, 11))), 11, batches={"loader/a b": 7})
     store.commit(swap, store.snapshot())
@@ -168,7 +168,7 @@ def test_logs_have_the_counters_under_the_names_that_they_always_had(
 
 
 def _logged(stage: Stage, version: int) -> Any:
-    """What the entry of a version says of counters."""
+    """The counters in a version's log entry."""
     name = f"{version:020d}.json"
     if stage.format == "delta":
         lines = Path(stage.table, "_delta_log", name).read_text().splitlines()
@@ -211,7 +211,7 @@ _OF_PARQUET = {
 def test_files_staged_before_a_claim_on_staged_files_are_refused(
     stage: Stage, store: Store
 ) -> None:
-    """No writer has to ask: the store knows under which count of claims it handed a file out."""
+    """Writers need no check: the store knows the count of claims at which it handed out a file."""
     append(store, range(1, 11))
     other = stage.open()
 
@@ -221,7 +221,7 @@ def test_files_staged_before_a_claim_on_staged_files_are_refused(
         other.commit(replace(EMPTY, updates=[claim]), other.snapshot())
         store.commit(replace(removing(files), add=copy), snapshot)
 
-    # Claims on removed files alone are nothing to those that are staged.
+    # Claims on removed files do not affect staging files.
     replace_by(range(1, 10), SetClaims(1, 0))
     with pytest.raises(StalePlanError, match="staged and not committed were claimed"):
         replace_by(range(1, 9), SetClaims(2, 1))

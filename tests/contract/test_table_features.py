@@ -1,4 +1,4 @@
-"""Every feature that a real delta-spark knows, used by it on our table: it works out exactly, or is refused by name."""
+"""Every feature of a real delta-spark, used on our table: the result is exact, or a refusal by name."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PROPERTY = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.%s' = '%s')"
 
 @dataclass(frozen=True)
 class Feature:
-    """How Spark uses it, and what becomes of a pass and of an append."""
+    """A feature's use by Spark, and the results of a pass and of an append."""
 
     statements: tuple[str, ...]
     passes: bool = True
     appends: bool = True
     anew: bool = False
-    """Whether only a new table can use it, which gets the rows of ours (the view `laid`)."""
+    """Whether only a new table can use it; it gets the rows of our table (the view `laid`)."""
 
 
 def _used(*statements: str) -> Feature:
@@ -99,7 +99,7 @@ def _asked(features: dict[str, Feature]) -> list[str]:
 
 @pytest.fixture
 def laid(tmp_path: Path) -> Warehouse:
-    """Messages 1 to 20 in segments of five; 13 may stay."""
+    """Messages 1 to 20 in segments of five; the limit is 13."""
     warehouse = warehouse_with(tmp_path, "delta", START + 10**6 * SECOND, max_msgs=13)
     lay(warehouse.new_stream("ORDERS").opened, even_segments(4, 5))
     return warehouse
@@ -119,7 +119,7 @@ def _use(spark: SparkSession, warehouse: Warehouse, feature: Feature) -> None:
 
 
 def _seen(spark: SparkSession, warehouse: Warehouse) -> list[int]:
-    """What Spark, we and Polars see, which must be the same; Polars refuses most features of readers."""
+    """The common view of Spark, this engine and Polars; Polars refuses most reader features."""
     spark.catalog.clearCache()
     seqs: list[int] = held(warehouse)["seq"].to_pylist()
     assert_seqs(spark.read.format("delta").load(_table(warehouse)), seqs)

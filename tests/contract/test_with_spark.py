@@ -1,4 +1,4 @@
-"""What a real Spark with Delta sees of our tables, and does to them."""
+"""Reads and writes of our tables by a real Spark with Delta."""
 
 from __future__ import annotations
 

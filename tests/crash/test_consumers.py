@@ -1,4 +1,4 @@
-"""Who works on a consumer's messages is killed behind every durable step: another one does what is left."""
+"""A worker of a consumer is killed after every durable step: another worker completes the work."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_nothing_is_lost_wherever_a_worker_is_killed(crew: Crew) -> None:
 
 
 def wrong_after(crew: Crew, place: str) -> str:
-    """What is wrong once a worker was killed at a step, and another one came when the wait was over."""
+    """The violations after a kill of a worker at a step and a takeover after the ack wait."""
     folder = crew.folder / place.replace("#", "-")
     prepare(folder, 2, 3)
     if worked(crew, folder, "first", START, **{CRASH_AT: place}) != KILLED:

@@ -1,4 +1,4 @@
-"""A process is killed behind every durable step of every write path; the same command then ends as if nothing was."""
+"""A process is killed after every durable step of every write path; repeating the command gives the normal result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.support.crashes import SCENARIOS, TWICE
 from tests.support.crew import WORKERS, Crew
 
 Reached = tuple[str, list[str]]
-"""A step, and the functions of the engine that led there, the nearest first."""
+"""A step, and the engine's functions on the call stack, innermost first."""
 NEAR = 6
-"""How many functions tell two ways to a step apart in `make test`: whoever calls those, what is left is alike."""
+"""The stack depth that distinguishes paths to a step in `make test`; outer callers do not affect the leftovers."""
 KILLED = -9
 FORMATS = ("delta", "parquet")
 COMMITS = {Step.DELTA_COMMITTING, Step.DELTA_COMMITTED, Step.ENTRY_LINKED, Step.FILE_MOVED}
-"""Steps of which every scenario is killed: what is left there is its own data, whatever code led there."""
+"""Steps at which every scenario is killed, because leftovers depend on its data, not on the code path."""
 KILLED_AT: set[tuple[str, str]] = set()
-"""Step, and the end of the path of code by which it was reached, on whatever format."""
+"""A step with the innermost code path to it, on any format."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
 
 
 class Trial:
-    """One scenario on one format: its before-state once, and copies of it to be killed."""
+    """One scenario on one format: its initial state, and copies of it for kills."""
 
     def __init__(self, crew: Crew, name: str, format_: str) -> None:
         self.crew, self.name = crew, name
@@ -64,7 +64,7 @@ class Trial:
         return folder, [json.loads(line) for line in log.read_text().splitlines()]
 
     def outcome(self, folder: Path, do: str = "outcome") -> dict[str, Any] | None:
-        """What is left; None if that cannot be looked at, or what is to be done before fails."""
+        """The resulting state; None if it cannot be read, or if a preceding act fails."""
         result = Path(f"{folder}.json")
         ended = self.crew.run(do=do, scenario=self.name, folder=folder, result=result)
         return None if ended else dict(json.loads(result.read_text()))
@@ -75,7 +75,7 @@ class Trial:
         return folder
 
     def wrongs(self, crashed: Path) -> list[str]:
-        """What differs from the uninterrupted run after the command was given again."""
+        """The differences from the uninterrupted run after a repetition of the command."""
         found = self.outcome(crashed, "recover")
         if found is None:
             return [f"{crashed.name}: the command fails when it is given again"]
@@ -101,7 +101,7 @@ class Trial:
         return wrong + self.wrongs(crashed)
 
     def untried(self, recovery: list[Reached]) -> list[str]:
-        """The points of a recovery, if none before took the same steps by the same functions in the same order."""
+        """The points of a recovery, unless an earlier one took the same steps by the same functions in order."""
         way = json.dumps(recovery)
         if way in self.recoveries:
             return []
@@ -110,13 +110,13 @@ class Trial:
 
 
 def points(reached: Sequence[Reached]) -> list[str]:
-    """Where to kill: each step's first and last time."""
+    """The points to kill at: the first and last occurrence of each step."""
     counts = Counter(step for step, _ in reached)
     return [f"{step}#{n}" for step, count in counts.items() for n in sorted({1, count})]
 
 
 def untried(reached: Sequence[Reached]) -> list[str]:
-    """Of these points the commits, and those to which no scenario before has come by the same last functions."""
+    """The commits among these points, and points not reached before by the same innermost functions."""
     counts: Counter[str] = Counter()
     paths: dict[str, tuple[str, str]] = {}
     for step, path in reached:
@@ -136,9 +136,9 @@ def untried(reached: Sequence[Reached]) -> list[str]:
 def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(
     crew: Crew, name: str, format_: str, record_testsuite_property: Any
 ) -> None:
-    """In `make crash` at every point, and each way to recover at each of its own.
+    """`make crash` kills at every point, and each recovery at each of its own points.
 
-    In `make test` where none was before on any format, and at every commit.
+    `make test` kills at new points on any format, and at every commit.
     """
     trial = Trial(crew, name, format_)
     attempt = trial.twice if TWICE else trial.once
@@ -154,7 +154,7 @@ REACHED: set[str] = set()
 
 
 def test_every_step_is_killed_in_some_scenario(crew: Crew) -> None:
-    """Runs behind the others; alone it records the scenarios by itself."""
+    """Runs after the others; alone, it records the scenarios itself."""
     if not REACHED:
         for name in SCENARIOS:
             for format_ in FORMATS:

@@ -1,4 +1,4 @@
-"""An export that is killed leaves no archive, and the same command then ends as if nothing was."""
+"""A killed export leaves no archive, and repeating the command gives the normal result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KILLED = -9
 
 
 def killed(command: Commands, target: Path, at: str) -> int:
-    """The exit code of an export that is to be killed at a step."""
+    """The exit code of an export killed at a step."""
     run = "from retention.cli.main import main; main()"
     words = ["--config", command.folder / "retention.yaml", "export", "nats-backup", "ORDERS"]
     return subprocess.run(

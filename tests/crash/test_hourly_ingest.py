@@ -32,7 +32,7 @@ from tests.support.processes import ROOT
 
 HOURS = int(os.environ.get("RETENTION_INGEST_HOURS", "0"))
 KILL_EVERY_S = float(os.environ.get("RETENTION_INGEST_KILL_S", "300"))
-"""The mean time that a process is given before it is killed: it needs half a minute before it does anything."""
+"""The mean time before a process is killed; it needs half a minute to start."""
 SECOND = 10**9
 pytestmark = [
     pytest.mark.spark,
@@ -42,7 +42,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose sources grew for `HOURS`, all of them ingested."""
+    """A folder with sources grown for `HOURS`, completely ingested."""
     folder, dice = tmp_path_factory.mktemp("hours"), random.Random(HOURS)
     command = [sys.executable, "-m", "tests.support.growing_sources", str(folder), str(HOURS)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

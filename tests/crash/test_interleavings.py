@@ -1,4 +1,4 @@
-"""One side stands still behind each of its steps while another acts: what is left is as if they had taken turns."""
+"""One side is paused after each of its steps while another acts: the result equals a serial order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 FORMATS = ("delta", "parquet")
 WORKERS = 2
 LIKE_APPLY = ("publish", "apply-after-taking-over", "foreign-delete", "recreation")
-"""A plan made earlier is carried out as one made at once: only `make crash` tries it against everything."""
+"""An earlier plan is applied like a new one, so only `make crash` tests it against all acts."""
 RIVALS = ("reclaim", "undo-after-taking-over")
-"""One deletes the files that the other puts back: these always meet."""
+"""One deletes files that the other restores; these pairs are always tested."""
 
 STORES = {
     (mine, theirs): [format_ for format_ in FORMATS if theirs in duels(mine, format_)]
@@ -36,7 +36,7 @@ PAIRS = [pair for pair, formats in STORES.items() if formats]
 
 
 def every_seventh(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Every seventh pair, and one with each act that is in none of these."""
+    """Every seventh pair, and one pair for each act not among these."""
     chosen = list(dict.fromkeys([*pairs[::7], RIVALS]))
     for side in (0, 1):
         there = {pair[side] for pair in chosen}
@@ -47,11 +47,11 @@ def every_seventh(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 FEW = [(*pair, STORES[pair][-(turn % 2)]) for turn, pair in enumerate(every_seventh(PAIRS))]
 CASES = [(*pair, format_) for pair in PAIRS for format_ in STORES[pair]] if TWICE else FEW
-"""In `make test` every seventh pair meets on one store, in `make crash` all on all."""
+"""`make test` runs every seventh pair on one store, `make crash` all pairs on all stores."""
 UNSEEN_PAIR = ("publish", "foreign-append", "parquet")
 UNSEEN = f"{'/'.join(UNSEEN_PAIR)} at {Step.ENTRY_SYNCED}"
-"""A file that is put into a directory takes part in no commit. One that comes between our last look and our entry is
-found by the next reader, who names both files and goes no further."""
+"""A file added to a directory is not part of any commit. If it is added between our last listing
+and our log entry, the next reader detects it, names both files and stops."""
 
 
 def test_whatever_happens_while_one_side_stands_still_is_as_if_they_had_taken_turns(

@@ -19,7 +19,7 @@ from tests.support.processes import ROOT, Started, python
 from tests.support.sandboxes import lines, opened
 
 KILLS = int(os.environ.get("RETENTION_KILLS", "0"))
-"""How many runs are killed, of Spark's too; a few of local ones without it."""
+"""The number of killed runs, including Spark; by default, a few local ones."""
 ORDERS = {
     "name": "ORDERS",
     "subjects": ["orders.>"],
@@ -29,7 +29,7 @@ ORDERS = {
 }
 BATCHES = 24
 INSTANT = 1_760_000_000 * 10**9
-"""Jobs read the clock of the machine, which is later."""
+"""Jobs use the machine's clock, which is later."""
 RETAIN = (python(), "-m", "jobs.retain")
 SUBMIT = (str(Path(python()).with_name("spark-submit")), str(ROOT / "jobs" / "retain.py"))
 ENDS_WITHIN_S = 30
@@ -37,12 +37,12 @@ ENDS_WITHIN_S = 30
 
 @dataclass(frozen=True)
 class Way:
-    """A way to run the job, and whom a signal meets."""
+    """A way to run the job, and the target of a signal."""
 
     command: tuple[str, ...]
     engine: str
     victim: str
-    """The beginning of its program's name."""
+    """The prefix of the target program's name."""
 
 
 LOCAL = Way(RETAIN, "local", "python")
@@ -58,7 +58,7 @@ SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]
 
 @cache
 def base(folder: Path, form: str) -> Path:
-    """A stream of which half goes out of the middle of its files, and what is left can be merged."""
+    """A stream that loses half of its messages from the middle of files, with mergeable remains."""
     made = folder / f"base-{form}"
     stream = opened(made, ORDERS, now_ns=INSTANT, format=form).stream("ORDERS")
     for batch in range(BATCHES):
@@ -72,7 +72,7 @@ def base(folder: Path, form: str) -> Path:
 def undisturbed(
     folder: Path, form: str, command: Sequence[str], engine: str
 ) -> tuple[list[dict[str, object]], float]:
-    """The messages that a run leaves which nobody kills, and the seconds that it takes."""
+    """The messages kept by an undisturbed run, and its duration in seconds."""
     place = shutil.copytree(base(folder, form), folder / f"{form}-{engine}-{len(command)}")
     began = time.monotonic()
     code, said = started(place, command, engine).end()

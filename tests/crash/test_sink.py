@@ -1,4 +1,4 @@
-"""A streaming query is killed behind a commit that its checkpoint does not know of, and then its worker."""
+"""A streaming query is killed after a commit that its checkpoint lacks, then its worker."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "semantics" / "consumer-acks.md").r
 
 
 def tables(heading: str) -> list[list[dict[str, str]]]:
-    """Every table of the page with this first line."""
+    """The tables of the page with this header line."""
     parts = PAGE.split(f"{heading}\n")[1:]
     names = cells(heading)
     return [

@@ -1,4 +1,4 @@
-"""The tables of docs/semantics/consumers.md, held to what is refused, and as what is left out is assumed."""
+"""The tables of docs/semantics/consumers.md, checked against refusals and defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on cron and systemd: its lines are run as cron runs them, its units as far as systemd checks them."""
+"""The page on cron and systemd: its lines run like in cron, and its units pass systemd's checks."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_mistaken_limit_is_undone_over_a_compaction_and_the_disk_comes_back(
 
 
 def expected_survivors(flights: pa.Table, policy: Policy, as_of_ns: int) -> list[int]:
-    """What is left, found message by message from the newest on; times rise, so the rules need no order."""
+    """The expected messages, computed from the newest on; times rise, so the rules need no order."""
     size = 0
     on_subject: Counter[str] = Counter()
     left = []

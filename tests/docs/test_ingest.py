@@ -1,4 +1,4 @@
-"""The recipes of docs/ingest.md, each run as it stands there, on a source as other programs write it."""
+"""The recipes of docs/ingest.md, each run verbatim, on a source in the form of other programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AT_MS = 1_764_000_000_000
 
 
 def kafka(folder: Path) -> None:
-    """Two partitions, of which one goes back in time; two keys are deleted, and one of them comes back."""
+    """Two partitions, one with decreasing times; two keys are deleted, and one of them is set again."""
     rows = {
         0: [(7, "user:1", "pending"), (8, "user:1", "done"), (9, "", "x"), (10, "", None)],
         1: [(7, "user:2", "v1"), (8, "user:2", None), (9, "user:2", "v2")],
@@ -61,7 +61,7 @@ def tenants(folder: Path) -> None:
 
 
 def changes(folder: Path) -> None:
-    """A customer that is changed and one that is deleted, not in the order of the log."""
+    """One updated and one deleted customer, out of log order."""
     events: list[tuple[int, str, Any, Any]] = [
         (103, "u", {"id": 7, "name": "ada"}, {"id": 7, "name": "Ada"}),
         (101, "c", None, {"id": 7, "name": "ada"}),
@@ -77,7 +77,7 @@ def changes(folder: Path) -> None:
 
 
 def feed(folder: Path) -> None:
-    """The change data feed of a table whose rows were written, changed and deleted, one commit each."""
+    """The change data feed of a table with rows written, updated and deleted, one commit each."""
     table, settings = str(folder / "people"), {"delta.enableChangeDataFeed": "true"}
     people = pa.table({"id": ["7", "8"], "name": ["ada", "bob"]})
     write_deltalake(table, people, configuration=settings)
@@ -99,7 +99,7 @@ SOURCES: dict[str, Callable[[Path], None]] = {
 
 
 def ran(folder: Path, command: str) -> str:
-    """What a command of the page prints, the line of its seconds without them."""
+    """The output of a command of the page, without its seconds."""
     program, *arguments = shlex.split(command)
     if program == "retention":
         done = Commands(folder).run(*arguments)
@@ -113,7 +113,7 @@ def ran(folder: Path, command: str) -> str:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_recipe_does_what_the_page_says(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """After a wanted change, `ACCEPT=1 pytest tests/docs/test_ingest.py` writes the new output into the page."""
+    """After an intended change, `ACCEPT=1 pytest tests/docs/test_ingest.py` writes the new output into the page."""
     del spark
     page = PAGE.read_text(encoding="utf-8")
     [(config, console)] = [found[1:] for found in RECIPE.findall(page) if found[0] == name]

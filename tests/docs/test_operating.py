@@ -1,4 +1,4 @@
-"""The pages on upgrades, backups, moves and recovery: each command prints what its page says, and ends as it says."""
+"""The pages on upgrades, backups, moves and recovery: each command has the documented output and exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGES = ("upgrade", "backup", "move", "recover")
 def test_the_commands_of_a_page_print_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a wanted change, `ACCEPT=1 pytest tests/docs/test_operating.py` writes the new output into the pages."""
+    """After an intended change, `ACCEPT=1 pytest tests/docs/test_operating.py` writes the new output into the pages."""
     page = DOCS / f"{name}.md"
     text = page.read_text(encoding="utf-8")
     (tmp_path / "lake").mkdir()

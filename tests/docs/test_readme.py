@@ -37,7 +37,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
-    """After a wanted change, `ACCEPT=1 pytest tests/docs/test_readme.py` writes the new output into the page."""
+    """After an intended change, `ACCEPT=1 pytest tests/docs/test_readme.py` writes the new output into the page."""
     page, last_run = README, ""
     for command, said in sessions(README):
         program, *arguments = RUN.sub(last_run, command).split()
@@ -99,7 +99,7 @@ def test_a_table_that_one_has_becomes_a_stream(
     when = datetime(2025, 3, 1, tzinfo=UTC)
     rows = pa.table({"customer": ["ada", "bob"], "body": ["placed", "paid"], "at": [when, when]})
     write_deltalake(directory / "events", rows)
-    # The JVM of the tests stands in another directory.
+    # The JVM of the tests runs in another directory.
     here = blocks(README, "sh")[0].replace("./events", str(directory / "events"))
     command, plan = map(shlex.split, here.splitlines())
     monkeypatch.setattr("sys.argv", command[2:])

@@ -1,4 +1,4 @@
-"""The table of docs/semantics/removals.md, carried out."""
+"""The table of docs/semantics/removals.md, executed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTION = re.compile(r"--(subject|seq|keep) '?([^\s`']+)")
 
 
 def sequences(words: str) -> list[int]:
-    """What `goes` means: `all`, `nothing`, `1 to 4`, `3, 6, 9`; a remark may follow."""
+    """The sequences in a cell of `goes`: `all`, `nothing`, `1 to 4`, `3, 6, 9`; a remark may follow."""
     said = re.split(r"[:;]|, and", words)[0].strip()
     if said in {"all", "nothing", "refused"}:
         return list(range(1, 10)) if said == "all" else []

@@ -43,7 +43,7 @@ def message(row: dict[str, str]) -> Message:
 
 
 def fates(plan: Plan) -> dict[int, str]:
-    """Sequence → the rule that removes it, where every file holds one message."""
+    """Sequence → the rule that removes it, with one message per file."""
     first = plan.files["min_seq"].to_pylist()
     return {first[row["file"]]: row["rule"] for row in plan.rules.to_pylist()}
 

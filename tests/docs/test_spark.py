@@ -1,4 +1,4 @@
-"""The page on clusters: every sentence about Spark with its code, every file and every module that it names."""
+"""The page on clusters: checks of its sentences with exit codes, its files and its modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say of topics, held to the configuration and to what the code computes."""
+"""The pages on topics, checked against the configuration and the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A law: whatever is done to a stream, it holds what a model in plain Python says, and tells the truth of it."""
+"""A law: after any acts, a stream has the content of a model in plain Python, and reports it correctly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ACTS = int(os.environ.get("RETENTION_HISTORIES", "150"))
 FIRST = int(os.environ.get("RETENTION_HISTORIES_FROM", "1"))
 """The first seed."""
 ONE = os.environ.get("RETENTION_HISTORY")
-"""A single history, as a failure prints it: a seed, or a seed and the numbers of acts."""
+"""A single history, as printed by a failure: a seed, or a seed and the numbers of acts."""
 
 
 def test_a_stream_is_what_the_model_says(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The package as people install it: from a wheel or sdist, in an empty environment, without a clone."""
+"""The installed package: from a wheel or sdist, in an empty environment, without a clone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that has the package, and nothing of a clone in sight."""
+    """An environment with the package, without access to a clone."""
 
     venv: Path
     folder: Path

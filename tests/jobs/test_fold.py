@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_job_folds_and_reports(
     folder: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
-    """On Spark in the session of all tests: how a job starts one, `test_it_runs_under_spark_submit` shows."""
+    """On Spark in the shared session; `test_it_runs_under_spark_submit` covers the start of a session by a job."""
     report = folder / "report.json"
     logs = ("--log", "1.jsonl", "--log", "2.jsonl")
     where = ("--stream", "ORDERS", "--report-file", str(report), "--engine", engine)

@@ -82,7 +82,7 @@ def test_apply_leaves_metrics_too(command: Commands) -> None:
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """The events of a log but those that work on a stream begins."""
+    """The events of a log, except those for the start of work on a stream."""
     lines = [json.loads(line) for line in text.splitlines()]
     return [line for line in lines if line["event"] != "stream_begun"]
 

@@ -27,7 +27,7 @@ PAST = ("--as-of", "2026-01-01T00:00:00Z")
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    """ORDERS with eight old messages, of which a person has to approve; OTHER with five, of which nobody has to."""
+    """ORDERS with eight old messages that need an approval; OTHER with five that do not."""
     warehouse = opened(tmp_path, ASKING, OTHER)
     warehouse.stream("ORDERS").publish(lines(8, first_ns=LONG_AGO))
     warehouse.stream("OTHER").publish(lines(5, "other.a"))
@@ -129,7 +129,7 @@ def test_no_more_goes_than_was_approved(warehouse: Warehouse, tmp_path: Path) ->
     done = run("retain", tmp_path, "--approved", "plan.json", "--stream", "ORDERS")
     assert done.returncode == 4
     assert "9 instead of 8 by max_age" in done.stderr
-    # As many, and of no more bytes, but by another rule: nobody has approved that.
+    # As many messages and bytes, but by another rule, which is not approved.
     configured(tmp_path, {**ASKING, "max_age": 0, "max_msgs": 1}, OTHER)
     done = run("retain", tmp_path, "--approved", "plan.json", "--stream", "ORDERS")
     assert (done.returncode, "8 instead of 0 by max_msgs" in done.stderr) == (4, True)
@@ -239,7 +239,7 @@ def test_an_approval_that_a_later_pass_has_overtaken_removes_nothing(
     [entry] = _report(report)["streams"]
     assert entry["superseded_by"] == {"run": run_of_now, "as_of_ns": newer["as_of_ns"]}
     assert warehouse.stream("ORDERS").state().messages == 3
-    # Without a word about it, an earlier instant is refused, as ever.
+    # Without the option, an earlier instant is refused as usual.
     assert run("retain", tmp_path, *PAST, *late).returncode == 4
     assert run("retain", tmp_path, *PAST, *late, "--skip-superseded").returncode == 0
     assert warehouse.stream("ORDERS").state().messages == 3

@@ -1,4 +1,4 @@
-"""Acks as data: what a real server makes of acks, and what the fold makes of the log of them."""
+"""Acks as data: a real server's state after acks, and the fold of their log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICIES = {"billing": "explicit", "packing": "explicit", "audit": "all", "tail"
 
 
 REPLIES = {"nine-tokens": "", "domain-and-account": "feature_flags: {js_ack_fc_v2: true}"}
-"""What a server is told, so that its replies have that form."""
+"""The server's setting for this form of replies."""
 
 
 @pytest.fixture(scope="module", params=REPLIES)
@@ -59,7 +59,7 @@ def program(nats: Nats) -> AckProgram:
 
 
 def _billing(program: AckProgram) -> None:
-    """A filter, naks with and without delay, terms, progress, nonsense, acks twice and by an old reply; some wait."""
+    """A filter, naks (also delayed), terms, progress, invalid bodies, acks twice and by an old reply; some pending."""
     paid = program.fetch("billing", 12)
     program.answer_all([paid[3], paid[1], paid[1]], b"+ACK")
     program.answer_all([paid[0], paid[5]], b"-NAK")
@@ -75,7 +75,7 @@ def _billing(program: AckProgram) -> None:
 
 
 def _packing(program: AckProgram) -> None:
-    """No filter, everything settled in any order, the last by asking for more."""
+    """No filter, all messages settled in any order, the last one by a request for more."""
     first = program.fetch("packing", 20)
     program.answer_all(first[10:], b"+ACK")
     program.answer_all(first[9:0:-1], b"+ACK")
@@ -85,7 +85,7 @@ def _packing(program: AckProgram) -> None:
 
 
 def _audit(program: AckProgram) -> None:
-    """Acks that stand for all before them, by redeliveries and by replies that came too late."""
+    """Acks that cover all earlier messages, by redeliveries and by late replies."""
     first = program.fetch("audit", 30)
     program.answer(first[9], b"+ACK")
     program.answer_all([first[11], first[14], first[19]], b"-NAK")

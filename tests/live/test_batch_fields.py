@@ -1,4 +1,4 @@
-"""Fields of a consumer's configuration beside a real server: where it starts, what it reports, what it leaves out."""
+"""Fields of a consumer's configuration compared with a real server: start, reports, and omissions."""
 
 from __future__ import annotations
 

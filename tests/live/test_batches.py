@@ -1,4 +1,4 @@
-"""A real server's pull consumer, asked by nats-py, and ours: the same work, the same deliveries, the same info."""
+"""A real server's pull consumer with nats-py, and ours: the same work, the same deliveries, the same info."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SCRIPT: list[tuple[str, Any]] = [
     ("fetch", 2),
     ("ack", [10, 11]),
 ]
-"""What is done, and with which messages or how many; `pass` lets seconds go by, `delay` is a nak with one."""
+"""An act with its messages or their number; `pass` advances seconds, `delay` is a nak with a delay."""
 
 
 class Server:
@@ -102,7 +102,7 @@ class Server:
 
 
 class Batches:
-    """The same script on our consumer, whose clock is moved."""
+    """The same script on our consumer, with a manual clock."""
 
     def __init__(self, folder: Path, policy: str) -> None:
         self.policy, self.given_up = policy, False
@@ -152,9 +152,9 @@ class Batches:
 
 
 def compared(ours: Batches, theirs: Server) -> list[str]:
-    """What differs; a server 2.15.1 lets its floor stand at what was given up, until nothing waits.
+    """The differences; a server 2.15.1 keeps its floor at abandoned messages until nothing is pending.
 
-    It also forgets with `ack_policy: all` that later acks stand for what was given up.
+    With `ack_policy: all` it also ignores that later acks cover abandoned messages.
     """
     mine, its = ours.info(), theirs.info()
     differ = {name for name in mine if mine[name] != its[name]}

@@ -58,7 +58,7 @@ class There:
         return there
 
     def write(self, key: str, value: bytes, headers: dict[str, str]) -> int:
-        """A message of which the client has no method, such as a purge with a revision."""
+        """Write a message that the client has no method for, such as a purge with a revision."""
         answer = self.nats.publish_one(f"$KV.{self.kv._name}.{key}", value, headers)
         if "error" in answer:
             raise KeyWrongLastSequenceError(description=answer["error"]["description"])
@@ -90,7 +90,7 @@ class There:
             return ("done", []) if what == "keys" else ("missing",)
 
     def events(self) -> list[Event]:
-        """What the watch has told since the last look; a message behind the others says that they have come."""
+        """The watch events since the last call; a trailing message signals their arrival."""
         return self.nats._run(self._events())
 
     async def _events(self) -> list[Event]:
@@ -118,7 +118,7 @@ def _event(entry: Any) -> Event:
 
 @dataclass(frozen=True)
 class Here:
-    """The same bucket here."""
+    """The same bucket in this engine."""
 
     kv: Bucket
     watcher: Any
@@ -166,7 +166,7 @@ def _own(entry: Any) -> Event:
 
 
 def random_acts(seed: int) -> Generator[Act, Answer, None]:
-    """Operations on five keys; revisions are now those that a key has, now any."""
+    """Operations on five keys; revisions are either current or arbitrary."""
     draw, last = random.Random(seed), dict.fromkeys(KEYS, 0)
     whats = ["put"] * 3 + ["create", "update", "update", "delete", "purge", "get", "get", "history"]
     for number in range(1, OPERATIONS + 1):
@@ -323,7 +323,7 @@ def test_deletions_are_purged_by_age(tmp_path: Path, running: Nats) -> None:
 
 
 def test_values_expire_alike(tmp_path: Path, running: Nats) -> None:
-    """TestKeyValueTTL, TestKeyValueLimitMarkerTTL: behind the TTL a value is absent, and can be created anew."""
+    """TestKeyValueTTL, TestKeyValueLimitMarkerTTL: after the TTL a value is absent, and can be created again."""
     there, here = both(running, tmp_path, "SHORT", history=3, ttl=1)
     told = []
     for side in (there, here):

@@ -1,4 +1,4 @@
-"""Backups of streams in use: messages go while a server writes them, and the import ends where a restore does."""
+"""Backups of streams in use: messages are removed while a server writes the backup; import and restore agree."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ BACKUPS = int(os.environ.get("RETENTION_BACKUPS", "5"))
 """`make backups` takes 50."""
 FORMATS = ("delta", "parquet")
 PAYLOAD_BYTES = 2_000
-"""A server reads 4 MiB ahead of what it has sent: streams have to be longer."""
+"""A server reads 4 MiB ahead of its sent data, so streams must be longer."""
 GAP_S = 1.2
 POLLS, POLL_S = 200, 0.1
-"""How often a server is asked whether it has removed anything by its age; its timers are late by up to 0.3 seconds."""
+"""The polling interval for removals by age on a server; its timers are up to 0.3 seconds late."""
 
 LIMITS: dict[str, tuple[dict[str, int | bool], dict[str, int | bool]]] = {
     "max_msgs": ({"max_msgs": 3_000}, {"max_msgs": 1_000}),
@@ -41,12 +41,12 @@ LIMITS: dict[str, tuple[dict[str, int | bool], dict[str, int | bool]]] = {
     "max_age": ({"duplicate_window": SECOND}, {}),
     "ttl": ({"allow_msg_ttl": True}, {"allow_msg_ttl": True}),
 }
-"""The limits of a stream in use, and those under which its backup is restored: they take something, too.
+"""The limits of a stream in use, and those of the restore of its backup, which also remove messages.
 
-Ages are set as time passes.
+Ages are set at run time.
 """
 PAUSES_S = {"max_age": 1.6, "ttl": 1.2}
-"""What expires does so while the server waits for an answer."""
+"""Messages expire while the server waits for an ack."""
 CASES = [(kind, number) for number in range(BACKUPS // len(LIMITS)) for kind in LIMITS]
 
 
@@ -57,7 +57,7 @@ def nats() -> Iterator[Nats]:
 
 
 def messages(name: str, kind: str, count: int, draw: random.Random) -> list[Published]:
-    """Messages that do not compress; of those with TTLs half live for a second, and half for an hour."""
+    """Incompressible messages; of those with TTLs, half live for a second, and half for an hour."""
 
     def one(number: int) -> Published:
         lives = {"Nats-TTL": "1s" if number % 2 else "1h"} if kind == "ttl" else None
@@ -67,7 +67,7 @@ def messages(name: str, kind: str, count: int, draw: random.Random) -> list[Publ
 
 
 def in_use(nats: Nats, name: str, kind: str, draw: random.Random, path: Path) -> Backup:
-    """Fill a stream, and back it up while it is published to; what expires does so meanwhile."""
+    """Fill a stream, and back it up during publishes and expiry."""
     config = {"name": name, "subjects": [f"{name}.>"], **LIMITS[kind][0]}
     nats.request(f"STREAM.CREATE.{name}", config)
     nats.publish(messages(name, kind, draw.randint(3_000, 3_500), draw))
@@ -75,7 +75,7 @@ def in_use(nats: Nats, name: str, kind: str, draw: random.Random, path: Path) ->
         filled_ns = time.time_ns()  # noqa: TID251  (the server's clock)
         time.sleep(GAP_S)
         nats.publish(messages(name, kind, draw.randint(100, 500), draw))
-        # The first ones are over within a second, however long all this has taken.
+        # The first ones expire within a second, regardless of the time taken so far.
         age_ns = time.time_ns() - filled_ns  # noqa: TID251
         nats.update({**nats.info(name)["config"], "max_age": age_ns + SECOND})
     load = (messages(name, kind, draw.randint(150, 250), draw) for _ in range(40))
@@ -85,14 +85,14 @@ def in_use(nats: Nats, name: str, kind: str, draw: random.Random, path: Path) ->
 
 
 def age_within_gap(rows: pa.Table, now_ns: int) -> int:
-    """A `max_age` that takes the messages before the longest pause at once, and those behind it later."""
+    """A `max_age` that removes the messages before the longest pause at once, and those after it later."""
     times = rows["ts_ns"].to_numpy()
     at = int(np.argmax(np.diff(times)))
     return now_ns - int(times[at] + times[at + 1]) // 2
 
 
 def restored(nats: Nats, name: str, backup: Backup, limits: Mapping[str, Any]) -> dict[str, int]:
-    """What a server makes of a backup under these limits: its state."""
+    """The state of a server's restore of a backup under these limits."""
     config = {"name": name, "subjects": [f"{backup.name}.>"], **limits}
     found: dict[str, Any] = nats.restore_archive(config, dict(backup.state), backup.path)["state"]
     begins = found["first_seq"]
@@ -105,7 +105,7 @@ def restored(nats: Nats, name: str, backup: Backup, limits: Mapping[str, Any]) -
 
 
 def instant_of(rows: pa.Table, state: Mapping[str, int], max_age: int) -> int:
-    """The instant at which the last message that a server removed by its age was just that old."""
+    """The instant at which the last message removed by age on the server reached that age."""
     seqs, times = rows["seq"].to_numpy(), rows["ts_ns"].to_numpy()
     return int(times[seqs < state["first_seq"]].max()) + max_age
 
@@ -131,7 +131,7 @@ def test_a_stream_in_use_is_imported_as_it_is_restored(
         limits["max_age"] = age_within_gap(rows, now_ns)
     expected = restored(nats, f"{name}_AGAIN", backup, limits)
     if kind == "max_age":
-        # A server goes on removing: what it had removed by then tells up to when.
+        # A server continues to remove messages; the removed ones give the instant.
         now_ns = instant_of(rows, expected, limits["max_age"])
         assert now_ns <= time.time_ns()  # noqa: TID251  (nothing goes before it is due)
     config = {"name": name, "subjects": [f"{name}.>"], "format": FORMATS[number % 2], **limits}
@@ -149,7 +149,7 @@ def test_a_stream_in_use_is_imported_as_it_is_restored(
 
 
 def check_told(stream: Stream, backup: Backup) -> None:
-    """Import; the answer says what the server's account says otherwise, and `strict` refuses it for that alone."""
+    """Import; the answer has the differences from the server's state document, and `strict` refuses only for them."""
     problem = r"messages is \d+ in state.json and \d+ in the archive"
     with pytest.raises(DamagedError, match=problem):
         stream.import_nats_backup(backup.path, strict=True)
@@ -160,7 +160,7 @@ def check_told(stream: Stream, backup: Backup) -> None:
 
 
 def check_rows(nats: Nats, name: str, stream: Stream, folder: Path) -> None:
-    """The stream holds exactly what the server's holds."""
+    """Check that the stream equals the server's."""
     nats.snapshot(name, folder / "server")
     stream.export_nats_backup(folder / "here")
     theirs, ours = rows_of(read_backup(folder / "server")), rows_of(read_backup(folder / "here"))
@@ -181,7 +181,7 @@ ACCOUNTS: Sequence[tuple[dict[str, int], tuple[int, int, int] | None]] = (
     ({"messages": 0, "first_seq": 9}, None),
     ({"messages": 0, "first_seq": 8}, None),
 )
-"""What an account says, and messages, first and last sequence of what is restored of 3, 5 and 7; None: nothing is."""
+"""A state document, and messages, first and last sequence of the restore of 3, 5 and 7; None: nothing is restored."""
 
 
 @pytest.mark.parametrize(("change", "ends"), ACCOUNTS)

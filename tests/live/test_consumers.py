@@ -1,4 +1,4 @@
-"""A real server and our configuration of consumers must agree: what is accepted, as what, and why not."""
+"""Agreement of a real server and our configuration of consumers: accepted ones, normal forms, and refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nats() -> Iterator[Nats]:
 
 
 def create(nats: Nats, config: Json) -> Json:
-    """CONSUMER.CREATE on stream S, the name in the subject where that can be; what the server makes of it.
+    """CONSUMER.CREATE on stream S, with the name in the subject if possible; returns the server's configuration.
 
     Raises:
         ServerError: the server refuses.
@@ -215,7 +215,7 @@ def request(rng: random.Random) -> Json:
 
 
 def told(config: Json) -> Json:
-    """Without what a server says of itself, and without Go's way to write no time."""
+    """A configuration without server metadata, and without Go's zero times."""
     given = config.get("metadata", {})
     metadata = {key: value for key, value in given.items() if not key.startswith("_nats.")}
     said = {key: value for key, value in config.items() if value != "0001-01-01T00:00:00Z"}

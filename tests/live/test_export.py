@@ -1,4 +1,4 @@
-"""What is exported here, a real server restores: figures, messages, headers, times and consumers equal."""
+"""Exports restored by a real server: equal figures, messages, headers, times and consumers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
 NOW = START + 1_000 * SECOND
 SHOWN = ("config", "delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
-"""What two consumers that are the same have alike."""
+"""The fields compared between equal consumers."""
 ACKED = {
     "config": {"durable_name": "acked", "name": "acked", "ack_policy": "explicit"},
     "state": {
@@ -64,13 +64,13 @@ def nats(running: Nats) -> Iterator[Nats]:
 
 
 def made(nats: Nats, config: Json, messages: list[Message], **more: Any) -> Json:
-    """The info of a new stream of `S.>`, under a name of its own: names come back with their past at times."""
+    """The info of a new stream of `S.>` with a unique name, because a reused name may get its old state."""
     name = f"S{next(NUMBERS)}"
     return nats.restore(name, {"subjects": ["S.>"], **config}, messages, **more)
 
 
 def made_of(nats: Nats, config: Json, state: Json, archive: Path) -> Json:
-    """The info of a stream that the server makes of an archive, under a new name."""
+    """The info of the server's stream from an archive, under a new name."""
     return nats.restore_archive({**config, "name": f"S{next(NUMBERS)}"}, state, archive)
 
 
@@ -83,7 +83,7 @@ def stored(*seqs: int) -> list[Message]:
 
 
 def imported(nats: Nats, folder: Path, table_format: str, config: Json) -> Stream:
-    """A stream of the server, backed up and imported; there it is deleted."""
+    """A server's stream, backed up, imported, and deleted on the server."""
     name = config["name"]
     nats.snapshot(name, folder / "S.arc")
     own = {key: value for key, value in config.items() if key != "metadata"}
@@ -95,7 +95,7 @@ def imported(nats: Nats, folder: Path, table_format: str, config: Json) -> Strea
 
 
 def restored(nats: Nats, stream: Stream, folder: Path) -> Json:
-    """The info of the stream that the server makes of an export."""
+    """The info of the server's stream from an export."""
     done = stream.export_nats_backup(folder / "out.arc")
     request = json.loads(Path(done.request).read_text())
     return made_of(nats, request["config"], request["state"], Path(done.file))
@@ -193,5 +193,5 @@ def survivors(nats: Nats, info: Json) -> list[Message]:
 
 
 def nameless(config: Json) -> Json:
-    """A configuration without what a server says of itself, and what is new in each stream."""
+    """A configuration without server metadata, and without fields unique to a stream."""
     return {key: value for key, value in config.items() if key not in ("metadata", "name")}

@@ -1,4 +1,4 @@
-"""A log captured beside a server, folded by the command: the states are the server's, and so is what is let go."""
+"""A log captured from a server, folded by the command: states and releases equal the server's."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def orders(nats: Nats, tmp_path: Path) -> Iterator[Commands]:
 
 
 def work(program: AckProgram) -> None:
-    """All policies: in any order, refused, redelivered, given up, and some left waiting."""
+    """All policies: any order, naks, redeliveries, abandoned messages, and some pending."""
     some = program.fetch("all", 40)
     program.answer_all(some[10:30], b"+ACK")
     program.answer_all([some[2], some[4]], b"-NAK")

@@ -1,4 +1,4 @@
-"""A real server with interest retention and ours must agree: what is stored, what events let go, what is refused."""
+"""Agreement of a real server and this engine on interest retention: stored messages, releases, refusals."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_message_that_nobody_wants_is_answered_as_the_server_answers_it(
 
 
 def in_both(nats: Nats, opened: OpenedStream, stream: str, config: dict[str, Any]) -> None:
-    """Create a consumer at the server, and the same one here."""
+    """Create a consumer on the server, and the same one here."""
     whole = {"ack_policy": "explicit", **config}
     asked = {"stream_name": stream, "config": whole}
     nats.request(f"CONSUMER.CREATE.{stream}.{config['durable_name']}", asked)
@@ -93,7 +93,7 @@ def their_update(nats: Nats, config: dict[str, Any]) -> tuple[int | None, str]:
 
 
 def our_update(opened: OpenedStream) -> tuple[int | None, str]:
-    """What a pass says, once a configuration is the stream's."""
+    """The result of a pass after a change of the stream's configuration."""
     try:
         apply_now(opened, opened.clock(), Engines("local"), Guards())
     except RefusedError as error:
@@ -154,7 +154,7 @@ def test_events_let_go_what_the_server_lets_go(nats: Nats, tmp_path: Path, seed:
 
 
 class Both:
-    """A stream at the server and the same one here, with messages, consumers, and what is done to them."""
+    """A stream on the server and the same one here, with messages, consumers, and acts on them."""
 
     def __init__(self, nats: Nats, folder: Path, chance: random.Random) -> None:
         self.nats, self.chance, self.held = nats, chance, 0
@@ -179,7 +179,7 @@ class Both:
         assert [ack.seq for ack in self.stream.publish(lines).acks()] == theirs
 
     def work(self) -> None:
-        """A consumer takes some messages, and settles most of them."""
+        """A consumer fetches some messages, and settles most of them."""
         name, count = self.chance.choice(self.names), self.chance.randrange(1, 5)
         replies = self.program.take(name, count)
         consumer = self.stream.consumer(name)
@@ -190,7 +190,7 @@ class Both:
         consumer.ack([seqs[at] for at in settled])
 
     def edit(self) -> None:
-        """A consumer comes, goes, or takes other subjects; one is always left."""
+        """Create, delete or refilter a consumer; one always remains."""
         match self.chance.randrange(3):
             case 0:
                 self.add()
@@ -219,7 +219,7 @@ class Both:
         self.nats.request(f"CONSUMER.CREATE.ORDERS.{config['durable_name']}", asked)
 
     def compare(self) -> None:
-        """Have a pass follow, and wait for the server, which cleans up beside its answers."""
+        """Run a pass, and wait for the server's asynchronous cleanup."""
         opened = self.stream.opened
         apply_now(opened, NOW, Engines("local"), Guards())
         ours = [seq for rows in self.stream.messages() for seq in rows["seq"].to_pylist()]

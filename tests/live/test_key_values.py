@@ -1,4 +1,4 @@
-"""What the broker's own client reads of a bucket is what is read here."""
+"""Reads of a bucket by the broker's own client and by this engine are equal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Watched = dict[str, tuple[int, str, bytes]]
 
 
 async def filled(client: Any) -> Watched:
-    """Make a bucket by hand of the client, and watch it."""
+    """Create a bucket with the client, and watch it."""
     stream = client.jetstream()
     bucket = await stream.create_key_value(api.KeyValueConfig("B", history=3))
     for key, value in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c.d", b"4"), ("e", b"5")):
@@ -44,7 +44,7 @@ async def filled(client: Any) -> Watched:
 
 
 async def expired(nats: Nats) -> None:
-    """A value whose TTL passes leaves the server's own marker."""
+    """An expired value leaves the server's own marker."""
     while True:
         request = {"last_by_subj": "$KV.M.a"}
         stored = (await nats._api("STREAM.MSG.GET.KV_M", request))["message"]
@@ -55,7 +55,7 @@ async def expired(nats: Nats) -> None:
 
 @pytest.fixture(scope="module")
 def backups(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
-    """Backups of two buckets, and what the client watched in the first."""
+    """Backups of two buckets, and the client's watch events of the first."""
     folder = tmp_path_factory.mktemp("backups")
     with nats_oracle.server() as nats:
         watched = nats._run(filled(nats._client))

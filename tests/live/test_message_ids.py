@@ -1,4 +1,4 @@
-"""The same publishes, retries and removals, given to a server that is never restarted and to a stream here."""
+"""The same publishes, retries and removals on a server without restarts and on a stream here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def nats() -> Iterator[Nats]:
 
 
 class Twins:
-    """A stream on the server and the same here; its clock goes on with each step."""
+    """A stream on the server and the same here; its clock advances with each step."""
 
     def __init__(self, nats: Nats, folder: Path, format_: str, **limits: Any) -> None:
         self.nats, self.now_ns, self.counts = nats, 1_700_000_000 * SECOND, Counter[str]()
@@ -61,7 +61,7 @@ class Twins:
         self.warehouse: Warehouse = open_warehouse(place, engine="local", clock=lambda: self.now_ns)
 
     def publish(self, batch: list[tuple[str, dict[str, str]]]) -> None:
-        """Give a batch to both, and compare what they answer."""
+        """Publish a batch to both, and compare the answers."""
         lines = [
             json.dumps({"subject": subject, "data": "x", "headers": headers}).encode()
             for subject, headers in batch
@@ -73,7 +73,7 @@ class Twins:
         self.counts["duplicates"] += sum(duplicate for _, duplicate in ours)
 
     def apply(self) -> None:
-        """Carry out the limits here, which the server does at once, and compare what is left."""
+        """Apply the limits here (the server applies them at once), and compare the remaining messages."""
         self.warehouse.new_stream("S").opened.store.create()
         [outcome] = self.warehouse.apply()
         assert outcome.value is not None, outcome.sentence
@@ -81,7 +81,7 @@ class Twins:
         assert self.stored() == [(one.seq, one.subject) for one in self.nats.survivors("S")]
 
     def stored(self) -> list[tuple[int, str]]:
-        """Sequences and subjects of what is left here."""
+        """Sequences and subjects of the remaining messages here."""
         tables = self.warehouse.stream("S").messages()
         return [
             (row["seq"], row["subject"])
@@ -90,14 +90,14 @@ class Twins:
         ]
 
     def undo(self) -> None:
-        """Bring back here what the last pass removed; the next one removes it again."""
+        """Undo the last pass here; the next pass removes the messages again."""
         runs = [run for run in self.warehouse.history(["S"]) if run["status"] == "done"]
         if runs and runs[0]["kind"] == "apply" and runs[0]["removed_messages"]:
             self.warehouse.undo(runs[0]["run"])
             self.counts["undone"] += 1
 
     def remove(self, dice: random.Random) -> None:
-        """A purge or a delete, given to both."""
+        """Apply a purge or a delete to both."""
         stream = self.warehouse.stream("S")
         stored = self.stored()
         if stored and dice.random() < 0.5:
@@ -135,10 +135,10 @@ def test_a_retry_is_answered_as_the_server_answers_it(
             twins.now_ns += SECOND // 1000
             batch, step = a_batch(dice), dice.random()
             if "max_msgs" in KINDS[kind]:
-                # What would go by that limit when a later one rolls up is still there here.
+                # Messages due by that limit still exist here at a later rollup.
                 batch = [batch[0], *(one for one in batch[1:] if "Nats-Rollup" not in one[1])]
             if any("Nats-Rollup" in headers for _, headers in batch) or step < 0.2:
-                # A server has carried out its limits by the time of a removal.
+                # A server has applied its limits by the time of a removal.
                 twins.apply()
             twins.publish(batch)
             if step < 0.1:

@@ -1,4 +1,4 @@
-"""Mirrors and streams with sources, side by side with a server's: the same messages in the same order."""
+"""Mirrors and streams with sources compared with a server's: the same messages in the same order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def nats() -> Iterator[Nats]:
 
 
 def laid(first_ns: int) -> list[Message]:
-    """Messages with headers of every kind, ids that come again, roll-ups not carried out, and gaps."""
+    """Messages with headers of every kind, repeated ids, unapplied rollups, and gaps."""
     chance = random.Random(20261121)
     messages = []
     for seq in sorted(chance.sample(range(1, 3 * MESSAGES), MESSAGES)):
@@ -110,7 +110,7 @@ def ours(folder: Path, configs: list[dict[str, Any]], backup: Path) -> Warehouse
 
 
 def settled(nats: Nats, names: list[str]) -> None:
-    """Wait until no stream has grown for a while."""
+    """Wait until no stream grows any more."""
     until, before = time.monotonic() + SETTLED_WITHIN, None
     while time.monotonic() < until:
         now = [nats.info(name)["state"]["last_seq"] for name in names]
@@ -121,7 +121,7 @@ def settled(nats: Nats, names: list[str]) -> None:
 
 
 def without_identity(block: bytes | None) -> bytes:
-    """Which incarnation of a stream a message came from is each one's own; eight characters tell it."""
+    """Remove the eight characters that identify a stream's incarnation, which differ between the two."""
     return re.sub(rb"(Nats-Stream-Source: [^\r]* )\w{8}\r\n", rb"\1########\r\n", block or b"")
 
 
@@ -135,7 +135,7 @@ def test_mirrors_and_sources_hold_what_a_servers_do(nats: Nats, tmp_path: Path) 
     settled(nats, names)
     warehouse = ours(tmp_path, configs, tmp_path / "O.arc")
     warehouse.mirror()
-    # The server carries limits per subject out as messages come, here a pass does.
+    # The server applies limits per subject on arrival, here a pass does.
     warehouse.apply(one["name"] for one in configs if "max_msgs_per_subject" in one)
     held = 0
     for one in configs:

@@ -42,10 +42,10 @@ def a_config(chance: random.Random) -> dict[str, Any]:
 
 
 def some_headers(chance: random.Random, name: str, *, roll_ups: bool) -> dict[str, str]:
-    """Headers that a publish may be refused or answered for, each now and then.
+    """Random headers that affect a publish.
 
-    Where there are roll-ups there are no ids: the server remembers those of messages that it removed, until it is
-    started again.
+    With rollups there are no ids, because the server remembers ids of removed messages until its
+    restart.
     """
     number = str(chance.randrange(8))
     possible = {

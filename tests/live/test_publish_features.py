@@ -1,4 +1,4 @@
-"""Counters, schedules, batches and sources at the door: every answer is the server's, and so is what is stored."""
+"""Counters, schedules, batches and sources on publish: answers and stored messages equal the server's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STREAMS: dict[str, dict[str, Any]] = {
     "SCHEDULES_TTL": {"allow_msg_schedules": True, "allow_msg_ttl": True},
 }
 SELDOM = ("@at 2099-01-01T00:00:00Z", "@every 10000h", "0 0 0 29 2 *", "@hour", "1 2 3")
-"""None of these comes while the test runs."""
+"""None of these is due during the test."""
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_deletions_expect_revisions_as_the_server_does(nats: Nats, tmp_path: Pat
 def check_counted(
     nats: Nats, folder: Path, block: bytes, payload: bytes, headers: dict[str, str]
 ) -> None:
-    """A message behind a last one with this header block and payload is answered and stored as by a server."""
+    """Check that a message after one with this header block and payload is answered and stored as by a server."""
     config = {"name": "C", "subjects": ["C.*"], "allow_msg_counter": True}
     nats.restore("C", config, [Message(1, "C.a", START, block, payload)])
     nats.snapshot("C", folder / "C")

@@ -1,4 +1,4 @@
-"""The same purges and deletes, asked of a server and of a stream here, one after the other."""
+"""The same purges and deletes on a server and on a stream here, in sequence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Pair:
     ) -> None:
         self.nats = nats
         stored = [Message(m.seq, m.subject, m.ts_ns) for file in files for m in file.messages]
-        # A server only seals a stream that it has.
+        # A server can only seal an existing stream.
         later = {name: config.pop(name) for name in ("sealed",) if name in config}
         full = nats.restore("T", {"storage": "file", **config}, stored)["config"]
         if later:
@@ -61,7 +61,7 @@ class Pair:
         lay(self.here, files)
 
     def ask(self, kind: str, body: Json) -> None:
-        """Ask both, and compare what they answer and what is left."""
+        """Send the request to both, and compare the answers and the remaining messages."""
         assert self._ours(kind, body) == self._theirs(kind, body), (kind, body)
         state = self.nats.info("T")["state"]
         store = store_of(self.here)

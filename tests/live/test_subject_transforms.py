@@ -1,4 +1,4 @@
-"""A real server evaluates subject transforms as they are evaluated here."""
+"""Subject transforms evaluated by a real server and here are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.nats_oracle import Nats
 
 pytestmark = pytest.mark.live
 TOKENS = ("a", "ab", "abc", "abcdefg", "a-b", "-a", "--a", "a--b-", "é", "日本", "x*y", "$1")
-"""What stands for each wildcard of a source."""
+"""The values for each wildcard of a source."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def subjects_of(source: str) -> Iterator[str]:
 
 
 def expected(source: str, destination: str, subject: str) -> str | None:
-    """The name that a subject gets here; None: it is refused, because a character would be cut."""
+    """The transformed subject here; None: refused, because a character would be cut."""
     try:
         return renamed(source, destination, subject)[0]
     except RefusedError:
@@ -40,7 +40,7 @@ def expected(source: str, destination: str, subject: str) -> str | None:
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=" to ".join)
 def test_subjects_are_renamed_as_by_the_server(nats: Nats, transform: tuple[str, str]) -> None:
     source, destination = transform
-    # `>` would be in the way of the server's own subjects.
+    # `>` would overlap the server's own subjects.
     taken = source if source not in ("", ">") else "free.>"
     config = {"name": "T", "subjects": [taken]}
     nats.request(

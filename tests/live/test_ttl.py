@@ -49,7 +49,7 @@ VALUES = (
     *("9223372036", "7500000000", "10000000000", "2562047h"),
     *("9223372036854775807", "99999999999999999999"),
 )
-"""As headers say them; the last six are taken and expire at once."""
+"""TTLs as header values; the last six are accepted and expire at once."""
 BLOCKS = [
     *([("X", "y"), (headers.TTL, value), ("Z", "z")] for value in VALUES),
     [(headers.TTL, "5")],
@@ -129,7 +129,7 @@ def test_every_ttl_is_answered_and_stored_as_the_server_does(
 
 
 def test_stored_ttls_count_once_the_feature_is_on(nats: Nats) -> None:
-    """Also in blocks that are no header blocks; what cannot be read at all, the server does not even restore."""
+    """Also in malformed blocks; the server does not even restore unreadable ones."""
     now = time.time_ns()  # noqa: TID251  (the server's clock)
     odd = [b"junk Nats-TTL: 1", b"NATS/1.0\r\nNats-TTL: 1", b"NATS/1.0\r\n\r\n\r\nNats-TTL: 1\r\n"]
     blocks = pa.array([*(headers.build(pairs) for pairs in BLOCKS), *odd])

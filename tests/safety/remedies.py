@@ -1,4 +1,4 @@
-"""The sentences of exit 4 and 6 and of doctor's findings, found in the source, and the kinds of their remedies.
+"""The sentences of exit codes 4 and 6 and of doctor's findings, from the source, and the kinds of their remedies.
 
 `python -m tests.safety.remedies` prints the table: kind, place, error, sentence.
 """
@@ -16,18 +16,18 @@ from retention import errors
 
 ROOT = Path(__file__).parents[2]
 _FINDINGS = {"problem": 2, "warning": 2}
-"""What makes a finding of `doctor` → the number of the argument that has its remedy."""
+"""Constructors of `doctor`'s findings → the index of the remedy argument."""
 ERRORS = {
     name
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and getattr(kind, "exit_code", None) in {4, 6}
 }
-"""The classes of errors with which a command ends with 4 or 6."""
+"""The error classes with exit codes 4 and 6."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of the source, its values as `{expression}`."""
+    """A sentence of the source, with values as `{expression}`."""
 
     place: str
     error: str
@@ -35,19 +35,19 @@ class Sentence:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of the remedies that it names."""
+        """The kinds of its remedies."""
         return [name for name, kind in KINDS.items() if re.search(kind.pattern, self.text)]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of remedy, known by its words, and the tests that do as it says."""
+    """A kind of remedy, identified by its words, and the tests that execute it."""
 
     pattern: str
     tests: tuple[str, ...] = ()
     """As `file::function` below `tests/`."""
     untested: str = ""
-    """Why no test does it; empty: one does."""
+    """The reason for no test; empty if there is one."""
 
 
 _OWN = "safety/test_remedies.py::test_"
@@ -243,7 +243,7 @@ KINDS = {
 
 @cache
 def sentences() -> tuple[Sentence, ...]:
-    """Every sentence of exit 4 and 6, and of doctor's findings, in the order of the source."""
+    """Every sentence of exit codes 4 and 6, and of doctor's findings, in source order."""
     files = (
         file for folder in ("retention", "jobs") for file in sorted((ROOT / folder).rglob("*.py"))
     )

@@ -1,4 +1,4 @@
-"""Archives of tables that part: copies, tables put back from a backup, and manifests of earlier releases."""
+"""Archives of diverging tables: copies, tables restored from a backup, and manifests of earlier releases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMATS = ("delta", "parquet")
 
 @dataclass
 class Lake:
-    """A warehouse that keeps two messages, and archives the others outside."""
+    """A warehouse that keeps two messages, and archives the others externally."""
 
     folder: Path
     archive: str
@@ -48,7 +48,7 @@ class Lake:
         return self.warehouse().new_stream("ORDERS")
 
     def day(self, name: str, seqs: Sequence[int]) -> None:
-        """Publish messages, then remove and archive all but two."""
+        """Publish messages, then remove and archive all except two."""
         self.stream().publish([json.dumps({"subject": "a", "data": f"{name}-{n}"}) for n in seqs])
         self.remove()
 
@@ -63,7 +63,7 @@ class Lake:
         ]
 
     def copied(self, place: Path, archive: str | None = None) -> Lake:
-        """A copy of the directory, as people make one."""
+        """A plain copy of the directory."""
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.folder, place, symlinks=True)
         return replace(self, folder=place, archive=archive or self.archive)
@@ -74,14 +74,14 @@ class Lake:
 
 @pytest.fixture(params=FORMATS)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """Messages 1 and 2 are archived, 3 and 4 are there."""
+    """Messages 1 and 2 are archived, 3 and 4 are stored."""
     made = Lake(tmp_path / "prod", str(tmp_path / "archive"), request.param)
     made.day("first", range(1, 5))
     return made
 
 
 def after_a_lost_day(lake: Lake, tmp_path: Path) -> tuple[Path, Path]:
-    """Put a warehouse back to yesterday, and go on; the manifests of the lost day, and of the day instead of it."""
+    """Restore a warehouse of yesterday, and continue; returns the manifests of the lost day, and of its replacement."""
     yesterday = lake.copied(tmp_path / "backup")
     lake.day("LOST", range(5, 9))
     shutil.rmtree(lake.folder)
@@ -93,7 +93,7 @@ def after_a_lost_day(lake: Lake, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def lake_manifests_of(yesterday: Lake, lake: Lake) -> list[Path]:
-    """The manifests that a backup's run history knows."""
+    """The manifests in a backup's run history."""
     runs = (yesterday.folder / "runs" / "ORDERS").glob("*.done.json")
     known = {json.loads(run.read_text()).get("archived", {}).get("manifest") for run in runs}
     return [manifest for manifest in lake.manifests() if str(manifest) in known]
@@ -114,7 +114,7 @@ def test_a_lost_day_never_comes_back_under_sequences_given_out_again(
         "--from MANIFEST --as NEWNAME brings such a history back"
     ) in done.stdout
     assert lake.texts() == SECOND_DAY
-    # Whoever wants the lost day gets it, as a stream of its own: with what was archived before it.
+    # The lost day can be restored as a separate stream, with the messages archived before it.
     into = lake.warehouse().new_stream("LOST")
     assert lake.stream().restore(str(lost), into=into).messages == 6
     assert lake.texts("LOST") == ["first-1", "first-2", "first-3", "first-4", "LOST-5", "LOST-6"]
@@ -159,7 +159,7 @@ def test_each_of_two_copies_restores_the_common_past_and_its_own(
         assert one.texts() == [*past, *(f"{name}-{n}" for n in range(5, last + 1))]
         assert len(restored.left_out) == 1
         assert one.stream().restore().messages == 0
-    # Where nobody tells which of the two is meant, neither comes back.
+    # Without a choice between the two, neither is restored.
     other = Lake(tmp_path / "other", lake.archive, lake.format)
     stream, into = other.stream(), other.warehouse().new_stream("BACK")
     with pytest.raises(RefusedError, match=r"manifests/.*manifests/"):
@@ -211,7 +211,7 @@ def test_a_copy_with_an_archive_of_its_own_is_not_stopped(lake: Lake, tmp_path: 
         "first-4",
         *(f"staging-{n}" for n in range(5, 9)),
     ]
-    # A copy of a copy with the archive that lies beside both.
+    # A copy of a copy, with a shared archive next to both.
     aside = Lake(tmp_path / "a" / "lake", "../kept", lake.format)
     aside.folder.parent.mkdir()
     aside.day("first", range(1, 5))
@@ -229,7 +229,7 @@ def test_the_same_warehouse_at_another_path_is_not_stopped(lake: Lake, tmp_path:
 
 
 def as_earlier_release(manifest: Path) -> Path:
-    """Write a manifest as an earlier release did: it names no other one, and no writer."""
+    """Write a manifest of an earlier release: without a predecessor and without a writer."""
     fields = json.loads(manifest.read_text())
     for name in ("previous", "writer", "check"):
         del fields[name]

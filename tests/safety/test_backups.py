@@ -1,4 +1,4 @@
-"""Tables put back from a copy, logs that were cleaned up, logs that are gone: absence is not "never happened"."""
+"""Restored tables, cleaned-up logs, lost logs: absence does not mean "never happened"."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TRIMMED = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 4}
 
 
 def publish(warehouse: Warehouse, count: int) -> list[int]:
-    """The sequences that messages of now were given."""
+    """Publish current messages; returns their sequences."""
     done = warehouse.new_stream("ORDERS").publish(lines(count, first_ns=NOW))
     return [ack.seq for ack in done.acks()]
 
 
 def applied(warehouse: Warehouse) -> str:
-    """The name of a pass that succeeded."""
+    """The name of a successful pass."""
     (outcome,) = warehouse.apply()
     assert outcome.value is not None, outcome.sentence
     return outcome.value.run
@@ -98,7 +98,7 @@ def killed_behind_its_commit(folder: Path, run: str) -> None:
 
 
 def clean_up(folder: Path) -> None:
-    """What log retention does: the newest state is a checkpoint, and entries before it are deleted."""
+    """Apply log retention: write a checkpoint of the newest state, and delete earlier entries."""
     messages = root_of(folder) / "messages"
     table = DeltaTable(str(messages))
     table.create_checkpoint()
@@ -146,7 +146,7 @@ def test_a_run_that_was_killed_before_its_commit_is_abandoned_although_the_log_w
 
 
 def begun_by_earlier_code(folder: Path, run: str) -> None:
-    """A record without what the run looked at, in a log that does not keep the last run's instant."""
+    """A record without the run's inputs, in a log without the last run's instant."""
     place = Path(folder, "runs", "ORDERS", f"{run}.begun.json")
     record = verified(json.loads(place.read_text()))
     del record["basis"]
@@ -206,7 +206,7 @@ def without_the_mark(folder: Path) -> None:
 
 
 def as_it_is(_: Path) -> None:
-    """The engine itself says that the table was made."""
+    """The engine itself records the creation of the table."""
 
 
 @pytest.mark.parametrize("left", [as_it_is, as_earlier_code_left_it, without_the_mark])
@@ -250,7 +250,7 @@ def test_a_table_that_was_being_made_when_its_maker_died_is_made(
     tmp_path: Path, format_: str, step: Step
 ) -> None:
     class Died(BaseException):
-        """What no code catches."""
+        """An exception that no code catches."""
 
     def die(reached: Step) -> None:
         if reached == step:

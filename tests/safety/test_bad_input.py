@@ -1,4 +1,4 @@
-"""What is wrong is said in one sentence with an exit code, and nothing in the warehouse has moved."""
+"""Bad input gives one sentence with an exit code, and the warehouse is unchanged."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NOT_THE_TABLE = (".lease", "moves.lock")
 MESSAGES = ("messages", "ORDERS", "--format", "jsonl")
 APPLY = ("apply", "--yes", "ORDERS")
 SEGMENT_CUT = 1
-"""The second of the three segments: 16 of its 24 messages go, so that it is read and copied."""
+"""The second of three segments: 16 of its 24 messages are removed, so it is read and copied."""
 
 
 def noisy(count: int) -> str:
-    """Messages an hour apart, in segments of a day, that do not compress."""
+    """Incompressible messages an hour apart, in segments of a day."""
     random = np.random.default_rng(3)
     start = NOW - 1_000 * 24 * 3_600_000_000_000
     return "\n".join(
@@ -43,7 +43,7 @@ def noisy(count: int) -> str:
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with 60 messages in three segments, to be copied."""
+    """A warehouse with 60 messages in three segments, for copies."""
     folder = tmp_path_factory.mktemp(str(request.param))
     command = commands(folder, LIMITS, format=request.param)
     command.json("publish", "ORDERS", "-", stdin=noisy(60))
@@ -57,14 +57,14 @@ def orders(published: Path, tmp_path: Path) -> Commands:
 
 
 def flip(file: Path, place: float) -> None:
-    """Turn one bit, at a share of the file's length, and leave its modification time."""
+    """Flip one bit, at a share of the file's length, and keep its modification time."""
     content = bytearray(file.read_bytes())
     content[int(len(content) * place)] ^= 0x10
     overwrite(file, bytes(content))
 
 
 def table_of(command: Commands) -> dict[str, str]:
-    """Everything below `streams/`, leases aside."""
+    """All files below `streams/`, except leases."""
     streams = command.folder / "streams"
     return {name: sha for name, sha in tree(streams).items() if not name.endswith(NOT_THE_TABLE)}
 
@@ -75,9 +75,9 @@ def segments(command: Commands) -> list[Path]:
 
 
 def check_refusal(result: Result, code: int, *fragments: str) -> None:
-    """One line says what is wrong; it holds the fragments, and nobody sees a traceback.
+    """Check that one line has the error with the fragments, without a traceback.
 
-    The progress of each stream is a line of its own and names no reason.
+    The progress of each stream is a separate line without a reason.
     """
     said = [line for line in result.stderr.splitlines() if ": failed (" not in line]
     assert result.exit_code == code, result.output
@@ -92,7 +92,7 @@ def check_refused(
     *fragments: str,
     stdin: str | None = None,
 ) -> None:
-    """The command is refused, and the table is as it was."""
+    """Check that the command is refused, and the table is unchanged."""
     before = table_of(command)
     check_refusal(command.run(*arguments, stdin=stdin), code, *fragments)
     assert table_of(command) == before

@@ -20,7 +20,7 @@ ROOT = "s3://lake/streams/ORDERS"
 
 
 class Objects:
-    """An object store of one bucket whose clock was set back: what is there was written in the future."""
+    """An object store with a clock that was set back: existing objects were written in the future."""
 
     def __init__(self) -> None:
         self.content: dict[str, tuple[bytes, int]] = {}
@@ -97,7 +97,7 @@ def test_a_clock_that_jumps_back_keeps_runs_in_order_and_stops_rewinds(
     (refused,) = back.apply()
     assert refused.exit_code == 4
     assert "--allow-rewind" in refused.sentence
-    # What needs no instant goes on, and a run that is allowed gets a later name.
+    # Operations without an instant continue, and an allowed run gets a later name.
     back.stream("ORDERS").publish(lines(1))
     (again,) = back.apply(as_of=NOW, guards=Guards(allow_future=True))
     assert first.value is not None
@@ -153,7 +153,7 @@ def test_runs_are_named_by_the_real_time_again_once_a_clock_is_repaired(tmp_path
     assert [record["run"] for record in later.history()] == names
     assert outcome.value.run.startswith("c0001-20270116T080000.")
     assert later.undo(wrong.value.run)["restored_messages"] == 3
-    # And once more: another wrong clock, another repair.
+    # Again: another wrong clock, another repair.
     (again,) = opened(tmp_path, ORDERS, now_ns=NOW + 40_000 * DAY).apply()
     assert again.value is not None
     second = later.stream("ORDERS").repair_wrong_clock().apply()

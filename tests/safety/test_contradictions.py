@@ -1,4 +1,4 @@
-"""A data file that is not what the log, the statistics or the plan say is refused by name, whoever opens it."""
+"""A data file that contradicts the log, the statistics or the plan is refused by name by every reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.laying import SECOND, START, even_segments, held, lay, wareho
 from tests.support.trees import overwrite, tree
 
 CUT = "segment=6"
-"""Of three segments with five messages each; the rules take the first whole, and two messages of this one."""
+"""One of three segments with five messages each; rules remove the first, and two messages of this one."""
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -49,7 +49,7 @@ OTHERS: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 def replaced(warehouse: Warehouse, change: Callable[[pa.Table], pa.Table]) -> Path:
-    """Put other rows into a file of the same path, length and modification time."""
+    """Replace the rows of a file, with the same path, length and modification time."""
     [file] = (Path(warehouse.location) / "streams/ORDERS/messages").rglob(f"{CUT}/*.parquet")
     length = file.stat().st_size
     rows = change(pq.ParquetFile(file).read())
@@ -125,7 +125,7 @@ def test_a_file_that_holds_something_else_is_refused_by_whoever_opens_it(
     before = _tables(laid)
     error = ACTS[act](laid, plan)
     if act == "count subjects" and other == "other sizes":
-        # The columns that are counted do not contradict anything; the pass itself reads sizes.
+        # The counted columns are consistent; the pass itself reads sizes.
         error = ACTS["apply"](laid, plan)
     assert isinstance(error, RetentionError), "was acted upon"
     assert file.name in str(error)

@@ -1,4 +1,4 @@
-"""Every kind of file of a warehouse is damaged: what is asked then is exactly done, or refused and nothing moves."""
+"""Damage to every kind of file of a warehouse: commands have the exact result, or are refused without changes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ PARQUET = {
 
 @dataclass(frozen=True)
 class Trial:
-    """A command, and the sequences that are left if it is done."""
+    """A command, and the remaining sequences if it succeeds."""
 
     words: tuple[str, ...]
     left: tuple[int, ...]
@@ -97,7 +97,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Made:
-    """A warehouse with two runs behind it, a saved plan, and what is left of 36 messages by each command."""
+    """A warehouse after two runs, with a saved plan, and the remaining messages of 36 after each command."""
 
     folder: Path
     before: tuple[int, ...]
@@ -106,7 +106,7 @@ class Made:
 
 @pytest.fixture(scope="module", autouse=True)
 def ledgers() -> Iterator[None]:
-    """However few its files are, a stream remembers what it knows of them."""
+    """Enable the inventory cache even for few files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental, "WORTH_FILES", 1)
         patch.setattr(listing, "WORTH_FILES", 1)
@@ -159,7 +159,7 @@ def _calm(folder: Path, words: tuple[str, ...]) -> Trial:
 
 
 class copied:  # noqa: N801
-    """A copy of a warehouse, for a while."""
+    """A temporary copy of a warehouse."""
 
     def __init__(self, folder: Path) -> None:
         self.copy = folder.with_name(folder.name + "-copy")
@@ -180,7 +180,7 @@ def run(command: Commands, words: tuple[str, ...]) -> int:
 
 
 def seen(command: Commands) -> list[int] | None:
-    """The sequences that a reader sees; None if it is refused."""
+    """The sequences in a reader's view; None if it is refused."""
     done = command.run("messages", "ORDERS", "--format", "jsonl")
     if done.exit_code:
         return None
@@ -188,14 +188,14 @@ def seen(command: Commands) -> list[int] | None:
 
 
 def kind_of(path: str) -> str:
-    """The name of a file without what differs between files of one kind."""
+    """The name of a file without parts that differ between files of one kind."""
     name = re.sub(r"[0-9a-f]{32}|\d{8}T[0-9.]+Z-[0-9a-f]{6}", "*", path)
     name = re.sub(r"\d{20}-[0-9a-f]{8}-\d+", "*", name)
     return re.sub(r"\d+", "N", re.sub(r"segment=\d+", "segment=N", name))
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """The newest file of each kind that is there; what people write themselves is not ours to check."""
+    """The newest file of each kind, except hand-written files."""
     every = sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -226,7 +226,7 @@ def test_damage_to_any_file_is_refused_or_mended(made: Made, damage: str) -> Non
 
 
 def _wrong(made: Made, trial: Trial, path: str, damage: Callable[[bytes], bytes]) -> str | None:
-    """What is wrong after the command met the damage, and the damaged file was restored."""
+    """The violations after the command met the damage and the file was restored."""
     with copied(made.folder) as command:
         file = command.folder / path
         content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""A damaged checkpoint is named, and the sentence says what to delete; each remedy is carried out as written."""
+"""A damaged checkpoint is named, with the files to delete; each remedy is executed as written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def an_empty_classic_one(log: Path) -> Path:
 
 
 def the_second_of_two(log: Path) -> Path:
-    """Which older versions of Spark write (`delta.checkpoint.partSize`)."""
+    """A multi-part checkpoint of older Spark versions (`delta.checkpoint.partSize`)."""
     rows = pq.read_table(classic(log))
     classic(log).unlink()
     parts = [log / f"{CHECKPOINT:020d}.checkpoint.{at:010d}.{2:010d}.parquet" for at in (1, 2)]
@@ -68,7 +68,7 @@ def a_hint_to_nothing(log: Path) -> Path:
 
 
 def with_sidecar(log: Path) -> tuple[Path, Path]:
-    """The checkpoint in the second version of its format: a manifest, and a file with the actions that name files."""
+    """A checkpoint in format V2: a manifest, and a sidecar file with file actions."""
     rows = pq.read_table(classic(log))
     classic(log).unlink()
     (log / "_sidecars").mkdir()

@@ -1,4 +1,4 @@
-"""Two histories of a table whose newest entries have one length and one time: nothing of the other one is believed."""
+"""Two histories of a table with newest entries of equal length and time: no cache of the other one is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retention.stores.parquet import log as parquet_log
 from tests.support.sandboxes import NOW, Commands, commands, lines
 
 YOUNG, OLD = NOW + 2 * HOUR, NOW - 5 * HOUR
-"""Times of the last message in the one history and in the other; as long as text."""
+"""Times of the last message in the two histories, of equal length as text."""
 AT = "2027-01-15T08:30:00Z"
 
 
@@ -58,7 +58,7 @@ def plan(command: Commands) -> dict[str, Any]:
 
 
 def without_caches(command: Commands) -> dict[str, Any]:
-    """What is planned where nothing is remembered."""
+    """The plan without caches."""
     own = root(command) / "_retention"
     (own / "due.json").unlink(missing_ok=True)
     shutil.rmtree(own / "ledger", ignore_errors=True)
@@ -66,7 +66,7 @@ def without_caches(command: Commands) -> dict[str, Any]:
 
 
 def alike(entry: Path, other: Path, stat: os.stat_result) -> None:
-    """Give an entry the length of another one, and its time."""
+    """Give an entry the length and time of another one."""
     own, wanted = entry.read_bytes(), len(other.read_bytes())
     assert len(own) <= wanted, "choose messages the other way round"
     entry.write_bytes(own.rstrip(b"\n") + b" " * (wanted - len(own)) + b"\n" * own.endswith(b"\n"))
@@ -77,7 +77,7 @@ def alike(entry: Path, other: Path, stat: os.stat_result) -> None:
 def diverge(
     command: Commands, one: Callable[[], None], other: Callable[[], None], backup: Path
 ) -> dict[str, Any]:
-    """Go one way, plan, put the table alone back to before it, and go the other way; the plan that is remembered."""
+    """Follow one history, plan, restore only the table, and follow the other history; returns the cached plan."""
     table = root(command) / "messages"
     shutil.copytree(table, backup / "messages")
     one()

@@ -1,4 +1,4 @@
-"""Every request to an object store fails, in each way that it can; the same command then ends as if none had."""
+"""Every request to an object store fails in every possible way; repeating the command gives the normal result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tests.support.laying import SECOND, START, even_segments, lay
 from tests.support.unlucky import claims, print_tally, told
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
-"""Whether each sort of request fails in each way, about each sort of place: `make faults`; else the commit does, so
-that nobody knows whether it happened."""
+"""Whether each kind of request fails in each way for each kind of path: `make faults`; otherwise
+only the commit fails, with an unknown outcome."""
 TALLY: Counter[tuple[str, str, str]] = Counter()
-"""How often a request failed in which way, and what came of it."""
+"""The count of each failure of a request, by result."""
 TRIED: set[tuple[str, str, Kind]] = set()
 HASTE = {
     "max_retries": "3",
@@ -39,42 +39,42 @@ HASTE = {
     "backoff_config.init_backoff": "5ms",
     "backoff_config.max_backoff": "20ms",
 }
-"""What makes deltalake give up soon."""
+"""Settings that make deltalake give up early."""
 STREAM = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "60s"}
 COMMIT = "put if absent"
 DOUBTFUL = (Kind.BROKEN, Kind.LOST, Kind.DEAD)
-"""After these nobody knows whether a commit happened."""
+"""Failures that leave the outcome of a commit unknown."""
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Lake:
-    """An object store behind a door that fails by plan, and a way past the door."""
+    """An object store behind a proxy with planned failures, and direct access to it."""
 
     front: Front
     behind: Any
 
     def objects(self, place: str) -> dict[str, bytes]:
-        """What lies below a place, by what follows the place in its name."""
+        """The objects below a location, by relative name."""
         prefix = f"{place.removeprefix(f's3://{BUCKET}/')}/"
         listed = self.behind.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        # Where pyarrow deletes an object, it leaves an empty one that stands for the directory.
+        # When pyarrow deletes an object, it leaves an empty object as the directory.
         keys = [one["Key"] for one in listed if not one["Key"].endswith("/")]
         read = {key: self.behind.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
         return {key.removeprefix(prefix): content for key, content in read.items()}
 
     def put(self, objects: dict[str, bytes]) -> str:
-        """A new place with these objects."""
+        """A new location with these objects."""
         number = next(_numbers)
         for name, content in objects.items():
             self.behind.put_object(Bucket=BUCKET, Key=f"{number}/{name}", Body=content)
         place = f"s3://{BUCKET}/{number}"
-        # Who tries a place asks in threads, so that no request can be named by its number.
+        # Probes of a location use threads, so their requests have no fixed numbers.
         refuse_without_exclusion(f"{place}/streams/ORDERS")
         return place
 
     def a_minute_passes(self, place: str) -> None:
-        """Leases that could not be given back run out."""
+        """Let unreleased leases expire."""
         for name in self.objects(place):
             if ".lease" in name:
                 key = f"{place}/{name}".removeprefix(f"s3://{BUCKET}/")
@@ -176,7 +176,7 @@ ACTS: dict[str, tuple[Callable[[str], None], Callable[[str], Any]]] = {
 
 
 class Trial:
-    """One command: what it meets, and copies of that in which a request fails."""
+    """One command: its initial state, and copies of it with a failed request."""
 
     def __init__(self, lake: Lake, name: str) -> None:
         self.lake = lake
@@ -206,7 +206,7 @@ class Trial:
         error, answer = None, None
         try:
             answer = self.act(place)
-        except Exception as raised:  # whatever it is, it is looked at
+        except Exception as raised:  # any error is examined
             error = raised
         is_met = front.met
         front.begin()

@@ -1,4 +1,4 @@
-"""Every operation on a local disk fails, in each way that it can; the same command then ends as if none had."""
+"""Every operation on a local disk fails in every possible way; repeating the command gives the normal result."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.support.faults import Call, Fault, Kind, kinds_of
 from tests.support.unlucky import ACTS, claims, print_tally
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
-"""Whether each operation fails about each sort of place, the first and the last time: `make faults`."""
+"""Whether each operation fails for each kind of path, at its first and last call: `make faults`."""
 DECIDING = ("link", "rename", "replace", "delta commit")
-"""Operations behind which something is there: these fail about each sort of place."""
+"""Operations with a durable effect; these fail for each kind of path."""
 QUICK = ("publish", "first-publish", "import", "apply")
-"""The commands that write in every way there is."""
+"""The commands that cover every way to write."""
 WITH_A_RIVAL = "race"
-"""Here a rival's commit comes between the old state and the new."""
+"""Commands with a rival's commit between the old and the new state."""
 IN_COMMITS = (WITH_A_RIVAL, "mirror", "ingest", "purge", "publish-topic")
-"""These have more than one commit, and may end behind any of them."""
+"""Commands with several commits, which may end after any of them."""
 UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
-"""What a listing of somebody else's directory leaves out, an import or an ingest cannot know of."""
+"""An import or an ingest cannot detect files missing from a listing of a foreign directory."""
 TRIES = 10
 FORMATS = ("delta", "parquet")
 TALLY: Counter[tuple[str, str, str]] = Counter()
-"""How often an operation failed in which way, and what came of it."""
+"""The count of each failure of an operation, by result."""
 TRIED: set[tuple[str, str, str, Kind]] = set()
 
 
@@ -53,7 +53,7 @@ def trial_of(crew: Crew, name: str, format_: str) -> Trial:
 
 
 class Trial:
-    """One command on one format: what it meets, and copies of that in which something fails."""
+    """One command on one format: its initial state, and copies of it with a failure."""
 
     def __init__(self, crew: Crew, name: str, format_: str) -> None:
         self.crew, self.name, self.format = crew, name, format_
@@ -79,7 +79,7 @@ class Trial:
         return json.loads(result.read_text())
 
     def faults(self) -> Iterator[tuple[Call, Kind]]:
-        """Operations in every way that they can fail: of those of one sort the first, for `ALL` the last as well."""
+        """Operations with every possible failure: the first call of each kind, and with `ALL` also the last."""
         if ALL:
             ends = ((call, kind) for call in self._ends() for kind in kinds_of(call.operation))
             yield from (end for end in ends if (end[0].place, end[1]) not in UNKNOWABLE)
@@ -93,7 +93,7 @@ class Trial:
                     yield call, kind
 
     def _ends(self) -> list[Call]:
-        """Of each operation about each sort of place the first call and the last; of a race (it varies) the first."""
+        """The first and the last call of each operation for each kind of path; in a race (variable) only the first."""
         counted = [] if self.name == WITH_A_RIVAL else self.calls
         last = {(call.operation, call.place): call for call in counted}
         first = {(call.operation, call.place): call for call in reversed(self.calls)}
@@ -112,9 +112,9 @@ class Trial:
         return [f"{name} ({call.place}): {wrong}: {told['sentence']}" for wrong in found]
 
     def _met(self, name: str, fault: Fault) -> tuple[Path, dict[str, Any]]:
-        """Where the command came to the call that fails, and what came of it.
+        """Whether the command reached the failing call, and the result.
 
-        How often files are looked for depends on their names, which are drawn at random: a run may have fewer calls.
+        The number of searches depends on random file names, so a run may have fewer calls.
         """
         for _ in range(TRIES):
             folder = self.copy(name)
@@ -143,7 +143,7 @@ class Trial:
                 yield f"{key} is {found[key]} after a second try, not {wanted}"
 
     def _untold(self, held: Any, told: dict[str, Any]) -> Iterator[str]:
-        """A mirror that stops between two commits says so, unless nobody knows whether it does.
+        """A mirror that stops between two commits says so, unless the outcome is unknown.
 
         So does an ingest that says that nothing was changed.
         """

@@ -1,4 +1,4 @@
-"""Every field of every document that a stream rests on says something hostile: it is refused by name, nothing moves."""
+"""Hostile values in every field of every document of a stream: refused by name, without changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HOSTILE: dict[str, Any] = {
     "long": "x" * 100_000,
 }
 FEW = 4
-"""In a quick run commands meet every so-manieth field, each with another hostile value; shapes meet all of them."""
+"""In a quick run, commands meet every n-th field, each with another hostile value; shapes meet all fields."""
 FREE = (
     "who",
     "spark_application",
@@ -64,13 +64,13 @@ FREE = (
     "archived",
     "changes",
 )
-"""What is below is not for the engine, or judged by those who read it: what it must not do is lead anywhere."""
+"""Fields below this are not read by the engine, or validated by their readers; they must not lead outside."""
 OPTIONAL = {"none", "missing"}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A document: where it lies, its shape, who reads it, and what of it is tried."""
+    """A document: its path, its shape, its readers, and the tested fields."""
 
     file: str
     shape: type[Document]
@@ -102,7 +102,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with a run behind it, an archive, a saved plan, a consumer, and a topic with offsets."""
+    """A warehouse after a run, with an archive, a saved plan, a consumer, and a topic with offsets."""
     folder = tmp_path_factory.mktemp("made")
     rules = ORDERS | {"max_age": None, "max_msgs": 36, "archive": "../archive"}
     file = folder / "w/retention.yaml"
@@ -126,7 +126,7 @@ def place(made: Path, tmp_path: Path) -> Path:
 
 
 def fields(content: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where the values of a document stand, the first of each list standing for all."""
+    """The positions of a document's values; the first element of a list represents all."""
     if at:
         yield at
     if isinstance(content, dict):
@@ -154,13 +154,13 @@ def quickly(number: int) -> list[str]:
 
 SIGNED = {"removed_bytes", "bytes", "version", "version_before", "version_after", "seconds"}
 NAMES = {"stream", "kind", "status", "consumer", "origin", "warehouse", "host"}
-"""Of people's choosing: they may look like anything, and become no path before they are escaped."""
+"""User-chosen names: they may be any text, and are escaped before they become paths."""
 IDENTIFIERS = {"run", "table_id", "plan_id", "path"}
 TEXTS = {"upward", "absolute", "escaped", "backslashes", "a text", "a bell and a mark"}
 
 
 def expected(at: tuple[str | int, ...], name: str) -> tuple[int, ...]:
-    """How a command may end: where the value by itself is plausible, also otherwise than by refusing the document."""
+    """The allowed results of a command: for a plausible value, also other than a refusal of the document."""
     last = str(at[-1])
     plausible = (
         name in OPTIONAL
@@ -174,7 +174,7 @@ def expected(at: tuple[str | int, ...], name: str) -> tuple[int, ...]:
 
 
 def attempt(place: Path, kind: Kind, words: tuple[str, ...]) -> tuple[int, str]:
-    """Give a command; nothing outside the stream's own places may move, and nothing at all if it is refused."""
+    """Run a command; it may only change the stream's own files, and nothing if it is refused."""
     before = tree(place)
     done = Commands(place / "w").run(*words)
     after = tree(place)
@@ -246,7 +246,7 @@ COLUMNS: dict[str, Callable[[pa.Array], pa.Array]] = {
 
 
 def changed(table: pa.Table, name: str, hostile: str) -> pa.Table | None:
-    """A table in which a column is hostile; None: it cannot be so."""
+    """A table with a hostile column; None: not possible."""
     at, column = table.schema.get_field_index(name), table[name].combine_chunks()
     if not len(column):
         return None
@@ -259,7 +259,7 @@ def changed(table: pa.Table, name: str, hostile: str) -> pa.Table | None:
 
 
 def hostile_parts(place: Path, part: str) -> Iterator[tuple[str, str]]:
-    """Make one column of a saved plan after the other hostile, with the digest to go with it: which, and how."""
+    """Make each column of a saved plan hostile in turn, with a matching digest; yields the column and the value."""
     plan, beside = place / "monday", place / f"monday.{part}.parquet"
     table, document = pq.read_table(beside), json.loads(plan.read_text())
     for number, name in enumerate(table.column_names):
@@ -283,7 +283,7 @@ def test_no_column_of_a_plan_is_believed(place: Path, part: str) -> None:
 
 
 def is_meant(name: str, hostile: str) -> bool:
-    """Whether a cause may say so, which decides nothing: any time, and that consumers leave everything."""
+    """Whether a cause may have the value, because it decides nothing: any time, and no releases."""
     return (name.endswith(("_ns", "bytes")) and hostile == "negative") or (
         name.startswith("remaining_") and hostile == "none"
     )

@@ -1,4 +1,4 @@
-"""No name leads out of the warehouse: not a stream's, not a link's, and no path in a plan, a log or a record."""
+"""No name leads out of the warehouse: no stream name, no link, and no path in a plan, a log or a record."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
 
 
 def renamed(orders: Commands, path: str) -> Path:
-    """A saved plan, forged so that its digests and its identity fit, whose first file has another path."""
+    """A forged saved plan with matching digests and identity, and another path of its first file."""
     plan = orders.folder.parent / "plan.json"
     assert orders.run("plan", "ORDERS", "-o", plan).exit_code == 0
     beside = Path(f"{plan}.files.parquet")
@@ -147,7 +147,7 @@ def test_a_log_that_names_a_path_outside_is_refused(orders: Commands, tmp_path: 
     text = logs[0].read_text()
     outside = text.replace("partition=0/segment=1/", "partition=0/segment=1/../../../../")
     if logs[0].parent.name == "log":
-        # Whoever names such a path on purpose has the entry's check agree with it.
+        # A deliberate forgery also has a matching check of the entry.
         entry = {name: value for name, value in json.loads(outside).items() if name != "check"}
         outside = json.dumps(with_checksum(entry))
     logs[0].write_text(outside)

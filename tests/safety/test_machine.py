@@ -1,4 +1,4 @@
-"""What a machine does to a command: no Java, no JARs, no room on the disk, another process at work."""
+"""Problems of the machine: no Java, no JARs, a full disk, another running process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 
 def noisy(count: int) -> str:
-    """Messages that do not compress, 1,000 bytes each, 100 a segment of a day."""
+    """Incompressible messages, 1,000 bytes each, 100 per segment of a day."""
     random = np.random.default_rng(3)
     step = 24 * 3_600_000_000_000 // 100
     start = NOW - 1_000 * 24 * 3_600_000_000_000
@@ -73,7 +73,7 @@ def check_refused(code: int, stderr: str, expected: int, *fragments: str) -> Non
 
 
 def table_of(command: Commands) -> dict[str, str]:
-    """Everything below `streams/` that says what the stream holds."""
+    """All files below `streams/` that define the stream's content."""
     files = tree(command.folder / "streams").items()
     return {name: sha for name, sha in files if not NOT_THE_TABLE.search(name)}
 
@@ -167,7 +167,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill_disk(place: Path, leave: int) -> Path:
-    """A file that takes all room but `leave` bytes."""
+    """A file that fills the disk except for `leave` bytes."""
     filler = place / "filler"
     with filler.open("wb") as sink:
         room = os.statvfs(place)

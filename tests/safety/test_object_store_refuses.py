@@ -1,4 +1,4 @@
-"""An object store that refuses: one sentence says why and what to do, with the code that fits, and no secret in it."""
+"""Refusals of an object store: one sentence with reason and remedy, the right exit code, and no secret."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOKS = (["plan"], ["state"], ["apply", "--yes"], ["messages", "ORDERS"])
 
 @contextmanager
 def refusing(code: str) -> Iterator[str]:
-    """The address of an object store that gives every request the same answer, as S3 gives it: none to HEAD."""
+    """The address of an object store with the same answer to every request, in S3's form: no body for HEAD."""
     status, headers, _ = ANSWERS[code]
     said = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>m</Message></Error>'.encode()
 
@@ -51,7 +51,7 @@ def refusing(code: str) -> Iterator[str]:
         do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = answer  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -66,7 +66,7 @@ def refusing(code: str) -> Iterator[str]:
 
 @pytest.fixture
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """Runs a command on a warehouse at an endpoint: exit code and the one sentence."""
+    """A function that runs a command on a warehouse at an endpoint; returns exit code and sentence."""
     for name, value in (("ACCESS_KEY_ID", "AKIA"), ("SECRET_ACCESS_KEY", SECRET)):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
@@ -92,7 +92,7 @@ def test_what_the_store_refuses_is_one_sentence_with_its_remedy(
     refused: Callable[..., tuple[int, str]], code: str
 ) -> None:
     with refusing(code) as endpoint:
-        looks = LOOKS[:1] if code == "RequestTimeTooSkewed" else LOOKS  # asked again for seconds
+        looks = LOOKS[:1] if code == "RequestTimeTooSkewed" else LOOKS  # retried for seconds
         for words in (*looks, ["publish", "ORDERS", "-"]):
             exit_code, sentence = refused(endpoint, words)
             assert (exit_code, ANSWERS[code][2] in sentence) == (2, True), (words, sentence)

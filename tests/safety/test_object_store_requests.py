@@ -1,4 +1,4 @@
-"""What an append costs on an object store does not grow with the appends before it: requests are counted at a door."""
+"""The cost of an append on an object store does not grow with earlier appends: a proxy counts requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ EARLY, LATE = 15, 45
 APART = 2
 MOST = 95
 MOST_FOR_TRIAL = 8
-"""Once in a process: whether the store excludes rivals."""
+"""Once per process: the probe of the store for exclusion of rivals."""
 MOST_FOR_STATISTICS = 3 * MERGE_ABOVE
-"""Their small files come and go, but are never more than that."""
+"""Their number of small files varies, but never exceeds this."""
 CONFIG = {"streams": [{"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "1h"}]}
 
 
@@ -36,7 +36,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
 
 
 def publish(place: str, number: int) -> None:
-    """One batch through a warehouse that was just opened: nothing is known from the batch before."""
+    """Publish one batch through a newly opened warehouse, without state of the previous batch."""
     warehouse = open_warehouse(place, clock=lambda: START + (1000 + number) * SECOND)
     line = json.dumps({"subject": "a", "data": "x", "ts_ns": START + number * SECOND})
     warehouse.stream("ORDERS").publish([line.encode()], "app", number)

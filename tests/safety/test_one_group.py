@@ -1,4 +1,4 @@
-"""Two users of one group, umask 002, a directory of the group's: whoever comes second goes on where the first was."""
+"""Two users of one group, with umask 002 and a shared directory: the second user can continue the work of the first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICY = {
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """What this process does meanwhile, a user does who has no right but the group's."""
+    """Act as a user with only the group's permissions during the block."""
     groups = os.getgroups()
     os.setgroups([])
     os.setegid(GROUP)
@@ -51,7 +51,7 @@ def umask_of_a_group() -> Iterator[None]:
 
 @pytest.fixture(params=["delta", "parquet"])
 def command(request: pytest.FixtureRequest) -> Iterator[Commands]:
-    # Pytest's own directories are open to their owner alone.
+    # Pytest's own directories are private to their owner.
     with TemporaryDirectory() as place:
         Path(place).chmod(0o2775)
         yield _configured(Path(place, "lake"), request.param)
@@ -69,7 +69,7 @@ def _configured(folder: Path, form: str) -> Commands:
 
 
 def work(command: Commands) -> None:
-    """One of most things that write."""
+    """Run one of most kinds of writes."""
     topic = [json.dumps({"data": "x"})] * 3
     for words, stdin in (
         (("publish", "ORDERS"), "\n".join(lines(24))),

@@ -15,7 +15,7 @@ from tests.support.trees import scramble
 
 SEGMENTS, EACH, NOW = 14, 50, START + 2_000 * SECOND
 CUT = 9
-"""So many of the segments go, exactly."""
+"""The exact number of removed segments."""
 
 AGE = NOW - (START + CUT * EACH * SECOND)
 LIMITS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def test_dropping_whole_segments_opens_no_data_file(
         state = stream.state()
     assert outcome.value is not None, outcome.sentence
     assert [path for path in opened if "/segment=" in path and "/subjects/" not in path] == []
-    assert any(path.endswith(".json") for path in opened)  # the watch sees what is opened
+    assert any(path.endswith(".json") for path in opened)  # the watch sees opened files
     assert planned.plan.removed_messages == outcome.value.removed_messages == dropped * EACH
     assert outcome.value.segments == {
         "dropped": dropped,
@@ -99,7 +99,7 @@ def test_releasing_what_everybody_has_settled_opens_no_data_file(
 
 
 def files_left(folder: Path, format_: str) -> list[Path]:
-    """Files that a plain reader of the directory, or of the Delta log, sees."""
+    """The files in the view of a plain reader of the directory or of the Delta log."""
     if format_ == "parquet":
         return data_files(folder)
     from deltalake import DeltaTable

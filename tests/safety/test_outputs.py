@@ -1,4 +1,4 @@
-"""Every option that names a file to write, given a file that holds something else: it stays, and no work begins."""
+"""Every option for an output file, given an existing foreign file: the file is kept, and no work starts."""
 
 from __future__ import annotations
 

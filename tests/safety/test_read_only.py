@@ -1,4 +1,4 @@
-"""On a read-only warehouse every command that only looks works, and those that write say one clear sentence."""
+"""On a read-only warehouse every read-only command works, and writing commands give one clear sentence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
 
 
 def answers(command: Commands) -> dict[str, object]:
-    """What the commands that look say."""
+    """The output of read-only commands."""
     said: dict[str, object] = {}
     for words in LOOKS:
         done = command.run("--format", "json", *words)
@@ -62,7 +62,7 @@ def answers(command: Commands) -> dict[str, object]:
 
 
 def without_costs(value: object) -> object:
-    """A document without what looking cost and when it was."""
+    """A document without the cost and the time of reading."""
     if isinstance(value, dict):
         costs = ("seconds", "files_read", "bytes_read", "plan_id", "lag", "due", "next_due_ns")
         return {

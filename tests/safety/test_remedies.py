@@ -1,4 +1,4 @@
-"""Every remedy in a sentence of exit 4 or 6 heals: done as told, a pass and a publish go on with new sequences."""
+"""Every remedy in a sentence of exit codes 4 and 6 works: executed as written, a pass and a publish continue."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def configured(folder: Path, format_: str, **changed: Any) -> Commands:
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with messages, a consumer, stored offsets, an archive, and a pass behind it."""
+    """A warehouse with messages, a consumer, stored offsets and an archive, after a pass."""
     folder = tmp_path_factory.mktemp(str(request.param))
     command = configured(folder, str(request.param))
     command.json("publish", "ORDERS", "-", stdin="\n".join(lines(12)))
@@ -75,13 +75,13 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def copied(made: Path, tmp_path: Path) -> Commands:
-    """A copy of that warehouse, to be harmed."""
+    """A copy of that warehouse, for damage."""
     shutil.copytree(made, tmp_path / "lake")
     return Commands(tmp_path / "lake")
 
 
 def next_seq(command: Commands, stream: str) -> int:
-    """The sequence that the next message of a stream is given."""
+    """The sequence of the next message of a stream."""
     done = command.run("--format", "jsonl", "publish", stream, "-", stdin=MESSAGE[stream])
     assert done.exit_code == 0, done.output
     ack = json.loads(done.stdout)
@@ -89,7 +89,7 @@ def next_seq(command: Commands, stream: str) -> int:
 
 
 def goes_on(command: Commands, stream: str, last_seq: int) -> None:
-    """A pass and a publish succeed, and a sequence that was given is not given again."""
+    """Assert that a pass and a publish succeed, and no sequence is assigned twice."""
     passed = command.run("apply", stream, "--yes")
     assert passed.exit_code == 0, passed.output
     assert next_seq(command, stream) > last_seq
@@ -98,13 +98,13 @@ def goes_on(command: Commands, stream: str, last_seq: int) -> None:
 
 
 def told(done: Result) -> str:
-    """The sentence of a command that refused."""
+    """The sentence of a refused command."""
     assert done.exit_code in {4, 6}, done.output
     return done.stderr + done.stdout
 
 
 def run_as_told(command: Commands, sentence: str, verb: str) -> Result:
-    """Run the very command that a sentence names."""
+    """Run the command in a sentence verbatim."""
     *_, text = [text for text in COMMAND.findall(sentence) if text.startswith(verb)]
     done = command.run(*shlex.split(text))
     assert done.exit_code == 0, done.output
@@ -113,11 +113,11 @@ def run_as_told(command: Commands, sentence: str, verb: str) -> Result:
 
 @dataclass(frozen=True)
 class Harm:
-    """Damage of a file or directory, the command that refuses then, and the ways on that its sentence names."""
+    """Damage of a file or directory, the command that refuses then, and the remedies in its sentence."""
 
     stream: str
     place: str
-    """Below the warehouse; the last that matches is damaged."""
+    """A pattern below the warehouse; the last match is damaged."""
     ask: tuple[str, ...]
     ways: tuple[str, ...] = ("restore",)
     damage: str = "junk"
@@ -204,9 +204,9 @@ def test_a_file_that_cannot_be_read_is_restored_or_given_up_as_told(
     assert str(named) in sentence
     WAYS[way](copied, harm.stream, place, made, sentence)
     done = copied.run(*harm.ask, stdin=harm.stdin)
-    # An archive without its last manifest is none.
+    # An archive without its last manifest is invalid.
     assert done.exit_code == 0 or way == "leave out", done.output
-    # The run history knows the sequences up to its last run.
+    # The run history has the sequences up to its last run.
     known = 12 if way == "begin anew" else LAST[harm.stream]
     goes_on(copied, harm.stream, known)
 
@@ -297,13 +297,13 @@ def opened_table(command: Commands, stream: str = "ORDERS") -> DeltaTable:
 
 
 def put(command: Commands, rows: pa.Table) -> None:
-    """Append rows as another writer does."""
+    """Append rows like another writer."""
     table = opened_table(command)
     write_deltalake(table, rows, mode="append")
 
 
 def put_without_size(command: Commands) -> None:
-    """Append a row without a size, to a table that its owner lets have such rows."""
+    """Append a row without a size, to a table whose owner allows this."""
     log = command.folder / "streams/ORDERS/messages/_delta_log"
     for entry in log.glob("*.json"):
         text = entry.read_text().replace('\\"nullable\\":false', '\\"nullable\\":true')
@@ -374,7 +374,7 @@ def test_a_property_of_the_table_is_unset_as_told(tmp_path: Path, name: str) -> 
 
 
 def unset(command: Commands, name: str) -> None:
-    """ALTER TABLE … UNSET TBLPROPERTIES, as Spark writes it: the metadata without the property."""
+    """Spark's ALTER TABLE … UNSET TBLPROPERTIES: write the metadata without the property."""
     table = opened_table(command)
     log = command.folder / "streams/ORDERS/messages/_delta_log"
     metadata = [

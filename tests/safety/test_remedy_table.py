@@ -1,4 +1,4 @@
-"""The table of remedies is complete: each sentence of exit 4 and 6 has a kind, and each kind a test or a reason."""
+"""The table of remedies is complete: each sentence of exit codes 4 and 6 has a kind, each kind a test or reason."""
 
 from __future__ import annotations
 

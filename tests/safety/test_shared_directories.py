@@ -1,4 +1,4 @@
-"""Names that share a directory: noticed by what the place says, before anything of the other stream is touched."""
+"""Names that share a directory: detected from the directory itself, before the other stream is touched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_link(streams: Path) -> None:
 
 
 def a_copy(streams: Path) -> None:
-    """As a second mount of one directory looks: no link, no other name."""
+    """A directory that looks like a second mount of another: no link, no other name."""
     shutil.copytree(streams / "ORDERS", streams / "Orders")
 
 
@@ -70,7 +70,7 @@ def test_a_stream_that_leads_to_another_ones_directory_is_refused(
     before = tree(tmp_path)
     for words in ACTS:
         if words == ("validate",) and alias is a_copy:
-            continue  # what a configuration says is right, and each has a directory
+            continue  # the configuration is right, and each stream has a directory
         refused(command, words)
         assert tree(tmp_path) == before, words
     assert command.json("state", "ORDERS")[0]["messages"] == 9
@@ -95,7 +95,7 @@ def test_a_directory_of_before_is_given_its_name_by_the_next_write(tmp_path: Pat
 
 @pytest.fixture
 def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place that does not tell upper from lower case, as far as is asked of it."""
+    """A simulated case-insensitive location."""
     look = shared_directories._identity
 
     def looking(place: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What topics let go, they let go from statistics: no data file is opened, whatever is in it."""
+"""Removals of topics use statistics only: no data file is opened, for any content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000 * 10**9
 
 
 def scrambled(folder: Path, format_: str, profile: str) -> Warehouse:
-    """A topic whose data files hold random bytes; all but the last segments of its two partitions are due and read."""
+    """A topic with random bytes as data files; all except the last segments of its two partitions are due and read."""
     with_logs(folder, format_)
     place = folder / "retention.yaml"
     config = json.loads(place.read_text())

@@ -64,7 +64,7 @@ COMMANDS = {
 
 
 def _cells() -> Iterator[tuple[str, str, str]]:
-    """Kind of work, its name, the way to a session."""
+    """Kind of work, its name, and the way to get a session."""
     for job in JOBS:
         yield from (("job", job, way) for way in ("own", "submitted", "connect", "active"))
     for command in COMMANDS:
@@ -78,7 +78,7 @@ CELLS = [cell for cell in _cells() if EVERYTHING or cell in FEW]
 
 @pytest.fixture(scope="module")
 def laid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stream of which a pass removed some messages, and of which another one would remove more."""
+    """A stream after a pass that removed some messages; another pass would remove more."""
     folder = tmp_path_factory.mktemp("laid")
     config = configured(folder, ORDERS)
     command = (BIN / "retention", "--engine", "local", "--config", config)

@@ -32,7 +32,7 @@ SCHEMA = "subject string, headers binary, payload binary, ts_ns long"
 
 
 def some_rows(count: int) -> list[dict[str, Any]]:
-    """Messages in no order, some with headers, with ties in time and in time and subject."""
+    """Messages in random order, some with headers, with ties in time and in time and subject."""
     return [
         {
             "subject": f"orders.{number % 3}",
@@ -111,7 +111,7 @@ def test_tasks_divide_by_deadline_as_an_append_in_this_process_does(
     assert stored(one).equals(expected)
     assert stored(some).equals(expected)
     assert seqs_by_file(one) == seqs_by_file(theirs)
-    # Two segments; of the second, which is smaller, less would be spared.
+    # Two segments; the second is smaller, so it saves less.
     assert len(seqs_by_file(theirs)) == 6
     assert len(seqs_by_file(some)) > 3
     assert store_of(some).leftovers() == []
@@ -260,7 +260,7 @@ def test_a_streaming_query_appends_each_micro_batch_once(
     query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     counted = {"query": 1, f"retention/query/{query}/query": 1}
     assert store_of(opened).snapshot().counters.batches == counted
-    # Another checkpoint counts from 0 again: its batches are not those that are there.
+    # Another checkpoint counts from 0 again, so its batches are not the committed ones.
     shutil.rmtree(tmp_path / "checkpoint")
     with pytest.raises(StreamingQueryException, match="whose last is batch 1, another checkpoint"):
         run()
@@ -275,7 +275,7 @@ def test_the_session_stays_and_nothing_stays_cached(spark: SparkSession, tmp_pat
 
 
 def stages_of(spark: SparkSession) -> dict[int, Any]:
-    """The session's stages by number, as Spark counts them once all its events are in."""
+    """The session's stages by number, after all of Spark's events."""
     context = spark.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty()
     jvm: Any = context._jvm
@@ -292,7 +292,7 @@ def test_no_task_sees_all_rows(
 ) -> None:
     from pyspark.sql import functions as F
 
-    # A few rows would be put together for one task, as nobody would with many.
+    # A few rows would be coalesced into one task, unlike many rows.
     adaptive = "spark.sql.adaptive.coalescePartitions.enabled"
     spark.conf.set(adaptive, "false")
     monkeypatch.setattr(numbering, "MOST_ROWS", 50)

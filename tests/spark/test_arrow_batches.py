@@ -1,4 +1,4 @@
-"""Batches that rows bound: long rows arrive as they are, and bytes bound batches from then on."""
+"""Batches bounded by rows: long rows arrive unchanged, and bytes bound later batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = 1_700_000_000_000_000_000
 
 @pytest.fixture
 def by_rows(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session as it is when it has just started."""
+    """The session in its initial state."""
     before = {name: str(spark.conf.get(name)) for name in arrow_batches.BY_ROWS}
     for settings in (arrow_batches.BY_ROWS, before):
         for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""Tasks that Spark tries again: storage that fails passes, and no attempt touches what another one wrote."""
+"""Tasks retried by Spark: transient storage failures are tolerated, and attempts never touch each other's files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Act = Callable[..., Any]
 
 
 def failing_once(act: Act, flag: Path) -> Act:
-    """A function that does its work, and then finds the storage failing; the first time."""
+    """A function that does its work, and then raises a storage failure the first time."""
 
     def acting(*given: Any, **named: Any) -> Any:
         done = act(*given, **named)
@@ -45,7 +45,7 @@ def failing_once(act: Act, flag: Path) -> Act:
 
 
 def left(opened: OpenedStream) -> list[str]:
-    """The data files that attempts left, all of them named by the engine."""
+    """The data files left by attempts, all named by the engine."""
     names = [o.location for o in orphans(opened) if o.what == "data file that no commit names"]
     assert all(map(is_ours, names))
     return names

@@ -1,4 +1,4 @@
-"""What `append` and `jobs.ingest` make of a source's columns: order, deletions, conditions, whole rows, keys."""
+"""Column mappings of `append` and `jobs.ingest`: order, deletions, conditions, whole rows, keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KAFKA = "kafka_offset long, kafka_partition int, key string, value binary, ts_ns
 
 
 def kafka_rows(count: int) -> list[dict[str, Any]]:
-    """Messages of three partitions, whose times go back and forth, and tie."""
+    """Messages of three partitions, with unordered and equal times."""
     drawn = random.Random(7)
     return [
         {
@@ -55,7 +55,7 @@ def kafka(spark: SparkSession, rows: list[dict[str, Any]], **more: str) -> DataF
 def test_rows_get_their_sequences_in_the_order_of_columns_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """Also the segments are those of the same rows appended one after another, though times go back and forth."""
+    """Segments also equal those of serial appends of the same rows, despite unordered times."""
     if path != "merged":
         monkeypatch.setattr(stored_blocks, "MOST_RANGE_BYTES", 1)
     rows = kafka_rows(600)
@@ -101,11 +101,11 @@ ORDERED = {
     "timestamp_ntz": ["2025-03-30 02:30:00", "2025-03-30 02:30:00.000001", "2025-03-30 02:31:00"],
     "date": ["0001-01-01", "1970-01-01", "9999-12-31"],
 }
-"""A type that has an order → values in that order."""
+"""An orderable type → values in order."""
 
 
 def test_each_type_that_has_an_order_decides_it(spark: SparkSession, tmp_path: Path) -> None:
-    """In one append: rows of a type have a value in its column alone, and one of each has none."""
+    """In one append: rows of a type have a value only in its column, and one row per type has none."""
     rows = [
         (which, given) for which, values in enumerate(ORDERED.values()) for given in (None, *values)
     ]

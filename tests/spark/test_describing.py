@@ -1,4 +1,4 @@
-"""Files that nothing describes: tasks read them, and keep what they learn, whoever runs them."""
+"""Files without statistics: tasks read them, and cache the statistics, on any engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLASSES: dict[str, type[Engine]] = {"local": LocalEngine, "spark": SparkEngine}
 
 @pytest.fixture
 def laid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Warehouse]:
-    """Makes a warehouse, to be used by an engine, of which all that was learned of its files is lost."""
+    """A function that makes a warehouse for an engine, with lost statistics of its files."""
     monkeypatch.setattr(describing, "PART_FILES", 10)
     folder = tmp_path / "w"
     first = warehouse_with(folder, "delta", START + 10**6 * SECOND, max_msgs=33)
@@ -47,7 +47,7 @@ def laid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], War
 def planned(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> tuple[Plan, list[Any]]:
-    """A plan, and what the engine's tasks that describe files gave back to this process."""
+    """A plan, and the results of describing tasks returned to this process."""
     given: list[Any] = []
     run = CLASSES[engine].map
 

@@ -1,4 +1,4 @@
-"""Logs of acks folded by Spark's tasks: the states and reports that this process finds, in pieces that stay small."""
+"""Logs of acks folded by Spark tasks: the same states and reports as in this process, in bounded pieces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reply(seq: int, consumer: str, own: int, count: int, stream: str = "ORDERS")
 
 
 def heard(consumer: str, dice: random.Random) -> Iterator[Line]:
-    """What an observer who misses some of it hears of a consumer: deliveries, again and again, and answers."""
+    """A consumer's lines for a lossy observer: repeated deliveries, and answers."""
     sent: list[tuple[int, int, int]] = []
     seq = 0
     for own in range(1, 90):
@@ -60,7 +60,7 @@ def heard(consumer: str, dice: random.Random) -> Iterator[Line]:
 
 
 def log_of(seed: int) -> list[Line]:
-    """Lines of all consumers in turns, and of one that nobody has, of another stream, and of none."""
+    """Interleaved lines of all consumers, of an unknown one, of another stream, and of none."""
     dice = random.Random(seed)
     others = [
         {"subject": reply(1, "stranger", 1, 1), "data": "+ACK"},
@@ -98,7 +98,7 @@ def stream_for(folder: Path, engine: EngineName) -> Stream:
 
 
 def told(folded: FoldedLog) -> dict[str, Any]:
-    """A report without what is a table."""
+    """A report without its tables."""
     return vars(folded) | {
         "consumers": {
             name: (replace(report, missing=pa.table({})), report.missing.to_pylist())
@@ -116,7 +116,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def large_texts(spark: SparkSession) -> Iterator[Callable[[bool], None]]:
-    """Sets whether texts and binaries come to tasks as Arrow's large ones."""
+    """A switch between Arrow's normal and large types for texts and binaries in tasks."""
     name = "spark.sql.execution.arrow.useLargeVarTypes"
     yield lambda on: spark.conf.set(name, on)
     spark.conf.unset(name)

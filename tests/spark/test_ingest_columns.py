@@ -1,4 +1,4 @@
-"""What the job says of a source's columns: what it needs, what it chose, and what it left out."""
+"""The job's report on a source's columns: required, chosen, and omitted ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def folder(tmp_path: Path, spark: SparkSession) -> Path:
-    """A warehouse, and a source of three rows: the second has no time, and the third no payload."""
+    """A warehouse, and a source of three rows: the second without a time, the third without a payload."""
     del spark
     configured(tmp_path, ORDERS)
     rows = [

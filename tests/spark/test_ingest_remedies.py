@@ -1,4 +1,4 @@
-"""The options that refusals of `jobs.ingest` name are given as told: the source is gone on with, each row once."""
+"""The options named in refusals of `jobs.ingest`, used as written: the ingest continues, each row once."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def make_anew(source: Path) -> Path:
 
 @dataclass(frozen=True)
 class Refused:
-    """What happens to a source of which rows were taken, and what the refusal says to do."""
+    """A change of a partly ingested source, and the remedy in the refusal."""
 
     harm: Callable[[Path], Path]
-    """Returns where the source is then."""
+    """Returns the new location of the source."""
     said: str
-    """A pattern, whose group is the option that goes on."""
+    """A pattern; its group is the option to continue."""
     left: tuple[str, ...]
-    """The payloads in the end; those of before are `a1` and `a2`."""
+    """The final payloads; the earlier ones are `a1` and `a2`."""
     is_table: bool = True
     code: int = 4
 

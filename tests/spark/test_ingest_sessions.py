@@ -1,4 +1,4 @@
-"""Ingests whose file system or settings are a session's own."""
+"""Ingests with a file system or settings of the session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAYWARD = {
 
 
 def mounted(spark: SparkSession, directory: Path, authority: str) -> str:
-    """A location of Hadoop's that no storage of ours reaches, and that shows a local directory."""
+    """A location only accessible through Hadoop, backed by a local directory."""
     context = spark.sparkContext._jsc
     assert context is not None
     context.hadoopConfiguration().set(

@@ -1,4 +1,4 @@
-"""Jobs in Spark's UI: each says stream, step and run, long ones how far they are, and a cancelled run ends cleanly."""
+"""Jobs in Spark's UI: each shows stream, step and run, long ones their progress, and a cancelled run ends cleanly."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def slow(_: int) -> None:
 
 @pytest.fixture
 def laid(tmp_path: Path) -> Warehouse:
-    """Three segments of ten messages, half of the second of which goes."""
+    """Three segments of ten messages; half of the second is removed."""
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND, "spark", max_msgs=15)
     lay(warehouse.stream("ORDERS").opened, even_segments(3, 10))
     return warehouse
@@ -50,7 +50,7 @@ def laid(tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def own_group(spark: SparkSession) -> Iterator[str]:
-    """A job group that the caller has set."""
+    """A job group set by the caller."""
     spark.sparkContext.setJobGroup("cell-7", "a cell of a notebook")
     yield "cell-7"
     for name in PROPERTIES:

@@ -1,4 +1,4 @@
-"""Spark carries out the very statements that refusals name, and the stream goes on."""
+"""Spark executes the statements in refusals verbatim, and the stream continues."""
 
 from __future__ import annotations
 

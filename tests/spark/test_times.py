@@ -1,4 +1,4 @@
-"""Times of Spark's rows on every way in: refused by row and column, whatever the session has for overflows."""
+"""Times of Spark rows on every ingest path: refused by row and column, for any overflow setting of the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataFrames appended to topics: what publishing the same messages would store, however the frame is partitioned."""
+"""DataFrames appended to topics: the same result as publishing the messages, for any partitioning of the frame."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EMPTY: Row = {"id": "", "headers": b""}
 
 
 def some_rows(count: int) -> list[Row]:
-    """Messages in no order: by partition, by key, and by neither; some with ids and headers; ties in time."""
+    """Messages in random order: by partition, by key, and by neither; some with ids and headers; ties in time."""
     block = build([(typed_of("n"), typed_of(7))])
     return [
         {
@@ -55,7 +55,7 @@ def line(row: Row) -> str:
 
 
 def published(world: World, rows: list[Row]) -> list[Row]:
-    """What the same messages are when they are published in the order that an append gives them."""
+    """The stored form of the same messages, published in the order of an append."""
 
     def order(row: Row) -> tuple[Any, ...]:
         told = [(row[name] is not None, row[name] or empty) for name, empty in _EMPTY.items()]
