@@ -48,7 +48,7 @@ class Policy:
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
     delete_retention_ns: int | None = None
-    """The age at which a deletion marker is removed, if it is the last message on its subject."""
+    """The age at which a deletion, as the last message on its subject, removes the subject."""
     discard: Discard = "old"
     whole_segments: bool = False
     retention: Retention = "limits"

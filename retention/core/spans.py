@@ -35,9 +35,9 @@ class Spans:
     never: Array
     deadlines: Array
     min_deadline_ns: Array
-    """The first deadline; `NEVER` if no message of the span has one."""
+    """The first deadline; `NEVER` if the span has no deadline except `never`."""
     max_deadline_ns: Array
-    """The last deadline; the lowest int64 if no message of the span has one."""
+    """The last deadline; the lowest int64 if the span has no deadline except `never`."""
     markers: Array
 
     def __len__(self) -> int:
