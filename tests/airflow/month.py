@@ -1,4 +1,4 @@
-"""A month of nights of forty streams by Airflow, under a clock that is set forward by hand.
+"""A month of nights of forty streams by Airflow, under a manual clock.
 
 `make airflow AIRFLOW_TESTS=tests/airflow/month.py`, some ten minutes; it is too long for every run of the suite. With
 `RETENTION_EARLIER`, the folder of a clone of an earlier release, that release has the first nights.
@@ -29,17 +29,17 @@ from tests.airflow.world import ENGINE, ROOT, World
 
 NIGHTS = 30
 UPGRADE = 3
-"""The first night of this release, where an earlier one is given."""
+"""The first night of this release, if an earlier release is given."""
 KILLS = (9, 13, 19, 26)
 """Nights in which the first try of every pass is killed."""
 ASKED, ANSWERED = 14, 17
-"""The night in which the question about `WAITS-0` stays open, and that before which it is answered."""
+"""The night with an unanswered question about `WAITS-0`, and the night before which it is answered."""
 FULL_DISK, BROKEN, REJECTED = 20, 22, 24
 EARLIER = os.environ.get("RETENTION_EARLIER")
 
 DAY = 86_400 * 10**9
 BEGAN = 23_148 * DAY
-"""The first midnight, in May 2033: the clock is set forward alone."""
+"""The first midnight, in May 2033, because the clock can only be set forward."""
 EVENING = 20 * 3600 * 10**9
 NIGHT = (2 * 3600 + 17 * 60) * 10**9
 DISK_BYTES = 192 << 20
@@ -55,10 +55,10 @@ RULES = {
     "KEYS": (4, "max_msgs_per_subject: 1, compact: {min_files: 4}"),
     "WAITS": (4, "max_age: 7d, approve: true"),
 }
-"""First part of the names → how many there are, and their settings."""
+"""Prefix of the names → the number of streams, and their settings."""
 NAMES = [f"{kind}-{index}" for kind, (count, _) in RULES.items() for index in range(count)]
 SUBJECTS = 3
-"""Subjects of each stream, of which each gets a message every evening."""
+"""Subjects of each stream; each gets a message every evening."""
 
 SET_CLOCK = "import sys; from benchmarks.year.clock import set_clock; set_clock(int(sys.argv[1]))"
 PUBLISH = """
@@ -83,15 +83,15 @@ print(json.dumps(told))
 
 @dataclass
 class Lake:
-    """Forty streams on a disk of their own, a model of what has to be in them, and the DAG that maintains them."""
+    """Forty streams on their own disk, a model of their expected messages, and the DAG that maintains them."""
 
     world: World
     dags: Path
     client: Any
     published: int = 0
-    """Evenings so far."""
+    """The number of evenings so far."""
     model: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in NAMES})
-    """The sequences that each stream has."""
+    """The expected sequences of each stream."""
     release: Path = Path(EARLIER or ROOT)
 
     def configure(self) -> None:
@@ -113,7 +113,7 @@ class Lake:
         self.published += 1
 
     def set_clock(self, instant_ns: int) -> None:
-        """Set the clock of everything that is started from now on."""
+        """Set the clock of all processes started from now on."""
         self.program(SET_CLOCK, str(instant_ns))
 
     def night_begins(self) -> None:
@@ -121,7 +121,7 @@ class Lake:
         self.set_clock(BEGAN + self.published * DAY + NIGHT)
 
     def program(self, text: str, *arguments: str, release: Path = ROOT) -> str:
-        """The output of a program of the engine that succeeds."""
+        """The output of a successful program of the engine."""
         done = subprocess.run(
             [ENGINE / "bin" / "python", "-c", text, *arguments],
             env=os.environ | {"PYTHONPATH": f"{release}:{ROOT}"},
@@ -149,43 +149,43 @@ class Lake:
         return Night(process, result)
 
     def run(self, answer: Callable[[str], str | None] = approve) -> Night:
-        """Run the DAG to its end, while a person answers."""
+        """Run the DAG to its end, with answers of a person."""
         with answering(self.client, answer):
             night = self.start()
             assert night.process.wait() == 0, night.log()
         return night
 
     def goes(self, *, without: tuple[str, ...] = (), night: int | None = None) -> None:
-        """Let go, in the model, what the rules of a night let go: by default of the last, of all streams."""
+        """Apply the rules of a night to the model: by default of the last night, to all streams."""
         for name in NAMES:
             if name not in without:
                 self.model[name] = list(_left(name, self.model[name], night or self.published))
 
     def messages(self) -> dict[str, list[int]]:
-        """The sequences that are there."""
+        """The stored sequences."""
         told: dict[str, list[int]] = json.loads(self.program(LOOK, str(self.world.config)))
         return told
 
 
 @dataclass(frozen=True)
 class Night:
-    """A run of the DAG, in a process of its own."""
+    """A run of the DAG, in its own process."""
 
     process: subprocess.Popen[bytes]
     result: Path
 
     def log(self) -> str:
-        """Everything that was logged."""
+        """The whole log."""
         return self.result.with_suffix(".log").read_text(encoding="utf-8")
 
     @property
     def ended(self) -> dict[str, Any]:
-        """What became of the run, and of its tasks."""
+        """The result of the run, and of its tasks."""
         told: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
         return told
 
     def failed(self) -> list[str]:
-        """The tasks that failed, by themselves."""
+        """The tasks that failed on their own."""
         return [
             f"{task['task']} {task['stream'] or ''}".strip()
             for task in self.ended["tasks"]
@@ -193,12 +193,12 @@ class Night:
         ]
 
     def assert_went_well(self) -> None:
-        """Nothing failed."""
+        """Assert that nothing failed."""
         assert (self.ended["state"], self.failed()) == ("success", []), self.log()
 
 
 def _left(name: str, seqs: list[int], night: int) -> Iterator[int]:
-    """The sequences that a stream's rule leaves in a night."""
+    """The sequences kept by a stream's rule in a night."""
     kind = name.partition("-")[0]
     for index, seq in enumerate(seqs):
         evening = (seq - 1) // SUBJECTS
@@ -219,7 +219,7 @@ def lake(
     client: Any,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Lake]:
-    """A lake on a small disk of its own, before the first evening."""
+    """A lake on its own small disk, before the first evening."""
     folder = tmp_path / "lake"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
@@ -237,7 +237,7 @@ def lake(
 
 @contextmanager
 def killing(lake: Lake) -> Iterator[list[int]]:
-    """Kill the first try of every pass, at some moment; the processes that were killed."""
+    """Kill the first try of every pass at a random moment; yields the killed processes."""
     killed: list[int] = []
     ended = threading.Event()
     moments = random.Random(lake.published)
@@ -274,7 +274,7 @@ def killed_once(lake: Lake) -> None:
 
 
 def with_an_open_question(lake: Lake) -> Night:
-    """A night in which nobody answers about `WAITS-0`, so that its run goes on."""
+    """A night without an answer about `WAITS-0`, so that its run continues."""
     with answering(lake.client, lambda asked: None if "WAITS-0" in asked else "Approve") as asked:
         night = lake.start()
         while len(asked) < 3:
@@ -292,7 +292,7 @@ def while_a_question_is_open(lake: Lake) -> None:
 
 
 def answer_late(lake: Lake, night: Night) -> None:
-    """What was approved goes, and nothing that came to be old meanwhile."""
+    """Check that the approved messages are removed, and none that have become due since."""
     with answering(lake.client, approve):
         assert night.process.wait() == 0, night.log()
     night.assert_went_well()

@@ -1,4 +1,4 @@
-"""One night in a process of its own: a DAG runs by Airflow's `dag.test()`, and what became of its tasks is written.
+"""One night in its own process: a DAG runs by Airflow's `dag.test()`, and the results of its tasks are written.
 
 `python -m tests.airflow.night DAG_FILE RESULT`; the result is JSON.
 """
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _told(ti: Any) -> dict[str, Any]:
-    """A task, the stream for which it is mapped, its state, and the number of its tries."""
+    """A task, its mapped stream, its state, and the number of its tries."""
     stream = None if ti.map_index < 0 else ti.rendered_map_index
     return {"task": ti.task_id, "stream": stream, "state": str(ti.state), "tries": ti.try_number}
 
