@@ -116,7 +116,7 @@ def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Ar
 
 
 def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
-    """Bound the removed messages of each span if only sealed, completely expired segments are removed."""
+    """Bound the removed messages of each span if only sealed segments that lose every message are removed."""
     sealed = np.zeros(len(spans), dtype=bool)
     for partition, base in inventory.counters.open_base.items():
         sealed |= (spans.partition == partition) & (spans.segment < base)

@@ -39,7 +39,7 @@ def directories(folder: Path, count: int) -> list[str]:
 
 
 def mounts(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the system report the folder on a file system of that kind, after a mount of another device."""
+    """Make the system report a mount of that kind for the folder, listed after one of another device."""
     device = folder.stat().st_dev
     named = f"{os.major(device)}:{os.minor(device)}"
     said = folder / "mountinfo"
