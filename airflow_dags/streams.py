@@ -178,7 +178,7 @@ def group_id(stream: str) -> str:
     >>> group_id("ORDERS")
     'ORDERS'
     >>> group_id("clicks.eu")
-    'clicks_eu-f6a89a68'
+    'clicks_eu-c0816e3b'
     """
     if _PLAIN.fullmatch(stream) and stream not in (CONFIGURATION, UNLISTED):
         return stream

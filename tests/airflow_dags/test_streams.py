@@ -161,6 +161,8 @@ def test_ids_of_groups_are_what_airflow_takes_and_differ() -> None:
     assert all(len(identity) <= 150 and identity.isascii() for identity in ids)
     assert (ids[0], ids[1]) == ("ORDERS", "a_b")
     assert not {"configuration", "unlisted"} & {group_id("configuration"), group_id("unlisted")}
+    guide = Path(__file__).parents[2] / "docs" / "airflow.md"
+    assert f"has a group such as `{group_id('clicks.eu')}`" in guide.read_text(encoding="utf-8")
 
 
 def test_reading_names_loads_nothing_of_the_engine() -> None:
