@@ -25,7 +25,7 @@ import pytest
 from benchmarks.year.clock import compiled
 from tests.airflow.slow import engines
 from tests.airflow.test_runs import answering, approve, client  # noqa: F401  (a fixture)
-from tests.airflow.world import ENGINE, ROOT, World
+from tests.airflow.world import ENGINE, ROOT, World, until
 
 NIGHTS = 30
 UPGRADE = 3
@@ -49,11 +49,12 @@ warehouse: .
 defaults: {grace: 2d}
 streams:
 """
+AGE_DAYS = 7
 RULES = {
-    "AGES": (28, "max_age: 7d, compact: {min_files: 4}"),
+    "AGES": (28, f"max_age: {AGE_DAYS}d, compact: {{min_files: 4}}"),
     "LAST": (4, "max_msgs: 20"),
     "KEYS": (4, "max_msgs_per_subject: 1, compact: {min_files: 4}"),
-    "WAITS": (4, "max_age: 7d, approve: true"),
+    "WAITS": (4, f"max_age: {AGE_DAYS}d, approve: true"),
 }
 """Prefix of the names → the number of streams, and their settings."""
 NAMES = [f"{kind}-{index}" for kind, (count, _) in RULES.items() for index in range(count)]
@@ -93,6 +94,7 @@ class Lake:
     model: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in NAMES})
     """The expected sequences of each stream."""
     release: Path = Path(EARLIER or ROOT)
+    nights: list[Night] = field(default_factory=list)
 
     def configure(self) -> None:
         """Write the configuration."""
@@ -146,7 +148,8 @@ class Lake:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        return Night(process, result)
+        self.nights.append(Night(process, result))
+        return self.nights[-1]
 
     def run(self, answer: Callable[[str], str | None] = approve) -> Night:
         """Run the DAG to its end, with answers of a person."""
@@ -203,7 +206,7 @@ def _left(name: str, seqs: list[int], night: int) -> Iterator[int]:
     for index, seq in enumerate(seqs):
         evening = (seq - 1) // SUBJECTS
         if kind in ("AGES", "WAITS"):
-            stays = night - evening <= 7
+            stays = night - evening <= AGE_DAYS
         elif kind == "LAST":
             stays = index >= len(seqs) - 20
         else:
@@ -232,6 +235,8 @@ def lake(
     try:
         yield lake
     finally:
+        for night in lake.nights:
+            night.process.kill()
         subprocess.run(["umount", "-l", folder], check=True)
 
 
@@ -275,12 +280,11 @@ def killed_once(lake: Lake) -> None:
 
 def with_an_open_question(lake: Lake) -> Night:
     """A night without an answer about `WAITS-0`, so that its run continues."""
-    with answering(lake.client, lambda asked: None if "WAITS-0" in asked else "Approve") as asked:
-        night = lake.start()
-        while len(asked) < 3:
-            assert night.process.poll() is None, night.log()
-            time.sleep(1)
     lake.goes(without=("WAITS-0",))
+    with answering(lake.client, lambda asked: None if "WAITS-0" in asked else "Approve"):
+        night = lake.start()
+        until(lambda: lake.messages() == lake.model, seconds=600)
+    assert night.process.poll() is None, night.log()
     return night
 
 
