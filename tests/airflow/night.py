@@ -18,14 +18,14 @@ def main() -> None:
     file, result = map(Path, sys.argv[1:])
     run = load(file).test()
     tasks = [_told(ti) for ti in run.get_task_instances()]
-    ended = {"run": run.run_id, "state": run.state, "tasks": tasks}
+    ended = {"state": run.state, "tasks": tasks}
     result.write_text(json.dumps(ended), encoding="utf-8")
 
 
 def _told(ti: Any) -> dict[str, Any]:
-    """A task, its mapped stream, its state, and the number of its tries."""
+    """A task, its mapped stream, and its state."""
     stream = None if ti.map_index < 0 else ti.rendered_map_index
-    return {"task": ti.task_id, "stream": stream, "state": str(ti.state), "tries": ti.try_number}
+    return {"task": ti.task_id, "stream": stream, "state": str(ti.state)}
 
 
 if __name__ == "__main__":
