@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
+
 from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.errors import RefusedError
@@ -13,12 +16,25 @@ from retention.stores.sidecar.warehouse_place import (
     place_of_stream,
 )
 
+_log = logging.getLogger(__name__)
 
-def note_first_place(opened: OpenedStream) -> None:
-    """Record the location of a stream that has an archive, unless one is recorded; copies are recognized by it."""
+
+def note_place_of_writer(opened: OpenedStream) -> None:
+    """Record the location of a stream that has an archive, unless one is recorded; copies are recognized by it.
+
+    A copy is warned, once in a process: it may be written to, but its runs may not write to the original's archive.
+    """
     archive = opened.config.archive
-    if archive is not None and noted_places(opened.root, archive) is None:
-        note_place(opened.root, archive, place_of_stream(opened.root, opened.warehouse))
+    if archive is None:
+        return
+    noted, here = noted_places(opened.root, archive), _place(opened)
+    if noted is None:
+        note_place(opened.root, archive, here)
+    elif not noted.has(here):
+        _warn_once(
+            f"{opened.name}: {place_phrase(noted, here)}; messages are added, and nothing is removed until you "
+            f"{_remedy(opened.name)}"
+        )
 
 
 def check_place(opened: OpenedStream) -> None:
@@ -29,15 +45,19 @@ def check_place(opened: OpenedStream) -> None:
     """
     other = other_place(opened)
     if other is not None:
-        noted, here = other
-        was = noted.places[-1]
         raise RefusedError(
-            f"{opened.name}: the warehouse at {here.warehouse} is a copy of {was.warehouse} (host {was.host}), or was "
-            f"moved from there, and its archive is that one's, {noted.archive}; nothing was removed; give a copy an "
-            "`archive:` of its own, or say that this place may write there, too, with "
-            f"{command('repair place', opened.name, options='--yes')}"
+            f"{opened.name}: {place_phrase(*other)}; nothing was removed; {_remedy(opened.name)}"
         )
-    note_first_place(opened)
+    note_place_of_writer(opened)
+
+
+def place_phrase(noted: NotedPlaces, here: Place) -> str:
+    """The phrase that names a copy, its original and the archive of both."""
+    was = noted.places[-1]
+    return (
+        f"the warehouse at {here.warehouse} is a copy of {was.warehouse} (host {was.host}), or was moved from there, "
+        f"and its archive is that one's, {noted.archive}"
+    )
 
 
 def other_place(opened: OpenedStream) -> tuple[NotedPlaces, Place] | None:
@@ -46,5 +66,21 @@ def other_place(opened: OpenedStream) -> tuple[NotedPlaces, Place] | None:
     noted = None if archive is None else noted_places(opened.root, archive)
     if noted is None:
         return None
-    here = place_of_stream(opened.root, opened.warehouse)
+    here = _place(opened)
     return None if noted.has(here) else (noted, here)
+
+
+def _place(opened: OpenedStream) -> Place:
+    return place_of_stream(opened.root, opened.warehouse)
+
+
+def _remedy(name: str) -> str:
+    return (
+        "give a copy an `archive:` of its own, or say that this place may write there, too, with "
+        f"{command('repair place', name, options='--yes')}"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _warn_once(sentence: str) -> None:
+    _log.warning("%s", sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from retention.apply.archive_place import other_place
+from retention.apply.archive_place import other_place, place_phrase
 from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
@@ -86,11 +86,9 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
 def _archive(opened: OpenedStream) -> Iterator[Finding]:
     other = other_place(opened)
     if other is not None:
-        noted, here = other
         yield problem(
             "archive",
-            f"the warehouse at {here.warehouse} is a copy of {noted.places[-1].warehouse}, or was moved from there, "
-            f"and its archive is that one's, {noted.archive}: nothing is removed",
+            f"{place_phrase(*other)}: nothing is removed",
             f"give a copy an `archive:` of its own, or run {command('repair place', opened.name, options='--yes')}",
             opened.name,
         )

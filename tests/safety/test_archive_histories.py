@@ -169,19 +169,30 @@ def test_each_of_two_copies_restores_the_common_past_and_its_own(
     assert other.texts("BACK") == [*past, *(f"staging-{n}" for n in range(5, 10))]
 
 
-def test_a_copy_is_told_before_it_writes_to_the_archive(lake: Lake, tmp_path: Path) -> None:
+def test_a_copy_is_told_before_it_writes_to_the_archive(
+    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     staging = lake.copied(tmp_path / "staging")
-    staging.stream().publish([json.dumps({"subject": "a", "data": "x"})] * 3)
+    host = json.loads(lake.manifests()[0].read_text())["writer"]["host"]
+    copy = (
+        f"ORDERS: the warehouse at {staging.folder} is a copy of {lake.folder} (host {host}), or was moved from there, "
+        f"and its archive is that one's, {lake.archive}"
+    )
+    remedy = (
+        "give a copy an `archive:` of its own, or say that this place may write there, too, with "
+        "`retention repair place ORDERS --yes`"
+    )
+    line = json.dumps({"subject": "a", "data": "x"})
+    staging.stream().publish([line])
+    staging.stream().publish([line, line])
+    assert [record.getMessage() for record in caplog.records if copy in record.getMessage()] == [
+        f"{copy}; messages are added, and nothing is removed until you {remedy}"
+    ]
     before = staging.texts()
     command = Commands(staging.folder)
     told = command.run("apply", "--yes")
     assert told.exit_code == 4
-    host = json.loads(lake.manifests()[0].read_text())["writer"]["host"]
-    assert (
-        f"ORDERS: the warehouse at {staging.folder} is a copy of {lake.folder} (host {host}), or was moved from there, "
-        f"and its archive is that one's, {lake.archive}; nothing was removed; give a copy an `archive:` of its own, or "
-        "say that this place may write there, too, with `retention repair place ORDERS --yes`"
-    ) in told.output + told.stderr
+    assert f"{copy}; nothing was removed; {remedy}" in told.output + told.stderr
     assert staging.texts() == before
     assert len(lake.manifests()) == 1
     findings = [
