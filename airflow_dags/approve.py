@@ -79,7 +79,9 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
             )
         ti.xcom_push(key=STREAM, value=self.stream)
         ti.xcom_push(key=ASKED, value=plan["report"])
-        self.subject = f"Retention: may {plan['messages']:,} messages of {self.stream} go?"
+        count = plan["messages"]
+        messages = f"{count:,} {'message' if count == 1 else 'messages'}"
+        self.subject = f"Retention: may {messages} of {self.stream} go?"
         self.body = question(self.engine, self.stream, plan)
         if not is_shown(
             self.body, Path(plan["report"]).with_name(f"{file_name(ti, self.task_id)}.md")

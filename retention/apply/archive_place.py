@@ -33,7 +33,7 @@ def note_place_of_writer(opened: OpenedStream) -> None:
     elif not noted.has(here):
         _warn_once(
             f"{opened.name}: {place_phrase(noted, here)}; messages are added, and nothing is removed until you "
-            f"{_remedy(opened.name)}"
+            f"{_repair_place(opened.name)}"
         )
 
 
@@ -46,7 +46,7 @@ def check_place(opened: OpenedStream) -> None:
     other = other_place(opened)
     if other is not None:
         raise RefusedError(
-            f"{opened.name}: {place_phrase(*other)}; nothing was removed; {_remedy(opened.name)}"
+            f"{opened.name}: {place_phrase(*other)}; nothing was removed; {_repair_place(opened.name)}"
         )
     note_place_of_writer(opened)
 
@@ -74,7 +74,7 @@ def _place(opened: OpenedStream) -> Place:
     return place_of_stream(opened.root, opened.warehouse)
 
 
-def _remedy(name: str) -> str:
+def _repair_place(name: str) -> str:
     return (
         "give a copy an `archive:` of its own, or say that this place may write there, too, with "
         f"{command('repair place', name, options='--yes')}"

@@ -212,8 +212,10 @@ def _sentence(undoing: UndoCheck) -> str:
     messages = undoing.messages()
     missing = None if messages is None else _missing(undoing, messages)
     if messages is not None and missing is not None and not any(map(len, missing.values())):
+        total = _total(messages)
+        subject, verb = ("the message", "is") if total == 1 else (f"all {total:,} messages", "are")
         return (
-            f"{name}: there is nothing to undo: all {_total(messages):,} messages that run {run} removed are in the "
+            f"{name}: there is nothing to undo: {subject} that run {run} removed {verb} in the "
             f"table{_brought_by(undoing)}; the table is sound, nothing was changed"
         )
     return (

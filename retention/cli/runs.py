@@ -135,7 +135,8 @@ def _show_table(details: RunDetails) -> None:
     messages, size = _amount(outcome)
     put_report(
         [
-            f"{outcome.run}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} messages "
+            f"{outcome.run}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} "
+            f"{'message' if abs(messages) == 1 else 'messages'} "
             f"({format_size(size)})",
             *(f"  {note}" for note in details.notes()),
         ]

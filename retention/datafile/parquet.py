@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import columns_with_seq, visible_rows
 from retention.core.spoken_commands import given_up
+from retention.core.wording import counted
 from retention.datafile.expected_stats import check_footer, check_rows
 from retention.datafile.row_stats import row_stats
 from retention.datafile.subject_digest import SubjectDigest, count_subjects, digest_at
@@ -166,8 +167,9 @@ def describe(file: DataFile) -> Description:
     for name in REQUIRED:
         if rows[name].null_count:
             raise ForeignRowsError(
-                f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
-                f"nothing was changed; rewrite that file with every {name} set{given_up(file.stream, file.path)}"
+                f"{file.location}: {counted(rows[name].null_count, 'row has', 'rows have')} no {name}; another writer "
+                f"appended them, nothing was changed; rewrite that file with every {name} set"
+                f"{given_up(file.stream, file.path)}"
             )
     with files.if_writable():
         digest = SubjectDigest(count_subjects(rows), _ids_in(opened))

@@ -13,6 +13,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
 from retention.core.seq_ranges import ranges_in, union_of_ranges
+from retention.core.wording import counted
 from retention.datafile.parquet import (
     describe,
     open_messages,
@@ -129,8 +130,8 @@ def run_copy(task: CopyTask) -> RewriteResult:
     written = describe(target)
     if written.stats["messages"] != task.messages:
         raise DamagedError(
-            f"{source.location}: {written.stats['messages']:,} messages come back where the manifest has "
-            f"{task.messages:,}; nothing was changed; restore it from a copy of the archive"
+            f"{source.location}: {counted(written.stats['messages'], 'message comes', 'messages come')} back where "
+            f"the manifest has {task.messages:,}; nothing was changed; restore it from a copy of the archive"
         )
     reached(Step.COPY_WRITTEN)
     return RewriteResult([written.stats], written.read)

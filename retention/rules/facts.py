@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retention.core.units import MINUTE, SECOND, format_duration
+from retention.core.wording import counted
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ REFUSES = ": discard is new, so this limit refuses new messages and never remove
 
 def messages_are(count: int) -> str:
     """A number of messages as the subject of a sentence."""
-    return "1 message is" if count == 1 else f"{count:,} messages are"
+    return counted(count, "message is", "messages are")
 
 
 def spell_age(age_ns: int) -> str:

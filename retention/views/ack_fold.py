@@ -40,7 +40,7 @@ def folded_lines(folded: FoldedLog) -> Iterator[str]:
         if report.missing.num_rows:
             shown = ", ".join(f"{low}-{high}" for low, high in _ranges(report, _MOST_SHOWN))
             more = ", …" if report.missing.num_rows > _MOST_SHOWN else ""
-            yield f"    no line speaks of {_missing(report):,} deliveries: {shown}{more}"
+            yield f"    no line speaks of {counted(_missing(report), 'delivery', 'deliveries')}: {shown}{more}"
     for kind in folded.malformed:
         yield f"  {counted(kind.count, 'malformed line')}: a reply {kind.why}, such as {kind.example!r}"
     yield from _strangers("of consumers that are not there", folded.unknown_consumers)

@@ -160,7 +160,8 @@ KINDS = {
         (f"{_OWN}an_import_goes_into_a_new_stream_as_told",),
     ),
     "repair place": Kind(
-        r"repair place", (f"{_OWN}a_copied_warehouse_is_let_write_to_the_archive_as_told",)
+        r"repair place|\{_repair_place\(",
+        (f"{_OWN}a_copied_warehouse_is_let_write_to_the_archive_as_told",),
     ),
     "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),
     "erase": Kind(
@@ -199,23 +200,30 @@ KINDS = {
             "retention/ingest/test_table_source.py::test_a_column_may_be_added_and_none_may_change",
         ),
     ),
-    "consumers' configuration and acks": Kind(
+    "acks": Kind(
+        r"take in the messages first|restore it, or give another log",
+        (f"{_OWN}an_ack_log_goes_on_as_told",),
+    ),
+    "consumers' configuration": Kind(
         r"^\{[^}]*\}: \{(why|'; '\.join\(sentences\))\}|name another consumer|more than case|ask for more bytes|"
-        r"say which match the consumer's filters|take in the messages first|restore it, or give another log|"
+        r"say which match the consumer's filters|"
         r"import its state from the broker|take the list out of the configuration|consumer \{name\} of \{stream\}",
         untested="they refuse a request about consumers, after which passes and publishes go on as before",
     ),
     "mirrors": Kind(
-        r"remove (external|its mirror)|make room \(`apply`\)|that is mirrored|restore the query's own checkpoint",
+        r"remove (external|its mirror)|that is mirrored|restore the query's own checkpoint",
         untested="they refuse the copy from elsewhere, after which passes and publishes go on as before",
+    ),
+    "a mirror that is full": Kind(
+        r"limits, or remove messages", (f"{_OWN}a_mirror_that_is_full_goes_on_as_told",)
     ),
     "partitions of a topic": Kind(
         r"write partitions:",
-        untested="they refuse an import or a restore of more partitions than a topic has",
+        (f"{_OWN}partitions_are_added_to_a_topic_as_told",),
     ),
     "requests that no server takes": Kind(
         r"if you mean it, which no server",
-        untested="they refuse one request, by a setting that forbids it",
+        (f"{_OWN}a_setting_that_forbids_a_request_is_taken_out_as_told",),
     ),
     "nothing to do": Kind(
         r"there is nothing to undo|cannot be undone any more|kept no record of the sequences|stays out of the table|"

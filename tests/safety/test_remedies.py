@@ -20,6 +20,7 @@ from typer.testing import Result
 
 from retention.api.warehouse import open_warehouse
 from tests.contract.streams import foreign_rows, rows
+from tests.support.iggy_logs import Message, log_09, written
 from tests.support.sandboxes import Commands, commands, lines
 
 ORDERS = {
@@ -681,3 +682,77 @@ def test_a_copied_warehouse_is_let_write_to_the_archive_as_told(tmp_path: Path) 
     sentence = told(moved.run("apply", "ORDERS", "--yes"))
     run_as_told(moved, sentence, "repair place")
     goes_on(moved, "ORDERS", 13)
+
+
+@pytest.mark.parametrize(
+    ("setting", "request_"),
+    [
+        ("deny_purge", ["purge", "ORDERS"]),
+        ("deny_delete", ["delete", "ORDERS", "10"]),
+        ("sealed", ["purge", "ORDERS"]),
+    ],
+)
+def test_a_setting_that_forbids_a_request_is_taken_out_as_told(
+    tmp_path: Path, setting: str, request_: list[str]
+) -> None:
+    laid(tmp_path)
+    command = configured(tmp_path, "delta", **{setting: True})
+    assert command.run("apply", "ORDERS", "--yes").exit_code == 0
+    assert f"take {setting} out of the configuration" in told(command.run(*request_, "--yes"))
+    command = configured(tmp_path, "delta")
+    assert command.run(*request_, "--yes").exit_code == 0
+    goes_on(command, "ORDERS", 12)
+
+
+@pytest.mark.parametrize("remedy", ["room", "limits"])
+def test_a_mirror_that_is_full_goes_on_as_told(tmp_path: Path, remedy: str) -> None:
+    full = {"name": "COPY", "sources": [{"name": "ORDERS"}], "max_msgs": 8, "discard": "new"}
+    command = commands(tmp_path, ORDERS, full)
+    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(12)))
+    sentence = told(command.run("mirror", "COPY"))
+    if remedy == "limits":
+        assert "raise the stream's limits" in sentence
+        command = commands(tmp_path, ORDERS, full | {"max_msgs": 20})
+    else:
+        [purge] = COMMAND.findall(sentence)
+        assert command.run(*shlex.split(purge.replace("N", "2")), "--yes").exit_code == 0
+    done = command.run("mirror", "COPY")
+    assert done.exit_code == 0, done.output
+    assert "4 messages" in done.output
+
+
+def test_partitions_are_added_to_a_topic_as_told(tmp_path: Path) -> None:
+    command = configured(tmp_path, "delta")
+    command.json("publish", "clicks", "-", stdin="\n".join([MESSAGE["clicks"]] * 3))
+    command.json("apply", "clicks", "--yes")
+    log = written(tmp_path / "iggy", {str(n): {0: log_09([Message(0)], 1, n)} for n in range(2)})
+    new = {"name": "views", "partitions": 1}
+    file = tmp_path / "retention.yaml"
+    configuration = json.loads(file.read_text())
+    file.write_text(json.dumps(configuration | {"topics": [CLICKS, new]}))
+    imports = ("import", "iggy-log", log, "--topic", "views")
+    sentence = told(command.run(*imports))
+    assert "nothing was imported; write partitions: 2" in sentence
+    file.write_text(json.dumps(configuration | {"topics": [CLICKS, new | {"partitions": 2}]}))
+    command.json(*imports)
+    MESSAGE["views"] = '{"data": "x", "partition": 1}'
+    goes_on(command, "views", 0)
+
+
+def test_an_ack_log_goes_on_as_told(tmp_path: Path) -> None:
+    command = configured(tmp_path, "delta")
+    command.json("publish", "WORK", "-", stdin='{"subject": "work.new"}')
+    command.json("consumer", "add", "WORK", "billing")
+    log = tmp_path / "acks.jsonl"
+    subjects = (f"$JS.ACK.WORK.billing.1.{n}.{n}.1790000000000000000.0" for n in (1, 2))
+    acks = [json.dumps({"subject": subject, "data": "+ACK"}) + "\n" for subject in subjects]
+    log.write_text("".join(acks))
+    fold = ("consumer", "fold", "WORK", log)
+    assert "take in the messages first, then fold again" in told(command.run(*fold))
+    command.json("publish", "WORK", "-", stdin='{"subject": "work.new"}')
+    command.json(*fold)
+    log.write_text(acks[0])
+    assert "restore it, or give another log a name of its own" in told(command.run(*fold))
+    log.write_text("".join(acks))
+    command.json(*fold)
+    goes_on(command, "WORK", 2)

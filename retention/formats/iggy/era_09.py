@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from retention.core.wording import counted
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM, TORN, EraName, WholeRecords
 from retention.formats.iggy.messages import Layout, Messages
@@ -131,7 +132,7 @@ def _impossible(framing: _Framing, left: int) -> str | None:
     """The reason why no batch can have this extent with `left` bytes to the end; None if one can."""
     length, _, count = framing
     if length < BATCH_HEADER_BYTES + count * LAYOUT.header_bytes:
-        return f"a batch of {count} messages claims {length} bytes"
+        return f"a batch of {counted(count, 'message')} claims {length} bytes"
     if length > left:
         return TORN
     if length > MOST_BATCH_BYTES:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.context.context import OpenedStream
+from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.errors import RefusedError
 from retention.ingest.mirror.origin import Origin
@@ -77,8 +78,7 @@ def run_mirror(
     stalled = [result for result in taken if result.stalled]
     if stalled:
         raise RefusedError(
-            f"{target.name}: {stalled[0].stalled}; {counted(mirrored.messages, 'message')} came; make room "
-            f"(`apply`), or change "
-            "the stream's limits, and run again"
+            f"{target.name}: {stalled[0].stalled}; {counted(mirrored.messages, 'message')} came; raise the "
+            f"stream's limits, or remove messages ({command('purge', target.name, options='--keep N')}), and run again"
         )
     return mirrored

@@ -119,7 +119,7 @@ def refuse_nulls(layout: Layout, files: pa.Table) -> None:
             if pc.any(is_bad, min_count=0).as_py():
                 [bad] = files.filter(is_bad).slice(0, 1).to_pylist()
                 raise ForeignRowsError(
-                    f"stream {layout.stream}: {bad['path']} has {bad[name]} rows without "
+                    f"stream {layout.stream}: {bad['path']} has {counted(bad[name], 'row')} without "
                     f"{name.removeprefix('nulls_')}; {_remedy(layout.stream, bad['path'])}"
                 )
 

@@ -271,6 +271,31 @@ def test_a_topic_is_guarded_and_seals_nothing_when_it_is_refused(
     assert plan.apply(allow_large=True).removed_messages == 2
 
 
+def test_a_saved_plan_of_a_topic_is_held_against_what_is_there_at_its_commit(
+    tmp_path: Path, store: str
+) -> None:
+    minute = 60 * SECOND
+    guards = {"guards": {"max_removed_share": "40%"}}
+    world = World(tmp_path, store, {"message_expiry": "3h", "roll_after": "10m"} | guards)
+    world.topic.publish([line("old", partition=0)])
+    world.clock.now_ns += 100 * minute
+    for _ in range(4):
+        world.topic.publish([line("new", partition=1)])
+        world.clock.now_ns += 11 * minute
+        world.warehouse.apply()
+    [(_, _, _, first), *rest] = world.places()
+    assert (first, len(rest)) == (b"old", 4)
+    world.clock.now_ns += 40 * minute
+    world.topic.plan().save(tmp_path / "plan.json")
+    [plan] = load_plans(str(tmp_path / "plan.json"))
+    assert plan.removed_messages == 1
+    world.topic.delete_segments(1, 3).apply()
+    with pytest.raises(RefusedError, match=r"removes 1 of 2 messages \(50%\)"):
+        BoundPlan(world.topic, plan).apply()
+    assert len(world.rows()) == 2
+    assert BoundPlan(world.topic, plan).apply(allow_large=True).removed_messages == 1
+
+
 def test_lowered_limits_are_named_with_what_each_takes_alone(tmp_path: Path, store: str) -> None:
     stream = forty(tmp_path, store, max_age="60s", max_msgs=30)
     assert stream.plan(AS_OF).plan.lowered == ()
