@@ -25,7 +25,7 @@ from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.engines.select import Engines
 from retention.errors import RefusedError, VerificationError
 from retention.layout.segment_homes import Placing
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.run_ranges import ranges_of_files, sequences_of
 from retention.storage import files
 from retention.stores.checks import inventory
 
@@ -180,7 +180,7 @@ def taken_of_files(ranges: Iterable[pa.Table]) -> Iterator[TakenOfFile]:
         for rows in _by_path(table):
             of_file = rows.select(["path", "partition", "segment"]).slice(0, 1).to_pylist()[0]
             taken = TakenOfFile(
-                **of_file, messages=pc.sum(rows["messages"]).as_py(), ranges=_ranges_in(rows)
+                **of_file, messages=pc.sum(rows["messages"]).as_py(), ranges=sequences_of(rows)
             )
             stretches.setdefault(taken.path, []).append(taken)
     for path in sorted(stretches):
@@ -200,22 +200,6 @@ def _by_path(rows: pa.Table) -> Iterator[pa.Table]:
     starts = np.flatnonzero(np.diff(encoded.indices.to_numpy(), prepend=-1))
     for start, end in pairwise([*starts.tolist(), rows.num_rows]):
         yield rows.slice(start, end - start)
-
-
-def _ranges_in(rows: pa.Table) -> Array:
-    """The sequences of some rows, without their exceptions; shape (n, 2)."""
-    plain = pc.equal(pc.list_value_length(rows["except_firsts"]), 0)
-    whole = rows.filter(plain)
-    ends = np.stack([whole[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
-    columns = ["first_seq", "last_seq", "except_firsts", "except_lasts"]
-    others = rows.filter(pc.invert(plain)).select(columns).to_pylist()
-    return np.concatenate([ends, *map(_without_exceptions, others)])
-
-
-def _without_exceptions(row: dict[str, Any]) -> Array:
-    """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9; shape (n, 2)."""
-    excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
-    return difference_of_ranges(np.array([[row["first_seq"], row["last_seq"]]]), excepted)
 
 
 def _placed(

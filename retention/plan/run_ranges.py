@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import NO_RANGES
-from retention.core.seq_ranges import ranges_in, union_of_ranges
+from retention.core.seq_ranges import difference_of_ranges, ranges_in, union_of_ranges
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
@@ -79,6 +80,16 @@ def ranges_of_files(
         for first, last in lost[row["path"]].tolist()
     ]
     return pa.concat_tables([*whole, pa.Table.from_pylist(rows, schema=RUN_RANGES)])
+
+
+def sequences_of(rows: pa.Table) -> Array:
+    """The sequences of rows of `RUN_RANGES`, without their exceptions, as inclusive ranges; shape (n, 2)."""
+    plain = pc.equal(pc.list_value_length(rows["except_firsts"]), 0)
+    whole = rows.filter(plain)
+    ends = np.stack([whole[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
+    columns = ["first_seq", "last_seq", "except_firsts", "except_lasts"]
+    others = rows.filter(pc.invert(plain)).select(columns).to_pylist()
+    return np.concatenate([ends, *map(_without_exceptions, others)])
 
 
 def highest_removed(ranges: pa.Table) -> dict[int, int]:
@@ -252,3 +263,9 @@ def _lists(rows: Array, values: pa.Array, count: int) -> pa.ListArray:
     """A list per row, for `count` rows, from values and the row of each, ascending."""
     offsets = np.searchsorted(rows, np.arange(count + 1))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _without_exceptions(row: dict[str, Any]) -> Array:
+    """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9; shape (n, 2)."""
+    excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
+    return difference_of_ranges(np.array([[row["first_seq"], row["last_seq"]]]), excepted)

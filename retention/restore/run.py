@@ -52,6 +52,7 @@ from retention.restore.select import (
     refuse_other_kind,
     select_parts,
 )
+from retention.restore.withdrawn import withdrawn_markers
 from retention.storage.places import place_of
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
@@ -148,9 +149,9 @@ def restore_in_place(
         archive = open_archive(place, home_of(opened, snapshot))
         copies = matching_copies(archive, wanted)
         refuse_rivals(archive.directory, copies, archive.manifest_of)
-        selected, already = select_parts(
-            archive.directory, copies, _there(opened, inventory), wanted
-        )
+        there = _there(opened, inventory)
+        withdrawn = withdrawn_markers(opened, snapshot.counters.epoch)
+        selected, already = select_parts(archive.directory, copies, there, wanted, withdrawn)
         if not selected:
             others = left_out(archive.others)
             return Restored(opened.name, archive.directory, 0, 0, already, left_out=others)
@@ -189,7 +190,7 @@ def restore_as(
     refuse_other_kind(target, archive)
     copies = matching_copies(archive, wanted)
     refuse_rivals(archive.directory, copies, archive.manifest_of)
-    selected, _ = select_parts(archive.directory, copies, (), wanted)
+    selected, _ = select_parts(archive.directory, copies, (), wanted, {})
     identity = BatchIdentity(_WRITER + _digest(archive, selected), 1)
     with (
         recorded_removal(target) as run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,11 +105,19 @@ def select_parts(
     copies: Sequence[ArchivedFile],
     there: Sequence[StoredFile],
     wanted: MessageRange,
+    withdrawn: Mapping[int, Array],
 ) -> tuple[list[Part], int]:
     """Select the messages to restore from each copy, no sequence twice; count the wanted ones that already exist.
 
-    Rows are read only if the range of a copy overlaps that of another copy or of a stored file, or exceeds the wanted
-    range.
+    Rows are read only if the range of a copy overlaps that of another copy, of a stored file or of withdrawn markers,
+    or exceeds the wanted range.
+
+    Args:
+        directory: the archive's directory of the table.
+        copies: the copies that may have wanted messages.
+        there: the table's files.
+        wanted: the messages to restore.
+        withdrawn: partition → the sequences of markers that stay away, from `withdrawn_markers`.
     """
     selected: list[Part] = []
     already = 0
@@ -118,8 +126,10 @@ def select_parts(
         live = [stored for stored in there if stored.file.partition == partition]
         meeting = _meeting(archived, live)
         sequences = _Sequences(live)
+        away = withdrawn.get(partition, NO_RANGES)
         for copy, meets in zip(archived, meeting, strict=True):
             cut = copy.min_seq < wanted.first or copy.max_seq > wanted.last
+            cut |= bool(np.any((away[:, 0] <= copy.max_seq) & (away[:, 1] >= copy.min_seq)))
             if not (meets or cut):
                 selected.append(Part(copy, copy.messages))
                 continue
@@ -129,6 +139,7 @@ def select_parts(
                 (seqs >= wanted.first)
                 & (seqs <= wanted.last)
                 & ~in_ranges(seqs, ranges_in(file.hidden))
+                & ~in_ranges(seqs, away)
             )
             present = sequences.live(copy, seqs)
             already += int((requested & present).sum())

@@ -300,16 +300,45 @@ def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: 
     assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
 
 
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_markers_that_an_undo_withdrew_stay_away(tmp_path: Path, format_: str) -> None:
+    """A roll-up archives the file of the markers; the undo of their pass withdraws the others."""
+    settings: dict[str, Any] = {
+        "max_age": "60s",
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": "1h",
+        "allow_rollup_hdrs": True,
+        "archive": "archive",
+    }
+    warehouse = warehouse_with(tmp_path, format_, NOW, **settings)
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, even_segments(1, 10))
+    report = stream.plan(NOW).apply()
+    assert (report.removed_messages, report.markers) == (10, 3)
+    assert seqs(held(warehouse)) == [11, 12, 13]
+    stream.publish([{"subject": "s.0", "headers": {"Nats-Rollup": "sub"}, "data": "x"}])
+    warehouse.undo(report.run)
+    assert seqs(held(warehouse)) == [*range(1, 11), 14]
+    # The roll-up removed the marker of s.0, and an archive restores what runs removed.
+    assert stream.restore().messages == 1
+    assert seqs(held(warehouse)) == [*range(1, 11), 12, 14]
+    assert stream.restore().messages == 0
+
+
 RANGES = st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1, max_size=5)
 
 
 @given(
     copies=RANGES,
     live=st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=3),
+    withdrawn=st.sets(st.integers(0, 40), max_size=4),
     data=st.data(),
 )
 def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
-    copies: Sequence[set[int]], live: Sequence[set[int]], data: st.DataObject
+    copies: Sequence[set[int]],
+    live: Sequence[set[int]],
+    withdrawn: set[int],
+    data: st.DataObject,
 ) -> None:
     first, last = sorted(data.draw(st.tuples(st.integers(0, 40), st.integers(0, 40))))
     hidden = [data.draw(st.sets(st.sampled_from(sorted(numbers)))) for numbers in copies]
@@ -340,7 +369,9 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(select, "_seqs", lambda file: np.array(rows[file.path], dtype=int))
-        selected, already = select_parts("", archived, there, MessageRange(first=first, last=last))
+        wanted = MessageRange(first=first, last=last)
+        away = np.array([[seq, seq] for seq in sorted(withdrawn)], dtype=int).reshape(-1, 2)
+        selected, already = select_parts("", archived, there, wanted, {0: away})
     back: list[int] = []
     for part in selected:
         brought = [
@@ -357,7 +388,8 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
         assert len(brought) == part.messages
         back += brought
     visible = [numbers - gone_ for numbers, gone_ in zip(copies, hidden, strict=True)]
-    requested = {seq for numbers in visible for seq in numbers if first <= seq <= last}
+    inside = {seq for numbers in visible for seq in numbers if first <= seq <= last}
+    requested = inside - withdrawn
     assert sorted(back) == sorted(requested - set().union(*live))
     assert already >= len(requested & set().union(*live))
 

@@ -208,6 +208,7 @@ class StreamModel:
             if self.live.pop(marker, None) is not None:
                 del self.bases[marker]
                 self.removed_seq = max(self.removed_seq, marker)
+                self.archived.pop(marker, None)
 
     def restore(self) -> None:
         """Restore missing messages from the archive."""

@@ -1,0 +1,58 @@
+"""Delete markers that undone passes had written: an undo withdrew them, and copies of their files still hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.reclaim.exact_ranges import has_holes, without_holes
+from retention.context.context import OpenedStream
+from retention.core.seq_ranges import union_of_ranges
+from retention.core.spans import Array
+from retention.history.kinds import Undone
+from retention.history.runs import history_of
+from retention.inspect.taken import Taken
+from retention.plan.run_ranges import sequences_of
+
+
+def withdrawn_markers(opened: OpenedStream, epoch: int) -> Mapping[int, Array]:
+    """Partition → the sequences of withdrawn markers, as ascending, disjoint, inclusive ranges, shape (n, 2).
+
+    Markers in a file that is gone, and whose sequences nothing on record tells, are not among them.
+
+    Args:
+        opened: the stream.
+        epoch: the present epoch of its counters.
+
+    Raises:
+        DamagedError: the record of an undo, or a file of evidence, is damaged.
+    """
+    withdrawn: dict[int, Array] = {}
+    for rows in _rows(opened, epoch):
+        for partition in rows["partition"].unique().to_pylist():
+            here = rows.filter(pc.equal(rows["partition"], partition))
+            before = withdrawn.get(partition, np.empty((0, 2), dtype=np.int64))
+            withdrawn[partition] = union_of_ranges(before, sequences_of(here))
+    return withdrawn
+
+
+def _rows(opened: OpenedStream, epoch: int) -> Iterator[pa.Table]:
+    history = history_of(opened.warehouse, opened.name)
+    undos = [
+        record.run
+        for record in history.outcomes()
+        if isinstance(record, Undone)
+        and record.may_count
+        and history.continuing(record.epoch)[-1] == epoch
+    ]
+    if not undos:
+        return
+    taken = Taken(opened)
+    for run in undos:
+        ranges = taken.of_run(run)
+        if ranges is not None and ranges.is_exact:
+            for rows in without_holes(opened, ranges.tables()):
+                yield rows.filter(pc.invert(has_holes(rows)))
