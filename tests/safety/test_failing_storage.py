@@ -26,7 +26,7 @@ QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that cover every way to write."""
 WITH_A_RIVAL = "race"
 """Commands with a rival's commit between the old and the new state."""
-IN_COMMITS = (WITH_A_RIVAL, "mirror", "ingest", "purge", "publish-topic")
+IN_COMMITS = (WITH_A_RIVAL, "mirror", "ingest", "purge", "publish-topic", "begin-anew")
 """Commands with several commits, which may end after any of them."""
 UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
 """An import or an ingest cannot detect files missing from a listing of a foreign directory."""
