@@ -82,6 +82,15 @@ print(json.dumps(told))
 """
 
 
+class MountedWorld(World):
+    """A world on a disk of its own; the tasks' reports are on another one."""
+
+    @property
+    def reports(self) -> Path:
+        """The folder of the tasks' reports."""
+        return self.folder.parent / "reports"
+
+
 @dataclass
 class Lake:
     """Forty streams on their own disk, a model of their expected messages, and the DAG that maintains them."""
@@ -230,7 +239,7 @@ def lake(
         pytest.skip("only root can mount a disk that gets full")
     monkeypatch.setenv("LD_PRELOAD", compiled(tmp_path)["LD_PRELOAD"])
     monkeypatch.setenv("MANUAL_CLOCK", str(tmp_path / "clock"))
-    lake = Lake(World(folder), home / "dags", client)
+    lake = Lake(MountedWorld(folder), home / "dags", client)
     lake.configure()
     try:
         yield lake
@@ -317,6 +326,12 @@ def on_a_full_disk(lake: Lake) -> None:
     ballast.unlink()
     assert night.ended["state"] == "failed"
     assert "No space left on device" in night.log()
+    stored = lake.messages()
+    for name in NAMES:
+        # A pass may have found the pages that another one gave back.
+        left = list(_left(name, lake.model[name], lake.published))
+        if stored[name] == left:
+            lake.model[name] = left
 
 
 def with_a_broken_configuration(lake: Lake) -> None:
