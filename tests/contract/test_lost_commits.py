@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse
-from retention.errors import DamagedError, LostCommitError
+from retention.errors import DamagedError, LostCommitError, StorageError
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import commit_tokens
@@ -297,3 +297,25 @@ def test_a_damaged_token_of_a_lost_commit_is_said(tmp_path: Path) -> None:
         warehouse.stream("ORDERS").repair_lost_commits().apply()
     token.unlink()
     warehouse.stream("ORDERS").publish([LINE])
+
+
+@pytest.mark.parametrize("looks", ["keep_token", "refuse_lost"])
+def test_a_commit_stands_where_its_token_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looks: str
+) -> None:
+    warehouse = laid(tmp_path)
+
+    def failing(*_: object) -> None:
+        raise StorageError("_retention/commits: Input/output error")
+
+    def breaking(step: Step) -> None:
+        if step == Step.DELTA_COMMITTED:
+            monkeypatch.setattr(commit_tokens, looks, failing)
+
+    with crash_points.watched_by(breaking):
+        published = warehouse.stream("ORDERS").publish([LINE])
+    monkeypatch.undo()
+    assert published.appended.last_seq == 11
+    assert "_retention/commits: Input/output error" in caplog.text
+    assert stored(warehouse) == list(range(1, 12))
+    assert warehouse.stream("ORDERS").state().messages == 11

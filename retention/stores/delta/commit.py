@@ -24,6 +24,7 @@ from retention.errors import (
     HiddenRowsError,
     RefusedError,
     RetentionError,
+    StorageError,
     UsageError,
 )
 from retention.ports import Swap
@@ -129,15 +130,29 @@ class Attempt:
         """
         if files.is_remote(self.layout.root):
             return version
+        try:
+            stands = self._stands(version, token)
+        except StorageError as error:
+            _log.warning(
+                "stream %s: version %d is committed; whether another program has overwritten it since cannot be seen "
+                "(%s), and the next opening of the table looks again",
+                self.layout.stream,
+                version,
+                error,
+            )
+            return version
+        if not stands:
+            raise CommitFailedError(f"another program overwrote version {version}")
+        return version
+
+    def _stands(self, version: int, token: str) -> bool:
         stands = commit_tokens.keep_token(self.layout, version, token)
         if stands and self.settings.spark_writes:
             time.sleep(commit_tokens.WINDOW_S)
             stands = commit_tokens.stands(self.layout, version)
             if not stands:
                 commit_tokens.forget(self.layout, [version])
-        if not stands:
-            raise CommitFailedError(f"another program overwrote version {version}")
-        return version
+        return stands
 
     def _pauses(self) -> tuple[float, ...]:
         """The pauses, in seconds, before each retry of a commit with an unknown outcome.

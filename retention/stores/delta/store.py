@@ -18,6 +18,7 @@ from retention.errors import (
     BusyError,
     ConflictError,
     ImpossibleNumbersError,
+    LostCommitError,
     RetentionError,
     StalePlanError,
 )
@@ -217,21 +218,29 @@ class DeltaStore(FileStore):
     def finish(self) -> None:
         """Set the table's properties to the configuration's grace; write a checkpoint after ten new versions.
 
+        The commit before it stands whatever fails here: that is logged, and left to the next run.
+
         Raises:
             LostCommitError: another program overwrote a commit meanwhile.
         """
-        commit_tokens.refuse_lost(self._layout)
-        if self._grace_differs:
-            table = delta_table.open_table(self._layout)
-            properties.follow(self._layout, table, self._settings.grace_ns)
         try:
-            versions, checkpoints = delta_history.versions(self._layout)
-            if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
-                return
+            commit_tokens.refuse_lost(self._layout)
+            if self._grace_differs:
+                table = delta_table.open_table(self._layout)
+                properties.follow(self._layout, table, self._settings.grace_ns)
+            self._write_checkpoint()
+        except LostCommitError:
+            raise
+        except (DeltaError, OSError, RetentionError) as error:
+            _log.warning(
+                "stream %s: the next run will do what follows a commit: %s", self.stream, error
+            )
+
+    def _write_checkpoint(self) -> None:
+        versions, checkpoints = delta_history.versions(self._layout)
+        if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
             delta_table.open_table(self._layout).create_checkpoint()
             reached(Step.CHECKPOINT_WRITTEN)
-        except (DeltaError, OSError, RetentionError) as error:
-            _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
 
     def _described(self, snapshot: Snapshot) -> pa.Table | None:
         known, missing = self._cache.match(snapshot.files)
