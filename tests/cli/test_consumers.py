@@ -214,6 +214,23 @@ def test_acks_are_folded_and_what_they_settle_goes(orders: Commands) -> None:
     assert (again["log"], again["before"]) == ("acks", 0)
 
 
+def test_a_consumer_keeps_what_an_undo_brought_back_as_it_says(orders: Commands) -> None:
+    orders.json("consumer", "add", "ORDERS", "all")
+    said = [f"ORDERS.all.1.{n}.{n}.1790000000000000000.0" for n in (1, 2, 3)]
+    orders.json("consumer", "fold", "ORDERS", log_in(orders.folder, *said))
+    [report] = orders.json("apply", "--yes")["streams"]
+    assert report["by_rule"] == {"interest": 3}
+    undone = orders.run("undo", report["run"])
+    assert undone.stdout.endswith(
+        "  the next pass removes them again, by interest; to keep them, first add a consumer that needs them\n"
+    )
+    [again] = orders.json("plan", "ORDERS")["streams"]
+    assert again["by_rule"] == {"interest": 3}
+    orders.json("consumer", "add", "ORDERS", "keeper")
+    [kept] = orders.json("apply", "--yes")["streams"]
+    assert kept["removed_messages"] == 0
+
+
 def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
     said = ["ORDERS.all.1.1.1.1790000000000000000.0", "ORDERS.all.1.5.4.1790000000000000000.0"]
