@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -12,23 +13,24 @@ from retention.apply.reclaim.exact_ranges import has_holes, without_holes
 from retention.context.context import OpenedStream
 from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
+from retention.errors import DamagedError
 from retention.history.kinds import Undone
 from retention.history.runs import history_of
 from retention.inspect.taken import Taken
 from retention.plan.run_ranges import sequences_of
 
+_log = logging.getLogger(__name__)
+
 
 def withdrawn_markers(opened: OpenedStream, epoch: int) -> Mapping[int, Array]:
     """Partition → the sequences of withdrawn markers, as ascending, disjoint, inclusive ranges, shape (n, 2).
 
-    Markers in a file that is gone, and whose sequences nothing on record tells, are not among them.
+    Markers in a file that is gone, and whose sequences nothing on record tells, are not among them; nor are those of an
+    undo whose record is damaged, which is logged: a restore brings messages back rather than none.
 
     Args:
         opened: the stream.
         epoch: the present epoch of its counters.
-
-    Raises:
-        DamagedError: the record of an undo, or a file of evidence, is damaged.
     """
     withdrawn: dict[int, Array] = {}
     for rows in _rows(opened, epoch):
@@ -52,7 +54,19 @@ def _rows(opened: OpenedStream, epoch: int) -> Iterator[pa.Table]:
         return
     taken = Taken(opened)
     for run in undos:
-        ranges = taken.of_run(run)
-        if ranges is not None and ranges.is_exact:
-            for rows in without_holes(opened, ranges.tables()):
-                yield rows.filter(pc.invert(has_holes(rows)))
+        try:
+            yield from _rows_of(opened, taken, run)
+        except DamagedError as error:
+            _log.warning(
+                "%s: delete markers that undo %s withdrew may come back: %s",
+                opened.name,
+                run,
+                error,
+            )
+
+
+def _rows_of(opened: OpenedStream, taken: Taken, run: str) -> Iterator[pa.Table]:
+    ranges = taken.of_run(run)
+    if ranges is not None and ranges.is_exact:
+        for rows in without_holes(opened, ranges.tables()):
+            yield rows.filter(pc.invert(has_holes(rows)))

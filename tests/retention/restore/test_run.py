@@ -300,8 +300,11 @@ def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: 
     assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
 
 
+@pytest.mark.parametrize("record", ["kept", "reclaimed", "damaged"])
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-def test_markers_that_an_undo_withdrew_stay_away(tmp_path: Path, format_: str) -> None:
+def test_markers_that_an_undo_withdrew_stay_away(
+    tmp_path: Path, format_: str, record: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A roll-up archives the file of the markers; the undo of their pass withdraws the others."""
     settings: dict[str, Any] = {
         "max_age": "60s",
@@ -319,9 +322,20 @@ def test_markers_that_an_undo_withdrew_stay_away(tmp_path: Path, format_: str) -
     stream.publish([{"subject": "s.0", "headers": {"Nats-Rollup": "sub"}, "data": "x"}])
     warehouse.undo(report.run)
     assert seqs(held(warehouse)) == [*range(1, 11), 14]
+    if record == "reclaimed":
+        warehouse = warehouse_with(tmp_path, format_, NOW + 60 * 86_400 * SECOND, **settings)
+        stream = warehouse.stream("ORDERS")
+        warehouse.reclaim().apply()
+        assert list(Path(stream.opened.root).glob("_retention/reports/*.ranges.arrow")) == []
+    if record == "damaged":
+        [undo] = [run["run"] for run in stream.history() if run["kind"] == "undo"]
+        [ranges] = Path(stream.opened.root).glob(f"_retention/reports/{undo}.ranges.arrow")
+        ranges.write_bytes(ranges.read_bytes()[:-9])
     # The roll-up removed the marker of s.0, and an archive restores what runs removed.
-    assert stream.restore().messages == 1
-    assert seqs(held(warehouse)) == [*range(1, 11), 12, 14]
+    back = [11, 12, 13] if record == "damaged" else [12]
+    assert stream.restore().messages == len(back)
+    assert ("withdrew may come back" in caplog.text) == (record == "damaged")
+    assert seqs(held(warehouse)) == [*range(1, 11), *back, 14]
     assert stream.restore().messages == 0
 
 
