@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from retention.storage.crash_points import Step, watched_by
 from retention.stores.archive_manifest import ArchivedFile, read_manifests
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
+from tests.support.reclaiming import TICK_S, real_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = START + 100 * SECOND
@@ -313,18 +315,17 @@ def test_markers_that_an_undo_withdrew_stay_away(
         "allow_rollup_hdrs": True,
         "archive": "archive",
     }
-    warehouse = warehouse_with(tmp_path, format_, NOW, **settings)
+    warehouse = real_warehouse(tmp_path, format_, **settings)
     stream = warehouse.stream("ORDERS")
     lay(stream.opened, even_segments(1, 10))
-    report = stream.plan(NOW).apply()
+    report = stream.plan().apply()
     assert (report.removed_messages, report.markers) == (10, 3)
     assert seqs(held(warehouse)) == [11, 12, 13]
     stream.publish([{"subject": "s.0", "headers": {"Nats-Rollup": "sub"}, "data": "x"}])
     warehouse.undo(report.run)
     assert seqs(held(warehouse)) == [*range(1, 11), 14]
     if record == "reclaimed":
-        warehouse = warehouse_with(tmp_path, format_, NOW + 60 * 86_400 * SECOND, **settings)
-        stream = warehouse.stream("ORDERS")
+        time.sleep(TICK_S)
         warehouse.reclaim().apply()
         assert list(Path(stream.opened.root).glob("_retention/reports/*.ranges.arrow")) == []
     if record == "damaged":
