@@ -46,11 +46,29 @@ class Step:
     name: str
     job: str
     arguments: Callable[[Past], list[str]]
-    counts: Callable[[Mapping[str, Any]], Counts]
+    counts_in: Callable[[Mapping[str, Any]], Counts]
     """The function from the report's entry of the stream to its counts."""
     amounts: tuple[str, ...]
     """The names of the counts that are all 0 if the step changes nothing."""
     in_dry_run: bool = field(default=False)
+
+    def counts(self, entry: Mapping[str, Any]) -> Counts:
+        """The counts in a report's entry of a stream.
+
+        Raises:
+            OtherReleaseError: the report lacks one.
+        """
+        try:
+            return self.counts_in(entry)
+        except KeyError as missing:
+            raise OtherReleaseError(
+                f"the report of {self.job} has no {missing}, so that the engine is of another release than this "
+                "package of DAGs; copy the package of the engine's release here, with `retention airflow --copy-to DIR`"
+            ) from None
+
+
+class OtherReleaseError(Exception):
+    """The engine is of another release than the DAG package."""
 
 
 class NotPlannedError(Exception):

@@ -154,6 +154,7 @@ class Lake:
                 [sys.executable, "-m", "tests.airflow.night", file, result],
                 env=os.environ
                 | {"PYTHONPATH": f"{self.dags}:{ROOT}", "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO"},
+                cwd=result.parent,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

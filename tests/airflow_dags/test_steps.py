@@ -18,6 +18,7 @@ from airflow_dags.steps import (
     PLAN,
     RECLAIM,
     NotPlannedError,
+    OtherReleaseError,
     Past,
     Step,
     is_nothing,
@@ -42,6 +43,14 @@ YES = {"chosen_options": ["Approve"]}
 GIVEN = {"log_format": "json", "debug": True, "wait": "1s", "max_time": "1h", "max_bytes": "1GiB"}
 """Options of jobs, except a file (it differs by stream), and one that needs a package."""
 ENGINE = Engine("/srv/retention.yaml", "/e", "/r")
+
+
+def test_a_report_of_another_release_is_named() -> None:
+    """An earlier release's report of a plan has no `refused`."""
+    entry = {"removed_messages": 1, "removed_bytes": 2, "by_rule": {}, "guards": []}
+    sentence = r"^the report of plan has no '\w+', so that the engine is of another release .* --copy-to DIR`$"
+    with pytest.raises(OtherReleaseError, match=sentence):
+        PLAN.counts(entry)
 
 
 @pytest.mark.parametrize("step", [PLAN, APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
