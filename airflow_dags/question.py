@@ -70,8 +70,8 @@ def _rows(plan: Counts) -> Iterator[tuple[str, str]]:
     if extent is not None:
         if extent["first_seq"] is not None:
             yield "sequences", f"{extent['first_seq']:,} to {extent['last_seq']:,}"
-        at_most = "" if extent["is_exact"] else ", and no later"
+        latest = "" if extent["is_exact"] else "at the latest "
         yield "oldest", instant(extent["oldest_ns"])
-        yield "newest", f"{instant(extent['newest_ns'])}{at_most}"
+        yield "newest", f"{latest}{instant(extent['newest_ns'])}"
     yield "as of", instant(plan["as_of_ns"])
     yield "report", f"`{plan['report']}`"

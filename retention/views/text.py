@@ -214,8 +214,8 @@ def lag_text(state: State) -> str:
     if not state.lag.messages:
         stay = state.overdue is not None and state.overdue.messages_at_least
         return "up to date, but for old messages behind a young one" if stay else "up to date"
-    size = format_size(state.lag.bytes)
-    return f"at least {counted(state.lag.messages, 'message')} ({size}) may go"
+    size = f" ({format_size(state.lag.bytes)})" if state.lag.bytes else ""
+    return f"at least {counted(state.lag.messages, 'message')}{size} may go"
 
 
 def segments_text(segments: object) -> str:

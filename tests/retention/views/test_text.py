@@ -177,6 +177,9 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
         "A<B: nothing went as of 1970-04-11T00:00:00Z"
     ]
     assert state_text(STATE)[2] == "  2 subjects, 1 segment; at least 3 messages (60 B) may go"
+    assert STATE.lag is not None
+    unsized = replace(STATE, lag=replace(STATE.lag, bytes=0))
+    assert state_text(unsized)[2].endswith("; at least 3 messages may go")
     empty = replace(STATE, messages=0, first_ts_ns=None, last_ts_ns=None)
     assert state_text(empty) == ["A: empty; the next message gets sequence 10"]
     assert explanation_text(EXPLANATION) == ["A 7 goes: <old>.", "  old", "  new"]
