@@ -22,7 +22,7 @@ from airflow.sdk.execution_time.context import context_to_airflow_vars
 from airflow_dags.ending import Ending, read_ending
 from airflow_dags.engine import Engine
 from airflow_dags.options import arguments_of
-from airflow_dags.steps import SKIPPED, Step, parameter_mistake
+from airflow_dags.steps import SKIPPED, OtherReleaseError, Step, parameter_mistake
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -66,10 +66,16 @@ class JobTask(Launcher, Generic[Result]):
             AirflowException: a stream was busy, or the job was terminated from outside.
         """
         try:
-            return self.work(context)
+            return self._worked(context)
         except AirflowException as error:
             say_last(error)
             raise
+
+    def _worked(self, context: Context) -> Result:
+        try:
+            return self.work(context)
+        except OtherReleaseError as error:
+            raise AirflowFailException(str(error)) from None
 
     def run_job(
         self, label: str, streams: Sequence[str], arguments: list[str], context: Context

@@ -20,7 +20,6 @@ from airflow_dags.steps import (
     ASKING,
     Counts,
     NotPlannedError,
-    OtherReleaseError,
     Past,
     Step,
     is_nothing,
@@ -143,15 +142,8 @@ class JobOperator(StepTask, ProcessOperator):
 def counts_of(
     engine: Engine, step: Step, entry: Mapping[str, Any], as_of_ns: int, report: str
 ) -> Counts:
-    """The counts of a stream's entry in a report, with the report's path and the command to undo its run.
-
-    Raises:
-        AirflowFailException: the engine is of another release.
-    """
-    try:
-        counts = step.counts(entry) | {"as_of_ns": as_of_ns, "report": report}
-    except OtherReleaseError as error:
-        raise AirflowFailException(str(error)) from error
+    """The counts of a stream's entry in a report, with the report's path and the command to undo its run."""
+    counts = step.counts(entry) | {"as_of_ns": as_of_ns, "report": report}
     if counts.get("run") and counts["messages"]:
         counts["undo"] = engine.command("undo", counts["run"])
     return counts

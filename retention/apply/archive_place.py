@@ -19,21 +19,16 @@ from retention.stores.sidecar.warehouse_place import (
 _log = logging.getLogger(__name__)
 
 
-def note_place_of_writer(opened: OpenedStream) -> None:
+def note_place_or_warn(opened: OpenedStream) -> None:
     """Record the location of a stream that has an archive, unless one is recorded; copies are recognized by it.
 
     A copy is warned, once in a process: it may be written to, but its runs may not write to the original's archive.
     """
-    archive = opened.config.archive
-    if archive is None:
-        return
-    noted, here = noted_places(opened.root, archive), _place(opened)
-    if noted is None:
-        note_place(opened.root, archive, here)
-    elif not noted.has(here):
+    other = _note_first_place(opened)
+    if other is not None:
         _warn_once(
-            f"{opened.name}: {place_phrase(noted, here)}; messages are added, and nothing is removed until you "
-            f"{_repair_place(opened.name)}"
+            f"{opened.name}: {place_phrase(*other)}; messages are added, and nothing is removed until you "
+            f"{_place_remedy(opened.name)}"
         )
 
 
@@ -43,12 +38,11 @@ def check_place(opened: OpenedStream) -> None:
     Raises:
         RefusedError: the stream's directory is not at the recorded location, and is not the same directory.
     """
-    other = other_place(opened)
+    other = _note_first_place(opened)
     if other is not None:
         raise RefusedError(
-            f"{opened.name}: {place_phrase(*other)}; nothing was removed; {_repair_place(opened.name)}"
+            f"{opened.name}: {place_phrase(*other)}; nothing was removed; {_place_remedy(opened.name)}"
         )
-    note_place_of_writer(opened)
 
 
 def place_phrase(noted: NotedPlaces, here: Place) -> str:
@@ -64,17 +58,30 @@ def other_place(opened: OpenedStream) -> tuple[NotedPlaces, Place] | None:
     """The recorded locations of a stream's directory and its present one, if it is a copy; None: it is not."""
     archive = opened.config.archive
     noted = None if archive is None else noted_places(opened.root, archive)
-    if noted is None:
+    return None if noted is None else _compared(noted, _place(opened))
+
+
+def _note_first_place(opened: OpenedStream) -> tuple[NotedPlaces, Place] | None:
+    """Record the location of a stream that has an archive, unless one is recorded; returns `other_place`."""
+    archive = opened.config.archive
+    if archive is None:
         return None
-    here = _place(opened)
-    return None if noted.has(here) else (noted, here)
+    noted, here = noted_places(opened.root, archive), _place(opened)
+    if noted is not None:
+        return _compared(noted, here)
+    note_place(opened.root, archive, here)
+    return None
 
 
 def _place(opened: OpenedStream) -> Place:
     return place_of_stream(opened.root, opened.warehouse)
 
 
-def _repair_place(name: str) -> str:
+def _compared(noted: NotedPlaces, here: Place) -> tuple[NotedPlaces, Place] | None:
+    return None if noted.has(here) else (noted, here)
+
+
+def _place_remedy(name: str) -> str:
     return (
         "give a copy an `archive:` of its own, or say that this place may write there, too, with "
         f"{command('repair place', name, options='--yes')}"

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from retention.apply.archive_place import note_place_of_writer
+from retention.apply.archive_place import note_place_or_warn
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.ownership import note_owner
@@ -236,7 +236,7 @@ class Append:
             keep_settings(self.opened.root, self.opened.config)
             if not attempt.position.inventory.files.num_rows:
                 note_owner(self.opened)
-            note_place_of_writer(self.opened)
+            note_place_or_warn(self.opened)
             if self._identity is None and not _uses_sequences(attempt.position, staged):
                 self._done = done
                 return

@@ -129,8 +129,8 @@ def select_parts(
         away = withdrawn.get(partition, NO_RANGES)
         for copy, meets in zip(archived, meeting, strict=True):
             cut = copy.min_seq < wanted.first or copy.max_seq > wanted.last
-            cut |= bool(np.any((away[:, 0] <= copy.max_seq) & (away[:, 1] >= copy.min_seq)))
-            if not (meets or cut):
+            has_withdrawn = np.any((away[:, 0] <= copy.max_seq) & (away[:, 1] >= copy.min_seq))
+            if not (meets or cut or has_withdrawn):
                 selected.append(Part(copy, copy.messages))
                 continue
             file = copy.data_file(directory)

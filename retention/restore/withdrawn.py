@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.reclaim.exact_ranges import has_holes, without_holes
+from retention.apply.exact_ranges import has_holes, without_holes
 from retention.context.context import OpenedStream
+from retention.core.inventory import NO_RANGES
 from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
 from retention.errors import DamagedError
@@ -36,7 +36,7 @@ def withdrawn_markers(opened: OpenedStream, epoch: int) -> Mapping[int, Array]:
     for rows in _rows(opened, epoch):
         for partition in rows["partition"].unique().to_pylist():
             here = rows.filter(pc.equal(rows["partition"], partition))
-            before = withdrawn.get(partition, np.empty((0, 2), dtype=np.int64))
+            before = withdrawn.get(partition, NO_RANGES)
             withdrawn[partition] = union_of_ranges(before, sequences_of(here))
     return withdrawn
 

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_dags.configuration import UnlistedOperator
 from airflow_dags.engine import Cluster, Engine
 from airflow_dags.factory import retention_dag
 from airflow_dags.question import question
+from airflow_dags.running import JobTask
+from airflow_dags.steps import PLAN, Counts
 from tests.airflow.world import BLOCKS, ENGINE, ROOT, World
 
 STEPS = ["plan", "approve", "apply", "compact", "reclaim"]
@@ -196,7 +200,7 @@ def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_peopl
     children = dag.task_group.children["batch-1"].children
     assert sorted(task for task in dag.task_ids if task.startswith("batch-1.")) == sorted(
         [
-            *(f"batch-1.{step}" for step in ("plan", "apply", "compact", "reclaim")),
+            *(f"batch-1.{step}" for step in ("apply", "plan", "reclaim")),
             *(f"batch-1.asked.{step}" for step in STEPS[1:]),
             "batch-1.outcomes",
             "batch-1.failed",
@@ -207,7 +211,7 @@ def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_peopl
     engine = Engine(str(world.config), "/opt/retention", str(world.reports))
     some = retention_dag("some", engine, streams=["ORDERS", "ODERS"], batch="tag")
     assert list(some.task_group.children)[2:] == ["not-listed", "no-tag"]
-    assert some.get_task("configuration").downstream_task_ids == {"not-listed.plan"}
+    assert some.get_task("configuration").downstream_task_ids == {"not-listed.apply"}
     on_a_cluster = _on_a_cluster(world, batch=2)
     kinds = {task: on_a_cluster.get_task(task).task_type for task in ("batch-1.plan", "unlisted")}
     assert kinds == {"batch-1.plan": "SubmitBatchOperator", "unlisted": "UnlistedOperator"}
@@ -220,8 +224,6 @@ def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_peopl
 def test_a_stream_that_is_listed_no_more_is_looked_for_as_the_configuration_wants(
     home: Path, world: World, capfd: pytest.CaptureFixture[str], follows: str
 ) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
     world.fill("ORDERS")
     world.command("apply", "ORDERS", "--yes")
     text = world.config.read_text(encoding="utf-8").replace("{name: ORDERS,", "{name: ODERS,")
@@ -304,3 +306,15 @@ def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) ->
     assert len(alerting.get_task("ORDERS.apply").on_failure_callback) == 2
     assert bag.dags["nightly"].get_task("batch-1.apply").task_type == "BatchOperator"
     assert sorted(bag.dags["orders"].task_ids) == sorted(["load", *STEPS[:3]])
+
+
+class BesideAnOlderEngine(JobTask[Counts]):
+    """A task whose engine writes reports without the counts of this release."""
+
+    def work(self, context: Context) -> Counts:
+        return PLAN.counts({})
+
+
+def test_an_engine_of_another_release_is_not_tried_again() -> None:
+    with pytest.raises(AirflowFailException, match="the engine is of another release"):
+        BesideAnOlderEngine().execute({})

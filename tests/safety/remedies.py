@@ -160,7 +160,7 @@ KINDS = {
         (f"{_OWN}an_import_goes_into_a_new_stream_as_told",),
     ),
     "repair place": Kind(
-        r"repair place|\{_repair_place\(",
+        r"repair place|\{_place_remedy\(",
         (f"{_OWN}a_copied_warehouse_is_let_write_to_the_archive_as_told",),
     ),
     "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),

@@ -9,8 +9,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.exact_ranges import has_holes, without_holes
 from retention.apply.reclaim.claim import Deletion
-from retention.apply.reclaim.exact_ranges import has_holes, without_holes
 from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.survey import Survey
 from retention.apply.run_evidence import TakenByRun, recorded
