@@ -23,6 +23,14 @@ from tests.airflow.slow import engines, slow_planning
 from tests.airflow.world import ENGINE, HOLDING, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
+OTHER = """
+from airflow.sdk import DAG, task
+with DAG("other") as dag:
+    task(lambda: None, task_id="first")() >> task(lambda: None, task_id="last")()
+"""
+"""A DAG file of somebody else."""
+SLOTS = 4
+"""The slots of the pool `retention`."""
 HESITATION_S = 5
 """Airflow treats an answer before the executor's final event of the asking task as a failure, and asks again."""
 
@@ -156,7 +164,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
         # Do not reparse unchanged files on a small machine.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
-        "AIRFLOW__CORE__PARALLELISM": "4",
+        # One more than the pool of the engine has slots.
+        "AIRFLOW__CORE__PARALLELISM": "5",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     }
@@ -346,3 +355,19 @@ def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first:
         os.kill(engines("/slow/")[engine][number], signal.SIGKILL)
         until(lambda: engine not in engines("/slow/"), seconds=10)  # noqa: B023
         killed.add(engine)
+
+
+def test_other_dags_go_on_while_all_slots_of_the_engine_are_taken(stack: Stack, first: str) -> None:
+    variables = slow_planning(stack.dags.parent / "night_is_slow")
+    night = stack.add_dag("night", variables=variables, batch=1)
+    run = stack.start(night)
+    until(lambda: len(engines("/night/", "retain")) == SLOTS)
+    (stack.dags / "other.py").write_text(OTHER, encoding="utf-8")
+    other = "/api/v2/dags/other"
+    until(lambda: stack.client.get(other).status_code == 200)
+    stack.client.patch(other, json={"is_paused": False})
+    assert stack.ended(stack.start(other)) == {"first": "success", "last": "success"}
+    assert stack.get(run)["state"] == "running"
+    assert len(engines("/night/", "retain")) == SLOTS
+    stack.client.patch(run, json={"state": "failed"})
+    until(lambda: not engines("/night/", "retain"))
