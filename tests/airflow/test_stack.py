@@ -55,6 +55,19 @@ class Stack:
         assert done.status_code < 300, done.text
         return done.json()
 
+    def patch(self, where: str, **body: Any) -> None:
+        """Modify what is there."""
+        done = _asked(lambda: self.client.patch(where, json=body))
+        assert done.status_code == httpx.codes.OK, done.text
+
+    def add_dag_file(self, name: str, text: str) -> str:
+        """Add a file with an enabled DAG; returns its URL path."""
+        (self.dags / f"{name}.py").write_text(text, encoding="utf-8")
+        dag = f"/api/v2/dags/{name}"
+        until(lambda: self.client.get(dag).status_code == httpx.codes.OK)
+        self.patch(dag, is_paused=False)
+        return dag
+
     def start(self, dag: str = DAG, **conf: Any) -> str:
         """Start a run manually; returns its URL path."""
         run = self.post(f"{dag}/dagRuns", logical_date=None, conf=conf)
@@ -92,11 +105,7 @@ class Stack:
         """Add another enabled DAG on the same warehouse; returns its URL path."""
         text = self.world.write_dag_file(self.dags.parent / name, **options).read_text("utf-8")
         own = text.replace('retention_dag("retention"', f'retention_dag("{name}"')
-        (self.dags / f"{name}.py").write_text(own, encoding="utf-8")
-        dag = f"/api/v2/dags/{name}"
-        until(lambda: self.client.get(dag).status_code == 200)
-        self.client.patch(dag, json={"is_paused": False})
-        return dag
+        return self.add_dag_file(name, own)
 
     def tries(self, run: str, task: str) -> int:
         """The number of a task's last try."""
@@ -111,8 +120,7 @@ class Stack:
         self.asks(run, task)
         time.sleep(HESITATION_S)
         question: dict[str, Any] = self.get(_question(run, task))
-        done = _asked(lambda: self.client.patch(_question(run, task), json=_answer(option)))
-        assert done.status_code == 200, done.text
+        self.patch(_question(run, task), **_answer(option))
         return question
 
     def clear(self, run: str, *tasks: str) -> None:
@@ -362,12 +370,9 @@ def test_other_dags_go_on_while_all_slots_of_the_engine_are_taken(stack: Stack, 
     night = stack.add_dag("night", variables=variables, batch=1)
     run = stack.start(night)
     until(lambda: len(engines("/night/", "retain")) == SLOTS)
-    (stack.dags / "other.py").write_text(OTHER, encoding="utf-8")
-    other = "/api/v2/dags/other"
-    until(lambda: stack.client.get(other).status_code == 200)
-    stack.client.patch(other, json={"is_paused": False})
+    other = stack.add_dag_file("other", OTHER)
     assert stack.ended(stack.start(other)) == {"first": "success", "last": "success"}
     assert stack.get(run)["state"] == "running"
     assert len(engines("/night/", "retain")) == SLOTS
-    stack.client.patch(run, json={"state": "failed"})
+    stack.patch(run, state="failed")
     until(lambda: not engines("/night/", "retain"))
