@@ -61,7 +61,8 @@ def answering(
             for question in client.get(waiting).json().get("hitl_details", []):
                 ti = question["task_instance"]
                 option = answer(question["subject"])
-                if option is None:
+                # An answer before the task waits is recorded, and never resumes it.
+                if option is None or ti["state"] != "awaiting_input":
                     continue
                 first()
                 run = f"/api/v2/dags/{ti['dag_id']}/dagRuns/{ti['dag_run_id']}"
