@@ -186,7 +186,8 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
         failures: dict[str, Failure] = {}
         for step, record in records.items():
             failed = [each for each in record.failures(step, params) if each["stream"] not in asked]
-            log.info("%s: %d streams, %d failed", step.name, len(record.streams), len(failed))
+            noun = "stream" if len(record.streams) == 1 else "streams"
+            log.info("%s: %d %s, %d failed", step.name, len(record.streams), noun, len(failed))
             # The plan of a refused stream repeats its refusal.
             failures = {each["stream"]: each for each in failed} | failures
         for failure in failures.values():

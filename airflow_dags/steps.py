@@ -184,21 +184,27 @@ def _apply_arguments(past: Past) -> list[str]:
         if past.approved is None
         else f"--approved={past.approved}"
     )
-    return [basis, *_lifting(past)]
+    return [basis, _SKIP, *_lifting(past)]
+
+
+_SKIP = "--skip-superseded"
+"""The option by which a pass that a later one has overtaken removes nothing, and succeeds."""
 
 
 def _lifting(past: Past) -> list[str]:
     """The arguments of every pass for refusals lifted by a person, with the reasons."""
     reasons = {name: past.params[name] for name in LIFTS if past.params.get(name)}
     said = [f"--reason={'; '.join(reasons.values())}"] if reasons else []
-    return ["--skip-superseded", *(LIFTS[name] for name in reasons), *said]
+    return [*(LIFTS[name] for name in reasons), *said]
 
 
 def _maintenance_arguments(past: Past) -> list[str]:
     """The arguments of a pass, with the instant given by a person, if any."""
     as_of = past.params.get("as_of")
-    given = as_of if as_of not in (None, "") else (past.plan or {})["as_of_ns"]
-    return [f"--as-of={given}", *_lifting(past), "--compact"]
+    if as_of in (None, ""):
+        return [f"--as-of={(past.plan or {})['as_of_ns']}", _SKIP, *_lifting(past), "--compact"]
+    # An instant that a person gave is refused if a later one was applied.
+    return [f"--as-of={as_of}", *_lifting(past), "--compact"]
 
 
 def _plan_counts(entry: Mapping[str, Any]) -> Counts:

@@ -134,6 +134,11 @@ class JobOperator(StepTask, ProcessOperator):
         before: Before | None = None,
         **options: Any,
     ) -> None:
+        if engine.cluster is not None:
+            raise ValueError(
+                f"{options.get('task_id')}: runs on Airflow's worker, and the engine has a cluster; leave out"
+                " `cluster=`, or let `retention_dag` make the tasks, which submits them"
+            )
         super().__init__(engine=engine, step=step, **options)
         self.named, self.planned = stream, planned
         self.before = before or Before()

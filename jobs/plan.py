@@ -53,7 +53,7 @@ def main() -> int:
         text = summary(outcomes, seconds_since(started))
         unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
         unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
-        return JobResult(report, text, unchanged_outcomes, unlisted=unlisted)
+        return JobResult(report, text, unchanged_outcomes, warehouse=warehouse, unlisted=unlisted)
 
     return run_job("plan", arguments, work)
 

@@ -40,10 +40,19 @@ def write_metrics(
             if outcome.error is not None and outcome.stream not in failed:
                 say(f"{path} lacks measures of {outcome.sentence}")
         values = {outcome.stream: outcome.value for outcome in measured if outcome.value}
-        run = replace(run, measures=values)
+        run = _with_listings(replace(run, measures=values), warehouse)
     before = b"" if is_stream(path) else files.read_bytes(place_of(path)) or b""
     text = metrics_text(run, before.decode("utf-8", "replace"))
     write_output(path, METRICS_FILE, text.encode())
+
+
+def _with_listings(run: CommandRun, warehouse: Warehouse) -> CommandRun:
+    """The run, with the streams among its outcomes that no configuration lists any more."""
+    names = {outcome.stream for outcome in run.outcomes}
+    unlisted = warehouse.unlisted(names) if names else []
+    if warehouse.config.unlisted == "keep":
+        return replace(run, unreported=unlisted)
+    return replace(run, unlisted=[*run.unlisted, *unlisted])
 
 
 def _measured(

@@ -79,6 +79,8 @@ class CommandRun:
     """The measures of each stream that could be measured."""
     unlisted: Sequence[str] = ()
     """The streams that no configuration lists any more."""
+    unreported: Sequence[str] = ()
+    """Such streams that the configuration does not report (`unlisted: keep`)."""
 
 
 def metrics_text(run: CommandRun, before: str = "") -> str:
@@ -101,7 +103,8 @@ def metrics_text(run: CommandRun, before: str = "") -> str:
     for stream, outcomes in by_stream.items():
         rules = run.measures[stream].rules if stream in run.measures else ()
         _add_stream(values, command | {"stream": stream}, outcomes, rules)
-    for stream in dict.fromkeys([*by_stream, *run.unlisted]):
+    listings = dict.fromkeys([*by_stream, *run.unlisted])
+    for stream in (name for name in listings if name not in run.unreported):
         listing = (command | {"stream": stream}, int(stream in set(run.unlisted)))
         values[_UNLISTED].append(listing)
     for stream, measures in run.measures.items():

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_dags.configuration import UnlistedOperator
 from airflow_dags.engine import Cluster, Engine
 from airflow_dags.factory import retention_dag
+from airflow_dags.operators import PlanOperator
 from airflow_dags.question import question
 from airflow_dags.running import JobTask
 from airflow_dags.steps import PLAN, Counts
@@ -318,3 +319,9 @@ class BesideAnOlderEngine(JobTask[Counts]):
 def test_an_engine_of_another_release_is_not_tried_again() -> None:
     with pytest.raises(AirflowFailException, match="the engine is of another release"):
         BesideAnOlderEngine().execute({})
+
+
+def test_an_operator_on_the_worker_refuses_a_cluster() -> None:
+    engine = Engine("r.yaml", "/opt/retention", "/srv/reports", cluster=Cluster("/srv/jobs"))
+    with pytest.raises(ValueError, match=r"^plan: runs on Airflow's worker, and the engine has"):
+        PlanOperator(task_id="plan", engine=engine, stream="ORDERS")

@@ -145,7 +145,7 @@ def test_a_pass_is_of_the_instant_of_its_run_or_of_what_a_person_wrote() -> None
     assert MAINTAIN.arguments(Past({}, run)) == ["--as-of=7", "--skip-superseded", "--compact"]
     lifted = {"as_of": "now-1d", "allow_rewind": "a wrong clock"}
     assert MAINTAIN.arguments(Past(lifted, run)) == [
-        *("--as-of=now-1d", "--skip-superseded", "--allow-rewind", "--reason=a wrong clock"),
+        *("--as-of=now-1d", "--allow-rewind", "--reason=a wrong clock"),
         "--compact",
     ]
 

@@ -65,9 +65,23 @@ def test_jobs_name_it_and_a_metric_has_it(tmp_path: Path) -> None:
     assert 'retention_run_exit_code{command="retain"} 4' in samples
     assert not [line for line in samples if "lag" in line and '"PII"' in line]
     for name in ("plan", "reclaim"):
-        assert run_job(name, tmp_path).returncode == 4, name
-    reclaimed = run_job("reclaim", tmp_path, "--unlisted")
+        assert run_job(name, tmp_path, "--metrics-file", f"{name}.prom").returncode == 4, name
+    assert (
+        'retention_stream_messages{command="plan",stream="ORDERS"}'
+        in (tmp_path / "plan.prom").read_text()
+    )
+    reclaimed = run_job("reclaim", tmp_path, "--unlisted", "--metrics-file", "unlisted.prom")
+    named = 'retention_stream_unlisted{command="reclaim",stream="PII"} 1'
+    assert named in (tmp_path / "unlisted.prom").read_text(encoding="utf-8")
     assert (reclaimed.returncode, reclaimed.stdout[:21]) == (0, "reclaim: 1 stream don")
+
+
+def test_a_configuration_that_keeps_it_has_no_metric_of_its_listing(tmp_path: Path) -> None:
+    fallen(tmp_path, "keep")
+    assert run_job("reclaim", tmp_path, "--unlisted", "--metrics-file", "r.prom").returncode == 0
+    samples = (tmp_path / "r.prom").read_text(encoding="utf-8")
+    assert 'stream_exit_code{command="reclaim",stream="PII"}' in samples
+    assert "retention_stream_unlisted{" not in samples
 
 
 def test_what_it_holds_goes_by_name(tmp_path: Path) -> None:
