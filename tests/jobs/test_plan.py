@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retention.api.warehouse import Warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.support.jobs import Ended, run_job
 from tests.support.sandboxes import ORDERS, configured, lines, opened
 
@@ -243,6 +243,22 @@ def test_an_approval_that_a_later_pass_has_overtaken_removes_nothing(
     assert run("retain", tmp_path, *PAST, *late).returncode == 4
     assert run("retain", tmp_path, *PAST, *late, "--skip-superseded").returncode == 0
     assert warehouse.stream("ORDERS").state().messages == 3
+
+
+def test_a_pass_of_another_configuration_leaves_an_approved_plan_valid(
+    tmp_path: Path,
+) -> None:
+    orders = open_warehouse(configured(tmp_path, ASKING)).stream("ORDERS")
+    orders.publish(lines(8, first_ns=LONG_AGO))
+    planned(tmp_path, *PAST)
+    content = json.loads((tmp_path / "retention.yaml").read_text(encoding="utf-8"))
+    theirs = {**content, "streams": [{"name": "THEIRS", "subjects": ["theirs.>"]}]}
+    (tmp_path / "theirs.yaml").write_text(json.dumps(theirs), encoding="utf-8")
+    done = run("retain", tmp_path, "--config", "theirs.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run("retain", tmp_path, "--approved", "plan.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert orders.state().messages == 0
 
 
 def test_another_try_of_a_task_finds_what_the_first_has_committed(
