@@ -10,7 +10,7 @@ MEANINGS = {
     0: "done",
     2: "usage, configuration or permission; nothing of that name",
     3: "something would go (--exit-code), or a stream lags (--max-lag)",
-    4: "a guard refused, nothing was changed",
+    4: "refused, nothing was changed; or done, and a stream is unlisted (unlisted: fail)",
     5: "some of several streams failed",
     6: "damaged or missing data, nothing committed",
     7: "a key of a bucket has another revision than expected, nothing written",
@@ -26,7 +26,7 @@ _DECIDE = (0, 2, 4, 6, 7, 75, 130, 143)
 _CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130, 143)
 EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "init": ("init lake", (0, 2, 4)),
-    "validate": ("validate --config retention.yaml", (0, 2)),
+    "validate": ("validate --config retention.yaml", (0, 2, 4)),
     "publish": ("publish ORDERS orders.jsonl --writer loader --batch 7", _CHANGE),
     "import nats-backup": ("import nats-backup ORDERS.arc", _CHANGE_ALL),
     "import iggy-log": ("import iggy-log data/streams/1/topics/1 --topic clicks", _CHANGE),
@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),
     "messages": ("messages ORDERS --subject 'orders.*' --last 10", _LOOK),
-    "state": ("state ORDERS --max-lag 1d", (0, 2, 3, 5, 6)),
+    "state": ("state ORDERS --max-lag 1d", (0, 2, 3, 4, 5, 6)),
     "consumer ls": ("consumer ls ORDERS", _LOOK),
     "consumer info": ("consumer info ORDERS billing", _LOOK),
     "consumer add": ("consumer add ORDERS billing --filter orders.paid", _CHANGE),

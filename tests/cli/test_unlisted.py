@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from retention.cli.examples import EXAMPLES
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
@@ -37,6 +38,7 @@ def test_every_look_at_all_streams_names_it(tmp_path: Path, unlisted: str, code:
     ):
         done = command.run(*words)
         assert done.exit_code == code, words
+        assert code in EXAMPLES[words[0]][1], words
         assert (NAMED in done.stderr) is (unlisted != "keep"), words
         assert "did you mean PII_EU?" in done.stderr or unlisted == "keep"
     assert command.run("plan", "ORDERS").exit_code == 0
@@ -82,6 +84,22 @@ def test_a_configuration_that_keeps_it_has_no_metric_of_its_listing(tmp_path: Pa
     samples = (tmp_path / "r.prom").read_text(encoding="utf-8")
     assert 'stream_exit_code{command="reclaim",stream="PII"}' in samples
     assert "retention_stream_unlisted{" not in samples
+
+
+def test_a_pass_of_another_configuration_leaves_the_lag_unchanged(tmp_path: Path) -> None:
+    counted = {"name": "COUNTED", "subjects": ["counted.>"], "max_msgs": 1}
+    command = commands(tmp_path, ORDERS, counted, engine="local")
+    for stream, subject in (("ORDERS", "orders.a"), ("COUNTED", "counted.a")):
+        sent = "\n".join(lines(3, subject, first_ns=1_600_000_000 * 10**9))
+        assert command.run("publish", stream, stdin=sent).exit_code == 0
+    before = [entry["lag"] for entry in command.json("state")]
+    assert all(lag["since_ns"] for lag in before)
+    theirs = {"warehouse": ".", "streams": [{"name": "THEIRS", "subjects": ["theirs.>"]}]}
+    file = tmp_path / "theirs.yaml"
+    file.write_text(json.dumps(theirs), encoding="utf-8")
+    applied = command.run("--config", file, "apply", "--yes")
+    assert (applied.exit_code, "ORDERS" in applied.output) == (0, False)
+    assert [entry["lag"] for entry in command.json("state")] == before
 
 
 def test_what_it_holds_goes_by_name(tmp_path: Path) -> None:
