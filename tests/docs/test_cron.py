@@ -59,42 +59,74 @@ def test_every_line_names_what_is_there() -> None:
             assert (ROOT / "".join(module).replace(".", "/")).with_suffix(".py").is_file()
 
 
-@pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd here")
-def test_the_service_is_exposed_little(tmp_path: Path) -> None:
-    service = tmp_path / "lake-retention.service"
-    service.write_text(blocks("ini")[0].replace("/srv/lake-retention", str(ROOT)), encoding="utf-8")
+def services(folder: Path) -> list[Path]:
+    """The services of the page with their timers, in a folder; the last one is made by the page's command."""
+    service, timer, of_reclaim = blocks("ini")
+    written = folder / "lake-retention.service"
+    written.write_text(service.replace("/srv/lake-retention", str(ROOT)), encoding="utf-8")
+    written.with_suffix(".timer").write_text(timer, encoding="utf-8")
+    (folder / "lake-reclaim.timer").write_text(of_reclaim, encoding="utf-8")
+    [made] = blocks("sh")
+    script = made.replace("/etc/systemd/system", str(folder))
+    subprocess.run(["sh", "-ec", script], check=True)
+    return [written, folder / "lake-reclaim.service"]
+
+
+def run_of(unit: Path) -> str:
+    """The command of a service."""
+    [command] = re.findall(r"^ExecStart=(.*)", unit.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(command)
+
+
+def exposure(unit: Path) -> str:
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=30", service],
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
         capture_output=True,
         text=True,
         check=False,
     )
-    [exposure] = re.findall(r"Overall exposure level for .*: (\d\.\d)", done.stdout)
-    assert done.returncode == 0, done.stdout
-    assert f"{exposure} with it" in PAGE
-    bare = service.read_text(encoding="utf-8").partition("\n\n# It may write")[0]
-    service.write_text(bare, encoding="utf-8")
-    exposed = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", service],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    [exposure] = re.findall(r"Overall exposure level for .*: (\d\.\d)", exposed.stdout)
-    assert f"{exposure} without the part" in PAGE
+    [level] = re.findall(r"Overall exposure level for .*: (\d+\.\d)", done.stdout)
+    return str(level)
+
+
+def test_a_service_restarts_on_exactly_the_codes_for_which_a_retry_helps() -> None:
+    table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+    codes = set(re.findall(r"^\| (\d+) \| ", table, re.MULTILINE))
+    recover = (ROOT / "docs" / "recover.md").read_text(encoding="utf-8")
+    [helped] = re.findall(r"^\| ([\d, ]+) \| yes \|", recover, re.MULTILINE)
+    [prevented] = re.findall(r"^RestartPreventExitStatus=(.*)", PAGE, re.MULTILINE)
+    assert set(prevented.split()) == codes - {"0"} - set(helped.split(", "))
+    [text] = re.findall(r"Only ([^.]*) are worth a retry", PAGE)
+    assert re.findall(r"\d+", text) == helped.split(", ")
+
+
+def test_the_services_do_what_the_crontab_does(lake: Path) -> None:
+    retain, reclaim = map(run_of, services(lake))
+    assert " -m jobs.retain " in retain
+    assert reclaim.replace(str(ROOT), "/srv/lake-retention") == commands()[1]
+    done = as_cron(reclaim, lake)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd here")
+def test_the_services_are_exposed_little(tmp_path: Path) -> None:
+    retain, reclaim = services(tmp_path)
+    confined = exposure(retain)
+    assert float(confined) < 3
+    assert exposure(reclaim) == confined
+    assert f"{confined} with it" in PAGE
+    bare = retain.read_text(encoding="utf-8").partition("\n\n# It may write")[0]
+    retain.write_text(bare, encoding="utf-8")
+    assert f"{exposure(retain)} without the part" in PAGE
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
-    service, timer = blocks("ini")
-    (tmp_path / "lake-retention.service").write_text(
-        service.replace("/srv/lake-retention", str(ROOT)), encoding="utf-8"
-    )
-    (tmp_path / "lake-retention.timer").write_text(timer, encoding="utf-8")
+    timers = [str(unit.with_suffix(".timer")) for unit in services(tmp_path)]
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "lake-retention.timer")],
+        ["systemd-analyze", "verify", "--man=no", *timers],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "lake-retention" not in done.stderr, done.stderr
+    assert "lake-re" not in done.stderr, done.stderr
