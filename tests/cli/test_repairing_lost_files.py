@@ -69,6 +69,17 @@ def test_what_a_lost_file_held_is_given_up_and_its_sequences_are_not_given_out_a
     assert held(orders) == list(range(1, 14))
 
 
+def test_a_sequence_that_was_given_up_is_explained_by_its_repair(orders: Commands) -> None:
+    file_of(orders, 11).unlink()
+    done = orders.json("repair", "lost", "ORDERS", "--yes")
+    explained = orders.run("explain", "ORDERS", 12).stdout
+    assert explained.startswith(f"ORDERS 12 is gone: run {done['run']} of ")
+    assert "a repair (lost) removed it; it does not come back by undo" in explained
+    [exported, *_] = orders.json("history", "export", "ORDERS")["runs"]
+    assert (exported["kind"], exported["run"]) == ("repair lost", done["run"])
+    assert [part["ranges"] for part in exported["removed"]] == [[[11, 12]]]
+
+
 def test_only_what_is_wrong_is_given_up(orders: Commands) -> None:
     sound, other = file_of(orders, 1), file_of(orders, 6)
     assert orders.json("repair", "lost", "ORDERS", sound, "--yes")["run"] is None
