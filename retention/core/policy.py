@@ -91,31 +91,6 @@ class Policy:
         return self.retention != "limits" or (self.hold is not None and self.hold.action == "hold")
 
     @property
-    def limits(self) -> tuple[str, ...]:
-        """The names of the policy's rules that remove messages without consumers."""
-        acting = {
-            "max_msgs": self.max_msgs is not None and self.discard == "old",
-            "max_bytes": self.max_bytes is not None and self.discard == "old",
-            "max_msgs_per_subject": self.max_msgs_per_subject is not None,
-            "delete_retention": self.delete_retention_ns is not None,
-            "max_age": self.max_age_ns is not None,
-            "msg_ttl": self.allow_msg_ttl,
-        }
-        return tuple(rule for rule, acts in acting.items() if acts)
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """The rules by which passes of the policy may remove something, by name: consumers' releases and limits."""
-        if self.topic is not None:
-            acting = {
-                "message_expiry": self.topic.message_expiry_us is not None,
-                "max_topic_size": self.topic.max_topic_size is not None,
-            }
-            return tuple(rule for rule, acts in acting.items() if acts)
-        releases = () if self.retention == "limits" else (self.retention,)
-        return (*releases, *self.limits)
-
-    @property
     def trims_head(self) -> bool:
         """Whether MaxMsgs or MaxBytes remove; under `discard: new` they refuse new messages instead."""
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)

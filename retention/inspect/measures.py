@@ -16,6 +16,7 @@ from retention.context.ownership import is_unlisted
 from retention.core.units import DAY, SECOND
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
+from retention.rules.acting import acting_rules
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 
 LONGEST_KEPT_NS = 7 * DAY
@@ -102,5 +103,5 @@ def _measures(
         measured.messages,
         measured.bytes,
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
-        opened.config.policy().rules,
+        acting_rules(opened.config.policy()),
     )

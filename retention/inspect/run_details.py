@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from retention.apply.run_evidence import TakenByRun
 from retention.context.context import OpenedStream
 from retention.core.policy import policy_from_json
-from retention.core.removed_again import RemovedAgain, removed_again
 from retention.core.units import format_instant
 from retention.errors import UsageError
 from retention.history.kinds import Applied, PlannedRun, Undone
@@ -22,6 +21,7 @@ from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
 from retention.inspect.taken import Taken
+from retention.plan.removed_again import RemovedAgain, removed_again
 from schemas.runs import RUN_RANGES
 
 _SHOWN = ("seq", "subject", "ts_ns", "size")

@@ -9,6 +9,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Spans
 from retention.plan.estimate_bounds import Estimate, segment_bounds, size_of, whole_only
 from retention.plan.estimate_ranges import Bounds, Range
+from retention.rules.acting import acting_limits
 from retention.rules.jetstream.interest import Release
 
 
@@ -24,7 +25,7 @@ def released_bounds(
         spans: the spans of the stream.
         released: the release by consumers, as far as metadata decides it.
     """
-    limits = policy.limits
+    limits = acting_limits(policy)
     by_release = Range(
         np.where(released.whole, spans.messages, 0),
         np.where(released.whole | released.ask, spans.messages, 0),

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from retention.core.policy import Policy
-
-Unit = Literal["ns", "us", "bytes", "messages"]
-_OF_STREAM: Mapping[str, tuple[str, Unit]] = {
-    "max_age": ("max_age_ns", "ns"),
-    "max_msgs": ("max_msgs", "messages"),
-    "max_bytes": ("max_bytes", "bytes"),
-    "max_msgs_per_subject": ("max_msgs_per_subject", "messages"),
-    "delete_retention": ("delete_retention_ns", "ns"),
-}
-"""Key of a stream → the field of its policy, and the unit of that field."""
-_OF_TOPIC: Mapping[str, tuple[str, Unit]] = {
-    "message_expiry": ("message_expiry_us", "us"),
-    "max_topic_size": ("max_topic_size", "bytes"),
-}
-"""Key of a topic → the field of its policy, and the unit of that field."""
-_OF_HEAD = ("max_msgs", "max_bytes")
-"""Keys of limits that remove nothing under `discard: new`."""
+from retention.rules.acting import settings_of
+from retention.rules.setting import Setting, Switch, Unit
 
 
 @dataclass(frozen=True)
@@ -60,18 +45,13 @@ def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[Lim
     """
     if before is None:
         return ()
-    keys = _OF_STREAM if policy.topic is None else _OF_TOPIC
-    then, now = _limits(before, keys), _limits(policy.as_json(), keys)
-    return tuple(
-        LimitChange(key, then.get(key), limit, keys[key][1])
-        for key, limit in now.items()
-        if key not in then or limit < then[key]
-    )
+    changes = (_change(setting, before, policy) for setting in settings_of(policy).values())
+    return tuple(change for change in dict.fromkeys(changes) if change is not None)
 
 
-def _limits(policy: Mapping[str, Any], keys: Mapping[str, tuple[str, Unit]]) -> dict[str, int]:
-    """Key → limit, for the limits of a policy (as JSON values) that remove messages."""
-    values = policy if keys is _OF_STREAM else policy.get("topic") or {}
-    refusing = _OF_HEAD if policy.get("discard") == "new" else ()
-    limits = {key: values.get(field) for key, (field, _) in keys.items() if key not in refusing}
-    return {key: limit for key, limit in limits.items() if limit is not None}
+def _change(setting: Setting, before: Mapping[str, Any], policy: Policy) -> LimitChange | None:
+    """The change of a limit that is new or lower than before; None: it is neither."""
+    then, now = setting.of_json(before), setting.of(policy)
+    if now is None or isinstance(setting, Switch) or (then is not None and now >= then):
+        return None
+    return LimitChange(setting.key, then, now, setting.unit)

@@ -18,6 +18,7 @@ from retention.planners.consumer_protection import missing_consumers
 from retention.planners.plan_rows import MessageContext, PlanRows
 from retention.rules import RULES
 from retention.rules.facts import Facts
+from retention.rules.jetstream.evaluate import ORDER
 from schemas.messages import RULE_COLUMNS
 
 
@@ -55,13 +56,8 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
         message: its narrow columns.
         line: why its part of the stream is kept.
     """
-    policy = replace(
-        plan.policy,
-        max_msgs=None,
-        max_bytes=None,
-        max_msgs_per_subject=None,
-        delete_retention_ns=None,
-    )
+    around: dict[str, Any] = {rule.setting.field: None for rule in ORDER if not rule.expires}
+    policy = replace(plan.policy, **around)
     lines = (line, *rule_lines(policy, _facts_of_message(plan, message)))
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
     return explanation(plan.stream, message, None, f"{named} stays: {'; '.join(lines)}.", lines)

@@ -26,6 +26,7 @@ from retention.plan.removed_ranges import ranges_of
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
+from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
 from schemas.files import FILE_STATS
@@ -81,8 +82,7 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
         return all_remaining(inventory)
     spans, interests = spans_of(inventory.files), context.consumers.interests
     decided = decide_release(context, spans, rows)
-    looks = (policy.max_age_ns, policy.max_msgs_per_subject, policy.delete_retention_ns)
-    in_full = policy.allow_msg_ttl or any(limit is not None for limit in looks)
+    in_full = any(rule.setting.of(policy) is not None for rule in ORDER if not rule.narrow)
     questions = [
         UnneededQuestion(
             span=int(span),

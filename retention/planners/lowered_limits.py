@@ -14,9 +14,6 @@ from retention.history.runs import history_of
 from retention.plan.lowered import LimitChange, LoweredLimit, lowered_since
 from retention.plan.plan import Plan
 
-_NONE = {"max_age": 0, "delete_retention": 0}
-"""Key → the value for no limit, if that is not `UNLIMITED`."""
-
 
 def lowered_limits(
     opened: OpenedStream, plan: Plan, plan_as: Callable[[StreamConfig], Plan]
@@ -72,6 +69,6 @@ def _as_before(config: StreamConfig, changes: Iterable[LimitChange]) -> StreamCo
         return config.model_copy(update={"of": config.of.model_copy(update=limits)})
     values: dict[str, Any] = {}
     for change in changes:
-        unlimited = _NONE.get(change.limit, UNLIMITED)
+        unlimited = 0 if change.unit == "ns" else UNLIMITED
         values[change.limit] = unlimited if change.before is None else change.before
     return config.model_copy(update=values)

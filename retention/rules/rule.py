@@ -19,6 +19,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules.deleted_subjects import DeletedSubjects
 from retention.rules.facts import Facts
+from retention.rules.setting import Setting
 from schemas.messages import NEVER
 
 
@@ -155,6 +156,9 @@ class Rule(ABC):
     """A rule of a policy at one instant."""
 
     name: ClassVar[str]
+    setting: ClassVar[Setting]
+    narrow: ClassVar[bool] = False
+    """Whether it compares nothing of a message but its sequence and size."""
     expires: ClassVar[bool] = False
     """Whether it removes messages for their age, so that a delete marker replaces a subject's last message."""
     trims: ClassVar[bool] = False

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from retention.core.outcomes import Outcome
-from retention.core.units import MICROSECOND, format_duration, format_size
+from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.history.report import RunReport
 from retention.plan.lowered import LimitChange, LoweredLimit
 from retention.plan.plan import Plan
+from retention.rules.setting import spell_limit
 
 
 def guards_text(plan: Plan) -> Iterator[str]:
@@ -54,14 +55,4 @@ def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
 
 
 def _limit(change: LimitChange, value: int | None) -> str:
-    if value is None:
-        return "no limit"
-    match change.unit:
-        case "ns":
-            return format_duration(value)
-        case "us":
-            return format_duration(value * MICROSECOND)
-        case "bytes":
-            return format_size(value)
-        case "messages":
-            return f"{value:,}"
+    return "no limit" if value is None else spell_limit(value, change.unit)

@@ -28,6 +28,7 @@ from retention.rules.rule import (
     TimedRule,
     delayed,
 )
+from retention.rules.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class DeleteRetention(TimedRule):
     """A subject is removed if its last message is a deletion with `ts_ns <= cutoff_ns` (as in KV PurgeDeletes)."""
 
     name: ClassVar[str] = DELETE_RETENTION
+    setting: ClassVar[Setting] = Setting("delete_retention", "delete_retention_ns", "ns")
     retention_ns: int
     cutoff_ns: int
     """`as_of - delete_retention`: the latest instant of an old deletion, nanoseconds since the epoch."""

@@ -23,6 +23,7 @@ from retention.rules.rule import (
     SubjectFacts,
     delayed,
 )
+from retention.rules.setting import Setting
 from schemas.messages import NEVER
 
 _BEFORE_ALL = int(np.iinfo(np.int64).min)
@@ -37,6 +38,7 @@ class MaxAge(ExpiryRule):
     """
 
     name: ClassVar[str] = MAX_AGE
+    setting: ClassVar[Setting] = Setting("max_age", "max_age_ns", "ns")
     max_age_ns: int
     cutoff_ns: int
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""

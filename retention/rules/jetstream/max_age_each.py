@@ -21,6 +21,7 @@ from retention.rules.rule import (
     SubjectFacts,
     delayed,
 )
+from retention.rules.setting import Setting
 from schemas.messages import NEVER
 
 
@@ -29,6 +30,7 @@ class MaxAgeEach(ExpiryRule):
     """A message is removed if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`."""
 
     name: ClassVar[str] = MAX_AGE
+    setting: ClassVar[Setting] = MaxAge.setting
     max_age_ns: int
     cutoff_ns: int
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""

@@ -16,6 +16,7 @@ from retention.rules import MAX_BYTES
 from retention.rules.facts import REFUSES, Facts
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut, lowest_until
 from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
+from retention.rules.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class MaxBytes(Rule):
     """
 
     name: ClassVar[str] = MAX_BYTES
+    setting: ClassVar[Setting] = Setting("max_bytes", "max_bytes", "bytes", refuses=True)
+    narrow: ClassVar[bool] = True
     trims: ClassVar[bool] = True
     limit: int
 

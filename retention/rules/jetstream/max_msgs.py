@@ -14,6 +14,7 @@ from retention.rules import MAX_MSGS
 from retention.rules.facts import REFUSES, Facts, messages_are
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut
 from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
+from retention.rules.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class MaxMsgs(Rule):
     """At most `limit` messages are kept (NATS STREAM.UPDATE order, step 2)."""
 
     name: ClassVar[str] = MAX_MSGS
+    setting: ClassVar[Setting] = Setting("max_msgs", "max_msgs", "messages", refuses=True)
+    narrow: ClassVar[bool] = True
     trims: ClassVar[bool] = True
     limit: int
 

@@ -24,6 +24,7 @@ from retention.rules.rule import (
     SubjectExcess,
     SubjectFacts,
 )
+from retention.rules.setting import Setting
 
 _RANGE_ROWS = 65_536
 """The subjects to number at once; a table of this size fits into a processor's cache."""
@@ -36,6 +37,7 @@ class MaxMsgsPerSubject(Rule):
     """At most `limit` messages of each subject are kept (NATS STREAM.UPDATE order, step 4)."""
 
     name: ClassVar[str] = MAX_MSGS_PER_SUBJECT
+    setting: ClassVar[Setting] = Setting("max_msgs_per_subject", "max_msgs_per_subject", "messages")
     limit: int
     surplus: SubjectExcess
 

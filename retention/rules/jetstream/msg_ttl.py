@@ -15,6 +15,7 @@ from retention.core.units import format_instant
 from retention.rules import MSG_TTL
 from retention.rules.facts import Facts, spell_age
 from retention.rules.rule import Decision, ExpiryRule, PriorRemovals, RowRule, SubjectFacts
+from retention.rules.setting import Setting, Switch
 from schemas.messages import NEVER
 
 
@@ -23,6 +24,7 @@ class MsgTtl(ExpiryRule):
     """A message is removed if its deadline exists and is `<= due_ns` (NATS STREAM.UPDATE order, step 5b; ADR-43)."""
 
     name: ClassVar[str] = MSG_TTL
+    setting: ClassVar[Setting] = Switch("allow_msg_ttl", "allow_msg_ttl", "ns")
     due_ns: int
     """The pass's instant, nanoseconds since the epoch."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from retention.core.policy import Policy
-from retention.core.removed_again import removed_again
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import DAY
+from retention.plan.removed_again import removed_again
 
 AGED = Policy(max_age_ns=30 * DAY, max_msgs=1_000)
 TOPIC = Policy(

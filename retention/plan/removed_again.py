@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retention.core.policy import Policy
-from retention.core.units import MICROSECOND, format_duration, format_size
+from retention.rules import INTEREST, WORKQUEUE
+from retention.rules.acting import settings_of
 
 _GUARD = "guards: {max_removed_share: 0%}"
+_RELEASES = frozenset({INTEREST, WORKQUEUE})
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,10 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
         then: the policy of the run.
         now: the policy of the next pass.
     """
-    limits = {rule: _LIMITS[rule] for rule in by_rule if rule in _LIMITS}
-    again = {
-        rule: limit.spelled(value)
+    rules = list(by_rule)
+    limits = {rule: setting for rule, setting in settings_of(now).items() if rule in rules}
+    again = {rule: "" for rule in rules if rule in _RELEASES and rule == now.retention} | {
+        rule: limit.spell(value)
         for rule, limit in limits.items()
         if (value := limit.of(now)) is not None and value <= (limit.of(then) or value)
     }
@@ -58,41 +61,3 @@ def _ways(rules: Iterable[str]) -> Iterable[str]:
         yield f"raise {' and '.join(raised)} in the configuration"
     if _RELEASES.intersection(rules):
         yield "add a consumer that needs them"
-
-
-@dataclass(frozen=True)
-class _Limit:
-    of: Callable[[Policy], int | None]
-    """The limit in a policy (a higher limit keeps more messages); None: there is none."""
-    spelled: Callable[[int], str]
-
-
-def _releasing(retention: str) -> _Limit:
-    return _Limit(lambda policy: 0 if policy.retention == retention else None, lambda _: "")
-
-
-_RELEASES = frozenset({"interest", "workqueue"})
-_LIMITS = {
-    "max_msgs": _Limit(
-        lambda policy: policy.max_msgs if policy.discard == "old" else None, "{:,}".format
-    ),
-    "max_bytes": _Limit(
-        lambda policy: policy.max_bytes if policy.discard == "old" else None, format_size
-    ),
-    "max_msgs_per_subject": _Limit(lambda policy: policy.max_msgs_per_subject, "{:,}".format),
-    "max_age": _Limit(lambda policy: policy.max_age_ns, format_duration),
-    "msg_ttl": _Limit(
-        lambda policy: 0 if policy.allow_msg_ttl else None, lambda _: "their own TTL"
-    ),
-    "delete_retention": _Limit(lambda policy: policy.delete_retention_ns, format_duration),
-    "message_expiry": _Limit(
-        lambda policy: policy.topic.message_expiry_us if policy.topic else None,
-        lambda expiry_us: format_duration(expiry_us * MICROSECOND),
-    ),
-    "max_topic_size": _Limit(
-        lambda policy: policy.topic.max_topic_size if policy.topic else None, format_size
-    ),
-    "interest": _releasing("interest"),
-    "workqueue": _releasing("workqueue"),
-}
-"""Each rule of a pass, and its limit."""
