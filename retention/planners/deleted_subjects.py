@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
-from retention.core.policy import Policy
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.planners.rows import Deletions, StreamRows
@@ -28,9 +27,9 @@ _LEAST_FILTERED = 1 << 20
 
 
 def deleted_subjects(
-    remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
+    remaining: RemainingMessages, until_ns: int, limit: int | None, rows: StreamRows
 ) -> DeletedSubjects | None:
-    """Find the deleted subjects of a stream; None if nothing is old enough, or no rule needs them.
+    """Find the deleted subjects of a stream; None if it has no message stored by `until_ns`.
 
     Only files with an old enough message are searched for deletions, and digests are read only if
     there are any. Memory holds the digests of a few files, and the entries of subjects with a
@@ -39,10 +38,8 @@ def deleted_subjects(
     Raises:
         DamagedError: a file that had to be read is damaged.
     """
-    if policy.delete_retention_ns is None:
-        return None
     oldest_ns = remaining.files["min_ts_ns"].to_numpy()
-    old = np.flatnonzero(oldest_ns <= as_of_ns - policy.delete_retention_ns)
+    old = np.flatnonzero(oldest_ns <= until_ns)
     if not len(old):
         return None
     deletions = rows.deletions(remaining, [RemainingRow(row) for row in old.tolist()])
@@ -50,7 +47,6 @@ def deleted_subjects(
     unseen_ns[np.setdiff1d(old, deletions.unseen)] = NEVER
     subjects = pc.unique(deletions.messages["subject"])
     counts = counts_of(subjects, remaining, rows)
-    limit = policy.max_msgs_per_subject
     deleted = deleted_subjects_of(deletions.messages, counts, limit, unseen_ns)
     return replace(deleted, read=deletions.read)
 

@@ -22,17 +22,16 @@ from retention.planners.consumer_protection import (
 )
 from retention.planners.context import NO_CONSUMERS, PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
-from retention.planners.deleted_subjects import deleted_subjects
 from retention.planners.interest import remaining_of
+from retention.planners.remaining_subjects import RemainingSubjects
 from retention.planners.rows import StreamRows
 from retention.ports import TailTotals
 from retention.rules.fold import Evaluation
-from retention.rules.jetstream.evaluate import evaluate
+from retention.rules.jetstream.evaluate import evaluate, find_subjects
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import split_by_file
 from retention.rules.jetstream.whole_segments import unread_answers
 from retention.rules.row_verdicts import Answer, answer_question
-from retention.rules.rule import SubjectFacts
 
 _NO_TAIL = TailTotals()
 
@@ -116,9 +115,8 @@ def decide(
     remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
 ) -> Evaluation:
     """Decide a pass from metadata as far as possible; subject digests are read only for rules about subjects."""
-    spans, limit = spans_of(remaining.files), policy.max_msgs_per_subject
-    excess = None if limit is None else rows.excess(remaining, spans, limit)
-    subjects = SubjectFacts(excess, deleted_subjects(remaining, policy, as_of_ns, rows))
+    spans = spans_of(remaining.files)
+    subjects = find_subjects(policy, as_of_ns, RemainingSubjects(remaining, spans, rows))
     decided = evaluate(spans, policy, as_of_ns, subjects)
     return split_by_file(decided, remaining.files, policy, as_of_ns)
 

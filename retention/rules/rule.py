@@ -80,6 +80,26 @@ class SubjectFacts:
 NO_FACTS = SubjectFacts()
 
 
+class SubjectSource(Protocol):
+    """A source of facts about subjects in the remaining messages of a stream.
+
+    Each method raises `DamagedError` if a file that it must read is damaged.
+    """
+
+    def excess(self, limit: int) -> SubjectExcess:
+        """The messages of each span beyond a limit per subject."""
+        ...
+
+    def deleted(self, until_ns: int, limit: int | None) -> DeletedSubjects | None:
+        """The subjects with a deletion as their last message; None: no message was stored by `until_ns`.
+
+        Args:
+            until_ns: files without a message of that time or before are not searched, nanoseconds since the epoch.
+            limit: the maximum number of messages per subject; None: unlimited.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class PriorRemovals:
     """Removals by the rules before a rule; masks have one entry per span."""
@@ -174,6 +194,18 @@ class Rule(ABC):
             as_of_ns: the pass's one instant, nanoseconds since the epoch.
             subjects: the known facts about subjects that the policy's rules use.
         """
+
+    @classmethod
+    def find_subjects(
+        cls, policy: Policy, as_of_ns: int, source: SubjectSource, subjects: SubjectFacts
+    ) -> SubjectFacts:
+        """The facts about subjects found for earlier rules, and those that this rule needs.
+
+        Raises:
+            DamagedError: a file that had to be read is damaged.
+        """
+        del policy, as_of_ns, source
+        return subjects
 
     @classmethod
     @abstractmethod

@@ -8,7 +8,7 @@ place; both are pointless for a subject that is removed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from retention.rules.rule import (
     PriorRemovals,
     RowRule,
     SubjectFacts,
+    SubjectSource,
     TimedRule,
     delayed,
 )
@@ -49,6 +50,17 @@ class DeleteRetention(TimedRule):
         return (
             None if retention_ns is None else cls(retention_ns, as_of_ns - retention_ns, subjects)
         )
+
+    @classmethod
+    def find_subjects(
+        cls, policy: Policy, as_of_ns: int, source: SubjectSource, subjects: SubjectFacts
+    ) -> SubjectFacts:
+        """Find the deleted subjects, if a deletion may be old enough."""
+        retention_ns = policy.delete_retention_ns
+        if retention_ns is None:
+            return subjects
+        deleted = source.deleted(as_of_ns - retention_ns, policy.max_msgs_per_subject)
+        return replace(subjects, deleted=deleted)
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:

@@ -12,7 +12,7 @@ from retention.rules.jetstream.max_bytes import MaxBytes
 from retention.rules.jetstream.max_msgs import MaxMsgs
 from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
 from retention.rules.jetstream.msg_ttl import MsgTtl
-from retention.rules.rule import NO_FACTS, Rule, SubjectFacts, TimedRule
+from retention.rules.rule import NO_FACTS, Rule, SubjectFacts, SubjectSource, TimedRule
 
 ORDER: tuple[type[Rule], ...] = (
     MaxMsgs,
@@ -30,6 +30,18 @@ def rules_of(policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS) -
     """The rules by which a policy removes messages, in the order of a pass; parameters as in `evaluate`."""
     made = (rule.of(policy, as_of_ns, subjects) for rule in ORDER)
     return tuple(rule for rule in made if rule is not None)
+
+
+def find_subjects(policy: Policy, as_of_ns: int, source: SubjectSource) -> SubjectFacts:
+    """Find the facts about subjects that a policy's rules need at an instant.
+
+    Raises:
+        DamagedError: a file that had to be read is damaged.
+    """
+    subjects = NO_FACTS
+    for rule in ORDER:
+        subjects = rule.find_subjects(policy, as_of_ns, source, subjects)
+    return subjects
 
 
 def evaluate(

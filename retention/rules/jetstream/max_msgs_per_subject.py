@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ from retention.rules.rule import (
     Rule,
     SubjectExcess,
     SubjectFacts,
+    SubjectSource,
 )
 from retention.rules.setting import Setting
 
@@ -47,6 +48,15 @@ class MaxMsgsPerSubject(Rule):
         del as_of_ns
         limit, surplus = policy.max_msgs_per_subject, subjects.excess
         return None if limit is None or surplus is None else cls(limit, surplus)
+
+    @classmethod
+    def find_subjects(
+        cls, policy: Policy, as_of_ns: int, source: SubjectSource, subjects: SubjectFacts
+    ) -> SubjectFacts:
+        """Find the messages beyond the limit."""
+        del as_of_ns
+        limit = policy.max_msgs_per_subject
+        return subjects if limit is None else replace(subjects, excess=source.excess(limit))
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
