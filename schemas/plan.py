@@ -22,6 +22,7 @@ RULE_NAMES = (
     "delete_segments",
     "delete_retention",
     "drop",
+    "max_subjects",
 )
 """Every rule by name; saved plans hold indexes into this, so that a new name comes last."""
 

@@ -11,6 +11,7 @@ _OURS = {
     *StorageSettings.model_fields,
     *Selected.model_fields,
     "delete_retention",
+    "max_subjects",
     "expiry",
     "whole_segments",
     "exclusive",

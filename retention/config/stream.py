@@ -88,6 +88,7 @@ class StreamConfig(StreamFields):
             max_msgs=_none_if_unlimited(self.max_msgs),
             max_bytes=_none_if_unlimited(self.max_bytes),
             max_msgs_per_subject=_none_if_unlimited(self.max_msgs_per_subject),
+            max_subjects=_none_if_unlimited(self.max_subjects),
             delete_retention_ns=self.delete_retention or None,
             discard=self.discard,
             whole_segments=self.whole_segments,

@@ -43,6 +43,7 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     max_msgs: Limit = UNLIMITED
     max_bytes: ByteLimit = UNLIMITED
     max_msgs_per_subject: Limit = UNLIMITED
+    max_subjects: Limit = UNLIMITED
     delete_retention: Duration = 0
     max_msg_size: SmallByteLimit = UNLIMITED
     max_consumers: Limit = UNLIMITED

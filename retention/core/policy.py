@@ -33,7 +33,7 @@ class ConsumerProtection:
     """The bytes of newest messages to hold; older messages are not held. None: no limit."""
 
 
-_RARE = ("archive", "hold", "topic", "release_share", "delete_retention_ns")
+_RARE = ("archive", "hold", "topic", "release_share", "delete_retention_ns", "max_subjects")
 """Fields omitted from the JSON when they are None."""
 
 
@@ -47,6 +47,7 @@ class Policy:
     max_msgs: int | None = None
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
+    max_subjects: int | None = None
     delete_retention_ns: int | None = None
     """The age at which a deletion, as the last message on its subject, removes the subject."""
     discard: Discard = "old"
@@ -156,6 +157,10 @@ def _removals(policy: Policy) -> str:
     if policy.max_msgs_per_subject is not None:
         newer = _count(policy.max_msgs_per_subject, "newer one")
         reasons.append(f"when {newer} on its subject {_exist(policy.max_msgs_per_subject)}")
+    if policy.max_subjects is not None:
+        newer = _count(policy.max_subjects, "other subject")
+        has = "has" if policy.max_subjects == 1 else "have"
+        reasons.append(f"when {newer} {has} a newer last message than its subject")
     if policy.delete_retention_ns is not None:
         kept = spell_duration(policy.delete_retention_ns)
         reasons.append(f"{kept} after a deletion that is the last message on its subject")

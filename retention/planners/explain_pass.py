@@ -137,10 +137,18 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
         + size
         + tail.bytes,
         newer_on_subject=on_subject,
+        newer_subjects=_newer_subjects(rows, message),
         **_deletion(rows, message),
         needs=_needs(plan, message),
         **_held(plan, message),
     )
+
+
+def _newer_subjects(rows: PlanRows, message: dict[str, Any]) -> int:
+    """The number of subjects with a newer last message than a message's subject, if the policy limits subjects."""
+    if rows.plan.policy.max_subjects is None:
+        return 0
+    return rows.subjects_after(message["partition"], rows.last_on_subject(message)["seq"])
 
 
 def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None = None) -> Facts:

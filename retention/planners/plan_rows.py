@@ -142,20 +142,37 @@ class PlanRows:
 
     def on_subject(self, numbers: Array, subject: str) -> int:
         """Count the remaining messages on a subject in some files, given by row numbers in the cause."""
+        counts, differs = self._counts(numbers)
+        matching = counts.filter(pc.equal(counts["subject"], subject))
+        return int(pc.sum(matching["messages"], min_count=0).as_py()) + sum(
+            self._count_rows(number, subject) for number in differs
+        )
+
+    def subjects_after(self, partition: int, seq: int) -> int:
+        """Count the subjects of a partition with a remaining message after `seq`."""
+        cause = self.plan.cause
+        above = pc.greater(cause.files["max_seq"], seq)
+        numbers = np.flatnonzero(pc.and_(cause.in_partition(partition), above).to_numpy())
+        counts, differs = self._counts(numbers)
+        subjects = [counts.filter(pc.greater(counts["last_seq"], seq))["subject"]]
+        for number in differs:
+            rows = self._rows_of(number)
+            subjects.append(rows.filter(pc.greater(rows["seq"], seq))["subject"].cast(pa.string()))
+        return len(
+            pc.unique(pa.chunked_array([c for s in subjects for c in s.chunks], pa.string()))
+        )
+
+    def _counts(self, numbers: Array) -> tuple[pa.Table, list[int]]:
+        """The digests of the remaining messages in some files, and the files without such a digest."""
         cause = self.plan.cause
         left = cause.files["messages"].to_numpy()
         left = left if cause.remaining is None else cause.remaining.messages
         numbers = numbers[left[numbers] > 0]
-        if not len(numbers):
-            return 0
-        counts = self.files.counts(cause.files.take(pa.array(numbers)))
+        counts = self.files.counts(cause.files.take(pa.array(numbers, pa.int64())))
         at, messages = counts["file"].to_numpy(), counts["messages"].to_numpy()
         # A digest of a different number of messages than the remaining ones is useless.
         differs = np.bincount(at, messages, minlength=len(numbers)) != left[numbers]
-        matching = pc.equal(counts["subject"], subject).to_numpy() & ~differs[at]
-        return int(messages[matching].sum()) + sum(
-            self._count_rows(number, subject) for number in numbers[differs].tolist()
-        )
+        return counts.filter(pa.array(~differs[at])), numbers[differs].tolist()
 
     def last_on_subject(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """`seq`, `ts_ns` and `headers` of the last remaining message on a message's subject.
@@ -186,9 +203,13 @@ class PlanRows:
 
     def _on_subject(self, number: int, subject: str, seq: int | None) -> pa.Table:
         """Remaining rows on a subject in one file; the row with sequence `seq` is always included."""
-        rows, of_row = self.files.read(self.plan.cause.files.slice(number, 1), ("seq", "subject"))
-        rows = self._remaining(rows, of_row + number, seq)
+        rows = self._rows_of(number, seq)
         return rows.filter(pc.equal(rows["subject"], subject))
+
+    def _rows_of(self, number: int, seq: int | None = None) -> pa.Table:
+        """`seq` and `subject` of the remaining rows of one file; the row with sequence `seq` is always included."""
+        rows, of_row = self.files.read(self.plan.cause.files.slice(number, 1), ("seq", "subject"))
+        return self._remaining(rows, of_row + number, seq)
 
     def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
         """Rows of every file that overlaps `first` to `last`; for each row, its file's row number in the cause."""

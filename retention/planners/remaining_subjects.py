@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from retention.core.spans import Spans
-from retention.plan.remaining import RemainingMessages
+from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.planners.deleted_subjects import deleted_subjects
 from retention.planners.rows import StreamRows
 from retention.rules.deleted_subjects import DeletedSubjects
@@ -19,6 +22,16 @@ class RemainingSubjects:
     remaining: RemainingMessages
     spans: Spans
     rows: StreamRows
+
+    @property
+    def files(self) -> pa.Table:
+        """The files with remaining messages."""
+        return self.remaining.files
+
+    def digests(self, first: int, end: int) -> pa.Table:
+        """The digests of neighbouring files; `file` is a row number among all files."""
+        counts = self.remaining.subject_counts(self.rows, RemainingRow(first), RemainingRow(end))
+        return counts.set_column(0, counts.schema.field("file"), pc.add(counts["file"], first))
 
     def excess(self, limit: int) -> SubjectExcess:
         """Count the messages of each span beyond a limit per subject, by digests."""

@@ -24,6 +24,8 @@ class Facts:
     as_of_ns: int
     scan_end: int | None
     """The message at which the age scan ends, if it precedes this message."""
+    newer_subjects: int = 0
+    """The number of subjects with a newer last message than its subject."""
     last_on_subject: int | None = None
     """The sequence of the last message on its subject; None: not read, or it is this message."""
     deleted_ns: int | None = None

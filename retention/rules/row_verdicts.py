@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STAYS = -1
 """The verdict on a message kept by every rule; any other verdict is an index into `RULES`, or provisional."""
 
-_RULES_AT_MOST = 16
+_RULES_AT_MOST = len(RULES) + 1
 
 
 def provisional(scanning: int, otherwise: int) -> int:

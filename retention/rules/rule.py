@@ -18,6 +18,7 @@ import pyarrow as pa
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules.deleted_subjects import DeletedSubjects
+from retention.rules.extra_subjects import ExtraSubjects
 from retention.rules.facts import Facts
 from retention.rules.setting import Setting
 from schemas.messages import NEVER
@@ -75,6 +76,8 @@ class SubjectFacts:
     """The messages beyond the policy's limit per subject; None: there is no such limit."""
     deleted: DeletedSubjects | None = None
     """The subjects with a deletion as their last message; None: not searched."""
+    extra: ExtraSubjects | None = None
+    """The subjects beyond the policy's limit of subjects; None: there are none."""
 
 
 NO_FACTS = SubjectFacts()
@@ -85,6 +88,18 @@ class SubjectSource(Protocol):
 
     Each method raises `DamagedError` if a file that it must read is damaged.
     """
+
+    @property
+    def files(self) -> pa.Table:
+        """The files with remaining messages, shape `FILE_STATS`, in the order of the stream."""
+        ...
+
+    def digests(self, first: int, end: int) -> pa.Table:
+        """The digests of the files from row `first` to before `end`, shape `SUBJECT_COUNTS_OF_FILES`.
+
+        `file` is a row number among all files.
+        """
+        ...
 
     def excess(self, limit: int) -> SubjectExcess:
         """The messages of each span beyond a limit per subject."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from retention.core.policy import Policy
 from retention.core.units import MICROSECOND, format_duration, format_size
 
-Unit = Literal["ns", "us", "bytes", "messages"]
+Unit = Literal["ns", "us", "bytes", "messages", "subjects"]
 
 
 @dataclass(frozen=True)
@@ -72,5 +72,5 @@ def spell_limit(value: int, unit: Unit) -> str:
             return format_duration(value * MICROSECOND)
         case "bytes":
             return format_size(value)
-        case "messages":
+        case "messages" | "subjects":
             return f"{value:,}"

@@ -126,14 +126,23 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
 
 
 def in_segments(policy: Policy, *, whole: bool) -> Policy:
-    """The policy with or without `whole_segments`, which the configuration does not allow with `delete_retention`."""
-    kept_ns = None if whole else policy.delete_retention_ns
-    return replace(policy, whole_segments=whole, delete_retention_ns=kept_ns)
+    """The policy with or without `whole_segments`, which excludes the rules that remove subjects."""
+    if not whole:
+        return replace(policy, whole_segments=False)
+    return replace(policy, whole_segments=True, delete_retention_ns=None, max_subjects=None)
 
 
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
     """STREAM.UPDATE from an unlimited config, message by message; returns sequence → the rule that removes it."""
-    steps = (_trim_count, _trim_bytes, _trim_subjects, _purge, _expire, _pass_deadlines)
+    steps = (
+        _trim_count,
+        _trim_bytes,
+        _trim_subjects,
+        _drop_subjects,
+        _purge,
+        _expire,
+        _pass_deadlines,
+    )
     gone: dict[int, str] = {}
     left = list(messages)
     for step in steps:
@@ -163,6 +172,12 @@ def _trim_subjects(left: list[Message], policy: Policy, _: int) -> tuple[list[Me
             held[message.subject] -= 1
             removed.append(message)
     return removed, "max_msgs_per_subject"
+
+
+def _drop_subjects(left: list[Message], policy: Policy, _: int) -> tuple[list[Message], str]:
+    last = {m.subject: m.seq for m in left}
+    newest = sorted(last, key=lambda subject: -last[subject])[: policy.max_subjects]
+    return [m for m in left if m.subject not in newest], "max_subjects"
 
 
 def _purge(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Message], str]:
@@ -371,6 +386,7 @@ policies = st.builds(
     max_msgs=limit,
     max_bytes=st.none() | st.integers(1, 50),
     max_msgs_per_subject=st.none() | st.integers(1, 4),
+    max_subjects=st.none() | st.integers(1, 3),
     delete_retention_ns=st.none() | st.none() | st.integers(1, 12),
     max_age_ns=st.none() | st.integers(1, 20),
     expiry=st.sampled_from(["head", "each"]),

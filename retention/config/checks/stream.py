@@ -248,6 +248,7 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
             None,
         )
     yield from _delete_retention(stream)
+    yield from _max_subjects(stream)
     if stream.hold_for_consumers is not None:
         yield from _hold(stream, stream.hold_for_consumers)
 
@@ -282,6 +283,32 @@ def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
             "delete_retention hold_for_consumers",
             "a deletion that went while a consumer held an older value of its subject would bring that value back;"
             " remove one of the two, or write action: warn",
+            None,
+        )
+
+
+def _max_subjects(stream: StreamFields) -> Iterator[Refusal]:
+    """The refusals of `max_subjects` with settings under which subjects cannot be removed as a whole."""
+    if stream.max_subjects < 0:
+        return
+    if stream.sealed:
+        yield refusal(
+            "max_subjects sealed",
+            "removes whole subjects, and sealed keeps every message; remove one of the two",
+            None,
+        )
+    if stream.whole_segments:
+        yield refusal(
+            "max_subjects whole_segments",
+            "removes subjects wherever their messages are, and with whole_segments only whole segments are removed;"
+            " remove one of the two",
+            None,
+        )
+    if stream.hold_for_consumers is not None and stream.hold_for_consumers.action == "hold":
+        yield refusal(
+            "max_subjects hold_for_consumers",
+            "a subject's last message would be removed while a consumer held an older one, which would come back as"
+            " its value; remove one of the two, or write action: warn",
             None,
         )
 

@@ -11,6 +11,7 @@ from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.jetstream.max_bytes import MaxBytes
 from retention.rules.jetstream.max_msgs import MaxMsgs
 from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
+from retention.rules.jetstream.max_subjects import MaxSubjects
 from retention.rules.jetstream.msg_ttl import MsgTtl
 from retention.rules.rule import NO_FACTS, Rule, SubjectFacts, SubjectSource, TimedRule
 
@@ -18,6 +19,7 @@ ORDER: tuple[type[Rule], ...] = (
     MaxMsgs,
     MaxBytes,
     MaxMsgsPerSubject,
+    MaxSubjects,
     DeleteRetention,
     MaxAge,
     MaxAgeEach,
