@@ -99,7 +99,8 @@ def _newest(limit: int, source: SubjectSource) -> pa.Table | None:
         last = both.group_by("subject").aggregate([("last_seq", "max")])
         more |= len(last) > limit
         order = pc.select_k_unstable(last, limit, [("last_seq_max", "descending")])
-        kept = last.take(order).rename_columns(["subject", "last_seq"])
+        newest = last.take(order)
+        kept = pa.table([newest["subject"], newest["last_seq_max"]], schema=kept.schema)
     return kept if more else None
 
 

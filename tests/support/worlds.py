@@ -213,9 +213,9 @@ def _pass_deadlines(
     return due, "msg_ttl"
 
 
-def digests(world: World, inventory: Inventory) -> pa.Table:
+def digests(world: World, files: pa.Table) -> pa.Table:
     parts = [SUBJECT_COUNTS_OF_FILES.empty_table()]
-    for number, path in enumerate(inventory.files["path"].to_pylist()):
+    for number, path in enumerate(files["path"].to_pylist()):
         counted = count_subjects(world.rows(path))
         numbers = pa.array([number] * counted.num_rows, pa.int64())
         parts.append(counted.add_column(0, SUBJECT_COUNTS_OF_FILES.field("file"), numbers))
@@ -258,7 +258,7 @@ def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
         policy,
         as_of_ns,
         NEXT_SEQ,
-        lambda: digests(world, world.inventory),
+        lambda: digests(world, world.inventory.files),
         partial(asks, world),
     )
     return announcer.announce(decided, told.answers)
@@ -275,8 +275,7 @@ class WorldRows:
         return partial(asks, self.world)
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        assert files.equals(self.world.inventory.files)
-        return digests(self.world, self.world.inventory)
+        return digests(self.world, files)
 
     def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
         paths = remaining.stored["path"].take(pa.array(wanted, pa.int64())).to_pylist()

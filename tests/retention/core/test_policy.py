@@ -52,6 +52,7 @@ def test_without_limits_nothing_goes() -> None:
         ({"max_bytes": 10 * 2**30}, "when it and everything newer exceed 10 GiB"),
         ({"max_bytes": 1_234_567}, "exceed 1,234,567 bytes"),
         ({"max_msgs_per_subject": 5}, "when 5 newer ones on its subject exist"),
+        ({"max_subjects": 1}, "when 1 other subject has a newer last message than its subject"),
         ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment goes as a whole"),
         ({"max_age_ns": DAY, "expiry": "each"}, "1 day after it was stored, wherever it lies"),
         ({"allow_msg_ttl": True}, "Nats-TTL"),

@@ -99,6 +99,7 @@ def test_what_comes_later_changes_no_explanation(tmp_path: Path, format_: str, k
     [
         {"max_msgs": 27, "max_bytes": 20 * 34, "max_age": "95s"},
         {"max_msgs_per_subject": 4, "max_age": "85s", "allow_msg_ttl": True},
+        {"max_subjects": 2, "max_msgs_per_subject": 4},
         {"max_msgs_per_subject": 4, "max_age": "85s", "whole_segments": True},
     ],
 )
@@ -119,7 +120,7 @@ def test_consumers_that_come_further_change_no_explanation(
     tmp_path: Path, format_: str, share: str | None, kept: Kept
 ) -> None:
     settings = {} if share is None else {"release_share": share}
-    held = {"max_msgs": 12, "max_msgs_per_subject": 3, "retention": "interest"}
+    held = {"max_msgs": 12, "max_msgs_per_subject": 3, "max_subjects": 2, "retention": "interest"}
     stream = forty(tmp_path, format_, **held, **settings).stream("ORDERS")
     stand(stream.opened, "billing", progress(15, 17, 16))
     made = stream.plan()

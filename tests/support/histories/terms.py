@@ -61,8 +61,8 @@ def with_limits(terms: Terms, rng: Random) -> Terms:
         limits["max_bytes"] = rng.choice([150, 600, 2000])
     if rng.random() < 0.4:
         limits["max_msgs_per_subject"] = rng.choice([1, 2, 5])
-    if rng.random() < 0.25 and not terms.get("whole_segments"):
-        limits["delete_retention"] = rng.choice(["3s", "20s"])
+    if not terms.get("whole_segments"):
+        limits |= _of_subjects(rng)
     bounded = {"max_msgs", "max_bytes"} & limits.keys()
     if bounded and rng.random() < 0.25:
         limits["discard"] = "new"
@@ -72,12 +72,23 @@ def with_limits(terms: Terms, rng: Random) -> Terms:
     return kept | limits
 
 
+def _of_subjects(rng: Random) -> Terms:
+    """Limits that remove whole subjects."""
+    limits: Terms = {}
+    if rng.random() < 0.25:
+        limits["delete_retention"] = rng.choice(["3s", "20s"])
+    if rng.random() < 0.25:
+        limits["max_subjects"] = rng.choice([1, 2, 4])
+    return limits
+
+
 CHANGING = (
     "max_age",
     "expiry",
     "max_msgs",
     "max_bytes",
     "max_msgs_per_subject",
+    "max_subjects",
     "delete_retention",
     "discard",
     "discard_new_per_subject",

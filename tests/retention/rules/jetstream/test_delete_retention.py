@@ -159,7 +159,7 @@ def test_a_known_deletion_says_when_its_subject_is_due() -> None:
     world = World(files, 3)
     deletions = pa.table([["a"], [2], [95]], schema=DELETIONS)
     deleted = deleted_subjects_of(
-        deletions, digests(world, world.inventory), None, np.full(2, NEVER)
+        deletions, digests(world, world.inventory.files), None, np.full(2, NEVER)
     )
     rule = DeleteRetention.of(TEN, NOW, SubjectFacts(deleted=deleted))
     assert rule is not None

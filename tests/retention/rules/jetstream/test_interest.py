@@ -18,7 +18,7 @@ from tests.support.worlds import Message, World, digests, worlds
 def decided(world: World, interests: list[Interest], unmatched: Unmatched) -> Release:
     spans = spans_of(world.inventory.files)
     first = release(spans, interests, unmatched)
-    counts = digests(world, world.inventory)
+    counts = digests(world, world.inventory.files)
     asked = first.ask[spans.span_of_file[counts["file"].to_numpy()]]
     return refined(first, spans, interests, unmatched, counts.filter(pa.array(asked)))
 
