@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from retention.core.policy import Policy
@@ -34,13 +34,7 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
         then: the policy of the run.
         now: the policy of the next pass.
     """
-    rules = list(by_rule)
-    limits = {rule: setting for rule, setting in settings_of(now).items() if rule in rules}
-    again = {rule: "" for rule in rules if rule in _RELEASES and rule == now.retention} | {
-        rule: limit.spell(value)
-        for rule, limit in limits.items()
-        if (value := limit.of(now)) is not None and value <= (limit.of(then) or value)
-    }
+    again = dict(_repeated(by_rule, then, now))
     if not again:
         return None
     named = " and ".join(f"{rule} ({value})" if value else rule for rule, value in again.items())
@@ -52,6 +46,18 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
         tuple(again),
         f"the next pass removes them again, by {named}; to keep them, first {', or '.join(ways)}",
     )
+
+
+def _repeated(by_rule: Iterable[str], then: Policy, now: Policy) -> Iterator[tuple[str, str]]:
+    """The rules that remove the same messages again, each with its limit; a release by consumers has none."""
+    settings = settings_of(now)
+    for rule in by_rule:
+        if rule in _RELEASES and rule == now.retention:
+            yield rule, ""
+        elif rule in settings:
+            before, limit = settings[rule].of(then), settings[rule].of(now)
+            if limit is not None and (before is None or limit <= before):
+                yield rule, settings[rule].spell(limit)
 
 
 def _ways(rules: Iterable[str]) -> Iterable[str]:
