@@ -1,4 +1,4 @@
-"""Planning that takes ten minutes, to be interrupted, and the processes of running jobs."""
+"""Jobs that take ten minutes, to be interrupted, and the processes of running jobs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.airflow.world import ROOT
 _SLOW = """
 import time
 import retention.core.outcomes as outcomes
-outcomes.act_concurrently = lambda *_: time.sleep(600)
+outcomes.act_concurrently = outcomes.act_sequentially = lambda *_: time.sleep(600)
 """
 
 
-def slow_planning(folder: Path) -> str:
-    """The variables, as Python text, of an engine with slow planning.
+def slow_engine(folder: Path) -> str:
+    """The variables, as Python text, of an engine with slow plans and passes.
 
     Args:
         folder: a folder with a name that ends in `slow`; created here.

@@ -322,6 +322,6 @@ def test_an_engine_of_another_release_is_not_tried_again() -> None:
 
 
 def test_an_operator_on_the_worker_refuses_a_cluster() -> None:
-    engine = Engine("r.yaml", "/opt/retention", "/srv/reports", cluster=Cluster("/srv/jobs"))
+    engine = Engine("/r.yaml", "/opt/retention", "/srv/reports", cluster=Cluster("/srv/jobs"))
     with pytest.raises(ValueError, match=r"^plan: runs on Airflow's worker, and the engine has"):
         PlanOperator(task_id="plan", engine=engine, stream="ORDERS")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.slow import engines, slow_planning
+from tests.airflow.slow import engines, slow_engine
 from tests.airflow.world import World, load, until
 
 STEPS = ("plan", "approve", "apply", "compact", "reclaim")
@@ -249,7 +249,7 @@ def test_an_instant_that_is_none_fails_with_its_sentence(
 def test_a_task_that_takes_too_long_ends_its_job(
     home: Path, world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    variables = slow_planning(tmp_path / "slow")
+    variables = slow_engine(tmp_path / "slow")
     world.fill("ORDERS")
     dag = load(world.write_dag_file(home / "dags", seconds=5, variables=variables))
     run = dag.test(run_conf={"streams": ["ORDERS"]})

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.airflow.slow import engines, slow_planning
+from tests.airflow.slow import engines, slow_engine
 from tests.airflow.world import ENGINE, HOLDING, ROOT, World, until
 
 DAG = "/api/v2/dags/retention"
@@ -351,7 +351,7 @@ def test_a_question_of_a_batch_holds_up_no_other_stream_and_is_open_once(
 
 
 def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first: str) -> None:
-    variables = slow_planning(stack.dags.parent / "is_slow")
+    variables = slow_engine(stack.dags.parent / "is_slow")
     dag = stack.add_dag("slow", variables=variables)
     stack.start(dag, streams=["QUIET"])
     # First its runner, so that Airflow retries; then the supervisor of the second runner.
@@ -366,7 +366,7 @@ def test_the_engine_ends_with_its_runner_and_its_supervisor(stack: Stack, first:
 
 
 def test_other_dags_go_on_while_all_slots_of_the_engine_are_taken(stack: Stack, first: str) -> None:
-    variables = slow_planning(stack.dags.parent / "night_is_slow")
+    variables = slow_engine(stack.dags.parent / "night_is_slow")
     night = stack.add_dag("night", variables=variables, batch=1)
     run = stack.start(night)
     until(lambda: len(engines("/night/", "retain")) == SLOTS)
