@@ -85,7 +85,9 @@ def check_held(
     world=worlds.filter(lambda world: len(world.files) > 0),
     # Deadlines of these worlds are arbitrary numbers, not derivable from headers.
     policy=policies.map(
-        lambda policy: replace(scaled(policy), delete_retention_ns=None, allow_msg_ttl=False)
+        lambda policy: replace(
+            scaled(policy), max_subjects=None, delete_retention_ns=None, allow_msg_ttl=False
+        )
     ),
     instant=instants,
     rule=holds.rules.filter(lambda rule: rule.max_age_ns or rule.max_bytes),

@@ -29,7 +29,16 @@ from tests.support.interests import goes, interests_of, record_of
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.marked import Server, marked_update, marking, marking_instants
-from tests.support.worlds import NEXT_SEQ, Message, World, instants, policies, update, worlds
+from tests.support.worlds import (
+    NEXT_SEQ,
+    Message,
+    World,
+    in_segments,
+    instants,
+    policies,
+    update,
+    worlds,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +68,8 @@ def laid(message: Message) -> Laid:
 
 
 def scaled(policy: Policy) -> Policy:
-    deleted_ns = None if policy.whole_segments else policy.delete_retention_ns
+    policy = in_segments(policy, whole=policy.whole_segments)
+    deleted_ns = policy.delete_retention_ns
     return replace(
         policy,
         max_age_ns=None if policy.max_age_ns is None else policy.max_age_ns * SECOND,
@@ -73,6 +83,7 @@ def limits_of(policy: Policy) -> dict[str, Any]:
         "max_msgs": policy.max_msgs,
         "max_bytes": policy.max_bytes,
         "max_msgs_per_subject": policy.max_msgs_per_subject,
+        "max_subjects": policy.max_subjects,
         "delete_retention": policy.delete_retention_ns,
         "max_age": policy.max_age_ns,
     }

@@ -90,6 +90,7 @@ def marked_update(
         max_msgs=policy.max_msgs,
         max_bytes=policy.max_bytes,
         max_msgs_per_subject=policy.max_msgs_per_subject,
+        max_subjects=policy.max_subjects,
         delete_retention_ns=policy.delete_retention_ns,
         discard=policy.discard,
     )
@@ -124,6 +125,7 @@ marking = st.builds(
     max_msgs=st.none() | st.integers(2, 6),
     max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
     max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
+    max_subjects=st.sampled_from([None, None, 1, 2]),
     delete_retention_ns=st.sampled_from([None, None, 3, 8]),
     max_age_ns=st.none() | st.integers(3, 12),
     expiry=st.sampled_from(["head", "each"]),
