@@ -37,7 +37,7 @@ class LoweredLimit(LimitChange):
 
 
 def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[LimitChange, ...]:
-    """List the limits that are new or lower than before.
+    """List the limits that are new or lower than before, in the order of a pass.
 
     Args:
         before: the policy in the record of the last pass; None: there was no pass, and nothing is compared.

@@ -306,14 +306,6 @@ def test_lowered_limits_are_named_with_what_each_takes_alone(tmp_path: Path, sto
     assert plan.plan.by_rule == {"max_msgs": 5, "max_age": 10}
     assert [limit.as_json() for limit in plan.plan.lowered] == [
         {
-            "limit": "max_age",
-            "before": 60 * SECOND,
-            "now": 50 * SECOND,
-            "unit": "ns",
-            "removed_messages": 10,
-            "removed_bytes": plan.plan.removed_bytes // 15 * 10,
-        },
-        {
             "limit": "max_msgs",
             "before": 30,
             "now": 25,
@@ -328,6 +320,14 @@ def test_lowered_limits_are_named_with_what_each_takes_alone(tmp_path: Path, sto
             "unit": "bytes",
             "removed_messages": 0,
             "removed_bytes": 0,
+        },
+        {
+            "limit": "max_age",
+            "before": 60 * SECOND,
+            "now": 50 * SECOND,
+            "unit": "ns",
+            "removed_messages": 10,
+            "removed_bytes": plan.plan.removed_bytes // 15 * 10,
         },
     ]
     assert "max_age 1m → 50s, which alone takes 10 messages" in repr(plan)
