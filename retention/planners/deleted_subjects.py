@@ -16,6 +16,7 @@ from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.planners.rows import Deletions, StreamRows
 from retention.rules.deleted_subjects import DeletedSubjects, deleted_subjects_of
+from retention.rules.digest_batches import for_lookups
 from retention.storage.files import read_parallelism
 from retention.storage.parallel import in_threads
 from retention.stores.sidecar.deletions import find_deletions, kept_deletions
@@ -23,7 +24,6 @@ from schemas.files import DELETIONS, SUBJECT_COUNTS_OF_FILES
 from schemas.messages import NEVER
 
 _DIGESTS_AT_A_TIME = 64
-_LEAST_FILTERED = 1 << 20
 
 
 def deleted_subjects(
@@ -61,31 +61,26 @@ def counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows
     """
     if not len(subjects):
         return SUBJECT_COUNTS_OF_FILES.empty_table()
-    kept, pending = [SUBJECT_COUNTS_OF_FILES.empty_table()], [SUBJECT_COUNTS_OF_FILES.empty_table()]
-    for counts in _digests(remaining, rows):
-        pending.append(counts)
-        # Every lookup hashes the subjects again.
-        if sum(map(len, pending)) >= max(_LEAST_FILTERED, len(subjects)):
-            kept, pending = [*kept, _naming(subjects, pending)], []
-    return pa.concat_tables(
-        [*kept, _naming(subjects, [SUBJECT_COUNTS_OF_FILES.empty_table(), *pending])]
+    batches = for_lookups(_digests(remaining, rows), len(subjects))
+    kept = (table.filter(pc.is_in(table["subject"], value_set=subjects)) for table in batches)
+    return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *kept])
+
+
+def digests_between(
+    remaining: RemainingMessages, rows: StreamRows, first: int, end: int
+) -> pa.Table:
+    """Subject digests of neighbouring files; `file` is the row number among all files."""
+    counts = remaining.subject_counts(rows, RemainingRow(first), RemainingRow(end))
+    return counts.set_column(
+        0, SUBJECT_COUNTS_OF_FILES.field("file"), pc.add(counts["file"], first)
     )
 
 
-def _naming(subjects: pa.Array, counts: Sequence[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(counts)
-    return table.filter(pc.is_in(table["subject"], value_set=subjects))
-
-
 def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Table]:
-    """Subject digests of the remaining messages, a few files at a time; `file` is the row number among all files."""
+    """Subject digests of the remaining messages, a few files at a time."""
     count = remaining.files.num_rows
     for first in range(0, count, _DIGESTS_AT_A_TIME):
-        end = min(first + _DIGESTS_AT_A_TIME, count)
-        counts = remaining.subject_counts(rows, RemainingRow(first), RemainingRow(end))
-        yield counts.set_column(
-            0, SUBJECT_COUNTS_OF_FILES.field("file"), pc.add(counts["file"], first)
-        )
+        yield digests_between(remaining, rows, first, min(first + _DIGESTS_AT_A_TIME, count))
 
 
 def known_deletions(

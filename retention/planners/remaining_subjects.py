@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.core.spans import Spans
-from retention.plan.remaining import RemainingMessages, RemainingRow
-from retention.planners.deleted_subjects import deleted_subjects
+from retention.plan.remaining import RemainingMessages
+from retention.planners.deleted_subjects import deleted_subjects, digests_between
 from retention.planners.rows import StreamRows
 from retention.rules.deleted_subjects import DeletedSubjects
 from retention.rules.rule import SubjectExcess
@@ -30,8 +29,7 @@ class RemainingSubjects:
 
     def digests(self, first: int, end: int) -> pa.Table:
         """The digests of neighbouring files; `file` is a row number among all files."""
-        counts = self.remaining.subject_counts(self.rows, RemainingRow(first), RemainingRow(end))
-        return counts.set_column(0, counts.schema.field("file"), pc.add(counts["file"], first))
+        return digests_between(self.remaining, self.rows, first, end)
 
     def excess(self, limit: int) -> SubjectExcess:
         """Count the messages of each span beyond a limit per subject, by digests."""

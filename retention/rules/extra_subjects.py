@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array, Spans
+from retention.rules.digest_batches import for_lookups
 from schemas.files import SUBJECT_COUNTS_OF_FILES
 
 if TYPE_CHECKING:
     from retention.rules.rule import SubjectSource
 
 _FILES_AT_A_TIME = 64
-_LEAST_ROWS = 1 << 20
-"""The least number of digest entries to look up at once, because every lookup hashes the kept subjects again."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def extra_subjects(limit: int, source: SubjectSource) -> ExtraSubjects | None:
     files = np.flatnonzero(source.files["min_seq"].to_numpy() < lowest)
     messages = np.zeros(source.files.num_rows, dtype=np.int64)
     kept = [(np.zeros(0, np.int64), np.zeros(0, np.int32))]
-    for counts in _gathered(_digests(source, files), max(_LEAST_ROWS, len(names))):
+    for counts in for_lookups(_digests(source, files), len(names)):
         number = pc.index_in(counts["subject"], value_set=names)
         is_kept = number.is_valid().to_numpy()
         of_file = counts["file"].to_numpy()
@@ -110,15 +109,3 @@ def _digests(source: SubjectSource, files: Array) -> Iterator[pa.Table]:
         end = min(first + _FILES_AT_A_TIME, source.files.num_rows)
         if np.any((files >= first) & (files < end)):
             yield source.digests(first, end)
-
-
-def _gathered(tables: Iterator[pa.Table], least: int) -> Iterator[pa.Table]:
-    """The rows of tables, at least so many at a time except the last."""
-    pending: list[pa.Table] = []
-    for table in tables:
-        pending.append(table)
-        if sum(map(len, pending)) >= least:
-            yield pa.concat_tables(pending)
-            pending = []
-    if pending:
-        yield pa.concat_tables(pending)

@@ -18,6 +18,7 @@ from retention.planners import deleted_subjects
 from retention.planners.cached import plan_pass
 from retention.planners.estimate import estimate
 from retention.planners.explain import explain_by
+from retention.rules import digest_batches
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.file_store import FileStore
@@ -129,7 +130,7 @@ def test_digests_a_few_at_a_time_change_no_plan(
     orders = keys.stream("ORDERS")
     plan_id = orders.plan().plan.plan_id
     monkeypatch.setattr(deleted_subjects, "_DIGESTS_AT_A_TIME", at_a_time)
-    monkeypatch.setattr(deleted_subjects, "_LEAST_FILTERED", 1)
+    monkeypatch.setattr(digest_batches, "_LEAST_ROWS", 1)
     assert orders.plan().plan.plan_id == plan_id
 
 

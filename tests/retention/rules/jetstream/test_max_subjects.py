@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.rules import MAX_SUBJECTS, extra_subjects
+from retention.rules import MAX_SUBJECTS, digest_batches, extra_subjects
 from tests.support.laws import law
 from tests.support.rule_cases import Case, check
 from tests.support.worlds import World, instants, plan_of, policies, removed_by, update, worlds
@@ -63,6 +63,9 @@ def test_digests_are_read_a_file_at_a_time_with_the_same_result(
     world: World, policy: Policy, limit: int, as_of_ns: int
 ) -> None:
     policy = replace(policy, max_subjects=limit)
-    with patch.multiple(extra_subjects, _FILES_AT_A_TIME=1, _LEAST_ROWS=1):
+    with (
+        patch.object(extra_subjects, "_FILES_AT_A_TIME", 1),
+        patch.object(digest_batches, "_LEAST_ROWS", 1),
+    ):
         plan = plan_of(world, policy, as_of_ns)
     assert set(removed_by(world, plan)) == set(update(world.messages, policy, as_of_ns))
