@@ -140,6 +140,7 @@ def test_a_forecast_from_the_oldest_segments_holds_for_the_whole_stream(
         slow_policy(policy),
         whole_segments=whole,
         max_msgs_per_subject=None,
+        max_subjects=None,
         delete_retention_ns=None,
         allow_msg_ttl=False,
     )
