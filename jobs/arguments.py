@@ -16,7 +16,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         default="retention.yaml",
-        help="the configuration; ./retention.yaml, if nothing is given",
+        help="the configuration (default: ./retention.yaml)",
     )
     place.add_argument("--warehouse", metavar="DIR", help="a directory or s3://bucket/prefix")
     parser.add_argument(
@@ -24,40 +24,38 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="may be repeated; all streams, if none is given",
+        help="a stream (default: all); may be repeated",
     )
     parser.add_argument(
         "--as-of",
         metavar="TIME",
-        help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given",
+        help="RFC 3339, date (UTC), now-1d, or epoch nanoseconds (default: now)",
     )
-    parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
+    parser.add_argument("--report-file", metavar="PATH", help="write the report there, as JSON")
     parser.add_argument(
-        "--metrics-file", metavar="PATH", help="where metrics go, in Prometheus's text format"
+        "--metrics-file", metavar="PATH", help="write metrics there, in Prometheus text format"
     )
     parser.add_argument(
         "--openlineage",
         action="store_true",
-        help="send OpenLineage events of each stream, as its client is configured",
+        help="send OpenLineage events for each stream",
     )
     parser.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",
-        help="json: on standard error a JSON object a line, with stream and run",
+        help="json: log JSON lines to standard error",
     )
-    parser.add_argument(
-        "--quiet", action="store_true", help="print nothing unless something is wrong"
-    )
+    parser.add_argument("--quiet", action="store_true", help="print only errors and warnings")
     parser.add_argument(
         "--end-with",
         action="append",
         default=[],
         type=int,
         metavar="PID",
-        help="end as soon as this process is gone (Linux); may be repeated",
+        help="end when this process ends (Linux); may be repeated",
     )
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
     return parser
 
@@ -69,7 +67,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=0.0,
         metavar="DURATION",
-        help="where another run is at work on a stream, wait so long for its end; not at all, if not given",
+        help="wait this long for another run on a stream (default: 0s)",
     )
 
 
@@ -78,7 +76,7 @@ def add_any_time(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--any-time",
         action="store_true",
-        help="take times before 1990, too: by default they are refused as times in another unit",
+        help="accept times before 1990 (refused by default as another unit)",
     )
 
 
@@ -96,7 +94,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TAG",
-        help="only streams with this tag; may be repeated. --stream takes patterns, too ('ORDERS_*')",
+        help="only streams with this tag; may be repeated (--stream takes patterns)",
     )
 
 
@@ -105,8 +103,8 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-time",
         metavar="DURATION",
-        help="begin no further stream after this; most overdue first",
+        help="start no stream after this; most overdue first",
     )
     parser.add_argument(
-        "--max-bytes", metavar="SIZE", help="begin none once so much was read and written"
+        "--max-bytes", metavar="SIZE", help="start no stream after reading and writing this much"
     )

@@ -25,19 +25,19 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("compact", "Merge small and hollow files of streams into good ones.")
+    parser = job_parser("compact", "Merge small and hollow files into good ones.")
     add_wait(parser)
-    parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite no more than this")
-    parser.add_argument("--max-time", metavar="DURATION", help="begin nothing more after this")
+    parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much")
+    parser.add_argument("--max-time", metavar="DURATION", help="start no merge after this time")
     add_selection(parser)
     parser.add_argument(
         "--configured",
         action="store_true",
-        help="of the named streams only those with `compact` in the configuration",
+        help="skip named streams without `compact` in the configuration",
     )
     arguments = parser.parse_args()
     if arguments.as_of is not None:
-        parser.error("a merge changes no message, whenever it is done: leave out --as-of")
+        parser.error("a merge changes no message at any instant: leave out --as-of")
 
     def work(started: int) -> JobResult:
         limits = CompactionLimits.parsed(arguments.max_bytes, arguments.max_time)
@@ -70,11 +70,11 @@ def summary(outcomes: list[Outcome[CompactionReport]], seconds: float) -> str:
         sum(getattr(report, name) for report in reports) for name in ("files_before", "files_after")
     )
     pending = sum(report.pending for report in reports)
-    rest = f"; {counted(pending, 'merge')} left for the next time" if pending else ""
+    rest = f"; {counted(pending, 'merge')} left for the next run" if pending else ""
     failed = len(outcomes) - len(reports)
     return (
         f"compact: {counted(len(reports), 'stream')} done, {failed} failed; "
-        f"{counted(before, 'file')} became {after:,}{rest}; {seconds:.1f} s"
+        f"merged {counted(before, 'file')} into {after:,}{rest}; {seconds:.1f} s"
     )
 
 

@@ -20,11 +20,11 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("doctor", "Look Spark as jobs have it, a warehouse and its streams over.")
+    parser = job_parser("doctor", "Check Spark, a warehouse and its streams.")
     add_selection(parser)
     arguments = parser.parse_args()
     if arguments.as_of is not None:
-        parser.error("a check is of now: leave out --as-of")
+        parser.error("a check has no instant: leave out --as-of")
 
     def opened() -> Warehouse:
         place = arguments.warehouse or arguments.config

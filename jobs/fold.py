@@ -21,11 +21,9 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("fold", "Fold logs of acks into the consumers of a stream, each line once.")
+    parser = job_parser("fold", "Fold ack logs into a stream's consumers, once.")
     parser.add_argument("--log", action="append", required=True, metavar="PATH", help="in order")
-    parser.add_argument(
-        "--name", help="what the log is called wherever it lies; its path, if not given"
-    )
+    parser.add_argument("--name", help="the log's name at any location; default: its path")
     add_any_time(parser)
     arguments = parser.parse_args()
 
@@ -42,7 +40,7 @@ def run(arguments: argparse.Namespace) -> Sequence[FoldedLog]:
     """Fold the logs that the arguments name into the consumers of their stream."""
     if len(arguments.stream) != 1 or arguments.as_of is not None:
         raise UsageError(
-            "logs go into the consumers of one stream, whenever that is: give one --stream and no --as-of"
+            "a log belongs to one stream, and to no instant: give one --stream and no --as-of"
         )
     place = arguments.warehouse or arguments.config
     warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)

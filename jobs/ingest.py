@@ -24,7 +24,7 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("ingest", "Append the rows of another table that were not taken before.")
+    parser = job_parser("ingest", "Append new rows of another table.")
     parser.add_argument(
         "--source", required=True, metavar="PATH", help="a Delta table, or a directory of files"
     )
@@ -38,13 +38,13 @@ def main() -> int:
             action="append",
             default=[],
             metavar="WHAT",
-            help=f"a file, or a version of a Delta table, that a run refused: {what}; may be repeated",
+            help=f"a file or Delta version that a run refused: {what}; may be repeated",
         )
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
         done, seconds = run(arguments), seconds_since(started)
-        text = f"ingest: {counted(done.messages, 'message')} ({counted(done.bytes, 'byte')}) came; {seconds:.1f} s"
+        text = f"ingest: stored {counted(done.messages, 'message')} ({counted(done.bytes, 'byte')}); {seconds:.1f} s"
         return JobResult(asdict(done) | {"seconds": seconds}, text)
 
     return run_job("ingest", arguments, work)
@@ -55,19 +55,19 @@ def _add_mapping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--order-by",
         metavar="COL[,COL…]",
-        help="columns by which messages get their sequences; if not given, an offset with its partition, else the time",
+        help="columns that order the messages; default: offset and partition, else the time",
     )
-    parser.add_argument("--where", metavar="SQL", help="take only rows for which it is true")
+    parser.add_argument("--where", metavar="SQL", help="read only rows that satisfy it")
     parser.add_argument(
         "--tombstone",
         metavar="SQL",
-        help="rows for which it is true become deletions of their keys, such as 'value IS NULL'",
+        help="turn matching rows into deletions, such as 'value IS NULL'",
     )
-    parser.add_argument("--payload", choices=("all",), help="all: the whole row as JSON")
+    parser.add_argument("--payload", choices=("all",), help="all: store the whole row as JSON")
     parser.add_argument(
         "--time",
         choices=("now",),
-        help="now: rows without a time of their own get the time of this run",
+        help="now: give rows without a time the time of this run",
     )
 
 
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> Ingested:
     """Ingest the source that the arguments name; rows without a time of their own get `--as-of`, or `--time now`."""
     if len(arguments.stream) != 1 or arguments.engine == "local":
         raise UsageError(
-            "a source goes into one stream, by Spark: give one --stream and no other engine"
+            "ingestion needs one stream, and Spark: give one --stream and no other engine"
         )
     mapping = _mapping(arguments)
     warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)

@@ -17,12 +17,12 @@ def add_lifts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-large",
         action="store_true",
-        help="let it take more than `guards` let go, this once",
+        help="exceed the limits of `guards`, this once",
     )
     parser.add_argument(
         "--allow-rewind",
         action="store_true",
-        help="let it apply an earlier instant than the last applied one, this once",
+        help="allow an instant earlier than the last applied one",
     )
 
 

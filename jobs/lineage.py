@@ -85,7 +85,9 @@ class _Sender(logging.Handler):
             self._client.emit(self._event(about, time, record.getMessage()))
         except Exception as error:  # a lineage server that is down must not stop a run
             self._is_broken = True
-            self._note(f"OpenLineage events cannot be sent, and the run goes on without: {error}")
+            self._note(
+                f"OpenLineage events cannot be sent; the run continues without them: {error}"
+            )
 
     def finish(self) -> None:
         """End interrupted streams, and wait for pending events."""

@@ -20,7 +20,7 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("mirror", "Carry new messages over from origins.")
+    parser = job_parser("mirror", "Copy new messages from origins.")
     add_selection(parser)
     arguments = parser.parse_args()
 
@@ -44,9 +44,7 @@ def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:
     messages = sum(mirrored.messages for mirrored in done)
     size = sum(mirrored.bytes for mirrored in done)
     streams = f"mirror: {counted(len(done), 'stream')} done, {failed} failed"
-    return (
-        f"{streams}; {counted(messages, 'message')} ({counted(size, 'byte')}) came; {seconds:.1f} s"
-    )
+    return f"{streams}; stored {counted(messages, 'message')} ({counted(size, 'byte')}); {seconds:.1f} s"
 
 
 if __name__ == "__main__":

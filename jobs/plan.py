@@ -115,7 +115,7 @@ def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:
     messages = sum(plan.removed_messages for plan in plans)
     size = sum(plan.removed_bytes for plan in plans)
     done = f"plan: {counted(len(plans), 'stream')} done, {len(outcomes) - len(plans)} failed"
-    return f"{done}; {counted(messages, 'message')} ({counted(size, 'byte')}) would go; {seconds:.1f} s"
+    return f"{done}; would remove {counted(messages, 'message')} ({counted(size, 'byte')}); {seconds:.1f} s"
 
 
 if __name__ == "__main__":

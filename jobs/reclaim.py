@@ -26,19 +26,19 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("reclaim", "Delete what is dead for longer than its grace.")
+    parser = job_parser("reclaim", "Delete files whose grace period is over.")
     add_wait(parser)
     add_selection(parser)
     parser.add_argument(
         "--unlisted",
         action="store_true",
-        help="instead, of the streams that no configuration lists",
+        help="only streams that no configuration lists",
     )
     arguments = parser.parse_args()
     if arguments.unlisted and arguments.tag:
-        parser.error("no tag means a stream that is not listed: leave out --tag or --unlisted")
+        parser.error("unlisted streams have no tags: leave out --tag or --unlisted")
     if arguments.as_of is not None:
-        parser.error("graces end by the storage's clock: leave out --as-of")
+        parser.error("grace periods end by the storage's clock: leave out --as-of")
 
     def work(started: int) -> JobResult:
         warehouse = open_warehouse(
@@ -70,7 +70,7 @@ def summary(outcomes: list[Outcome[ReclaimReport]], seconds: float) -> str:
     done = [outcome.value for outcome in outcomes if outcome.value is not None]
     total = sum((report.total for report in done), Amount())
     streams = f"reclaim: {counted(len(done), 'stream')} done, {len(outcomes) - len(done)} failed"
-    return f"{streams}; {counted(total.files, 'file')} ({counted(total.bytes, 'byte')}) went; {seconds:.1f} s"
+    return f"{streams}; deleted {counted(total.files, 'file')} ({counted(total.bytes, 'byte')}); {seconds:.1f} s"
 
 
 if __name__ == "__main__":

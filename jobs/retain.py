@@ -84,23 +84,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compact",
         action="store_true",
-        help="then compact those with `compact` in the configuration",
+        help="then compact streams with `compact` in the configuration",
     )
     add_lifts(parser)
     parser.add_argument(
-        "--reason", metavar="TEXT", help="why refusals are lifted; the run has it on record"
+        "--reason", metavar="TEXT", help="the reason for lifting a refusal, recorded with the run"
     )
     parser.add_argument(
         "--skip-superseded",
         action="store_true",
-        help="leave a stream to which a later instant was applied as it is, and do not refuse it",
+        help="skip streams with a later applied instant instead of refusing them",
     )
     add_selection(parser)
     add_budget(parser)
     parser.add_argument(
         "--approved",
         metavar="REPORT",
-        help="a report of jobs/plan.py: its streams at its instant, and no more than it says",
+        help="apply only what this report of jobs/plan.py plans",
     )
     return parser
 
@@ -166,9 +166,10 @@ def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
     undone = sum(report.is_left for report in reports)
     done = f"retain: {counted(len(reports) - undone, 'stream')} done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
-    stay = f"; at least {overdue:,} older than max_age stay (expiry: head)" if overdue else ""
+    kept = f"; kept at least {overdue:,} older than max_age (expiry: head)" if overdue else ""
     left = f"; {text}" if (text := left_text(outcomes)) else ""
-    return f"{done}; {counted(messages, 'message')} ({counted(size, 'byte')}) went{stay}{left}; {seconds:.1f} s"
+    removed = f"removed {counted(messages, 'message')} ({counted(size, 'byte')})"
+    return f"{done}; {removed}{kept}{left}; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

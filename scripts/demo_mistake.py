@@ -30,7 +30,7 @@ streams:
   - name: DEPARTURES
     subjects: [flights.>]
     max_age: {max_age}
-    grace: 2s                      # removed files stay as long: short, so that nobody has to wait; 7d by default
+    grace: 2s                      # removed files are kept as long: short, so that nobody has to wait; 7d by default
     segment_span: 1w
     compact: true
 """

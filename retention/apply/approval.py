@@ -35,10 +35,10 @@ def approval_need(settings: KeepingSettings, plan: Plan) -> str | None:
     messages, size = plan.removed_messages, plan.removed_bytes
     if bounds.above_messages is not None and messages > bounds.above_messages:
         most = "none" if bounds.above_messages == 0 else f"no more than {bounds.above_messages:,}"
-        return f"{counted(messages, 'message')} would go, and `approve` lets a job remove {most} by itself"
+        return f"would remove {counted(messages, 'message')}, and `approve` lets a job remove {most} by itself"
     if bounds.above_bytes is not None and size > bounds.above_bytes:
         most = f"no more than {bounds.above_bytes:,}"
-        return f"{counted(size, 'byte')} would go, and `approve` lets a job remove {most} by itself"
+        return f"would remove {counted(size, 'byte')}, and `approve` lets a job remove {most} by itself"
     return None
 
 
@@ -65,9 +65,8 @@ def spent_answer(
         )
     if not spending.is_done:
         raise RefusedError(
-            f"{opened.name}: the approved report may have been spent by run {spending.run}, of which the table does "
-            "not tell any more whether it committed; nothing was removed; plan again with jobs/plan.py, and have that "
-            "report approved"
+            f"{opened.name}: the approved report may have been spent by run {spending.run}, whose outcome "
+            "is no longer on record; nothing was removed; plan again with jobs/plan.py, and have that report approved"
         )
     version = -1 if spending.version_after is None else spending.version_after
     return replace(
@@ -144,8 +143,7 @@ def _check_within(plan: Plan, limit: Approved) -> None:
         beyond.append(f"{plan.removed_bytes:,} instead of {counted(limit.bytes, 'byte')}")
     if beyond:
         raise RefusedError(
-            f"{plan.stream}: more would go than was approved ({counted(limit.messages, 'message')}, "
+            f"{plan.stream}: would remove more than was approved ({counted(limit.messages, 'message')}, "
             f"{counted(limit.bytes, 'byte')}): {', '.join(beyond)}; nothing was removed; plan again, and have that "
-            f"plan "
-            "approved"
+            "plan approved"
         )

@@ -177,7 +177,7 @@ def archive_file(task: ArchiveTask) -> str:
     wanted = _same(task) or _copied(task)
     if digest_of(task.copy) != wanted:
         raise VerificationError(
-            f"{task.target}: this copy of {source.location}, read back, is another file; nothing was removed; check "
+            f"{task.target}: this copy of {source.location} differs when read; nothing was removed; check "
             "the archive's storage, then try again"
         )
     open_messages(task.copy)

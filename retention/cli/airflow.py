@@ -27,10 +27,10 @@ def airflow(
     ctx: typer.Context,
     copy_to: Annotated[
         Path,
-        typer.Option(metavar="DIR", help=f"The folder of DAG files, in which {FOLDER}/ is made."),
+        typer.Option(metavar="DIR", help=f"The folder of DAG files; {FOLDER}/ is created in it."),
     ],
 ) -> None:
-    """Copy the package of Airflow DAGs to where Airflow finds DAG files."""
+    """Copy the Airflow DAGs to Airflow's folder of DAG files."""
     from retention.storage import files
     from retention.storage.errors import as_storage_errors
 
@@ -57,14 +57,14 @@ def _check(folder: Path, target: Path) -> None:
         )
     if not folder.is_dir():
         raise UsageError(
-            f"{folder}: no directory; nothing was written; name the folder of DAG files, such as $AIRFLOW_HOME/dags"
+            f"{folder}: is no directory; nothing was written; name the folder of DAG files, such as $AIRFLOW_HOME/dags"
         )
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise UsageError(f"{target}: no directory of its own; nothing was written; take it away")
+        raise UsageError(f"{target}: is no directory of its own; nothing was written; remove it")
     foreign = sorted(set(_names(target)) - set(_names(SOURCE)))
     if foreign:
         raise UsageError(
-            f"{target} has {foreign[0]}, which is no file of this package; nothing was written; take it away, or "
+            f"{target} has {foreign[0]}, which is no file of this package; nothing was written; remove it, or "
             "delete the folder if an earlier release made it"
         )
 

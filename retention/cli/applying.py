@@ -42,29 +42,31 @@ What = Annotated[
         metavar="PLANFILE|STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="A saved plan, or names and patterns ('ORDERS_*'); all streams, if nothing is named.",
+        help="A saved plan, or names and patterns ('ORDERS_*'). Default: all streams.",
     ),
 ]
 AllowFuture = Annotated[
-    bool, typer.Option("--allow-future", help="Let the instant be later than the clock.")
+    bool, typer.Option("--allow-future", help="Allow an instant later than the clock.")
 ]
 AllowRewind = Annotated[
-    bool, typer.Option("--allow-rewind", help="Let it be earlier than the last applied one.")
+    bool, typer.Option("--allow-rewind", help="Allow an instant earlier than the last applied one.")
 ]
 AllowLarge = Annotated[
-    bool, typer.Option("--allow-large", help="Let it take more than `guards` let go, this once.")
+    bool, typer.Option("--allow-large", help="Exceed the limits of `guards`, this once.")
 ]
 MaxTime = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="Begin no further stream after this; with --yes."),
+    typer.Option(metavar="DURATION", help="Start no stream after this time; with --yes."),
 ]
 MaxBytes = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Begin none once so much was read and written; with --yes."),
+    typer.Option(
+        metavar="SIZE", help="Start no stream after reading and writing this much; with --yes."
+    ),
 ]
 MetricsFile = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="Where metrics go, in Prometheus's text format."),
+    typer.Option(metavar="PATH", help="Write metrics there, in Prometheus text format."),
 ]
 
 
@@ -87,10 +89,10 @@ def apply(
     allow_large: AllowLarge = False,
     metrics_file: MetricsFile = None,
 ) -> None:
-    """Let messages go as the rules say, or exactly as a saved plan does."""
+    """Remove messages by the rules or a saved plan."""
     if not yes and not can_ask():
         raise UsageError(
-            "apply changes streams, and nobody can be asked here: repeat it with --yes"
+            "apply changes streams, and standard input is no terminal to ask on: repeat it with --yes"
         )
     settings, started = settings_of(ctx), time.time_ns()
     _check_metrics(metrics_file)
@@ -106,11 +108,11 @@ def apply(
     names = chosen_streams(warehouse, what, tags) if plans is None else []
     if budget is not None and (plans is not None or not yes):
         raise UsageError(
-            "a budget chooses among streams while they are applied, so no plan is shown or saved before: repeat it "
+            "a budget chooses streams while they are applied, so it shows no plan and takes none: repeat it "
             "with --yes and without a plan file, or leave out --max-time and --max-bytes"
         )
     if plans is None and yes:
-        with progress(settings, "applying", len(names), _went) as watch:
+        with progress(settings, "applying", len(names), _applied) as watch:
             outcomes = (
                 warehouse.apply(names, instant, guards, watch)
                 if budget is None
@@ -134,24 +136,21 @@ def apply(
 
 def undo(
     ctx: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `history` names it.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")
+        bool, typer.Option("--dry-run", help="Show the messages to restore; change nothing.")
     ] = False,
 ) -> None:
-    """Bring back what a run removed, while its files are still there."""
+    """Restore the messages that a run removed."""
     settings = settings_of(ctx)
     if dry_run:
         _show_undo(settings, run)
         return
     record = settings.open().undo(run)
     if settings.format == "table":
-        back = counted(record["restored_messages"], "message") + (
-            " is" if record["restored_messages"] == 1 else " are"
-        )
-        put_lines(
-            [f"{record['stream']}: {back} back (run {record['run']})", *_removed_again(record)]
-        )
+        messages = counted(record["restored_messages"], "message")
+        restored = f"{record['stream']}: restored {messages} (run {record['run']})"
+        put_lines([restored, *_removed_again(record)])
     else:
         put_json(settings, record, [record])
 
@@ -162,12 +161,14 @@ def _show_undo(settings: Settings, run: str) -> None:
     if settings.format != "table":
         put_json(settings, shown, [shown])
         return
-    how = "written anew from" if shown["rewritten"] else "put back with"
+    how = "rewriting" if shown["rewritten"] else "with"
     messages, files = (
         counted(shown["restored_messages"], "message"),
         counted(shown["files"], "file"),
     )
-    put_lines([f"{shown['stream']}: {messages} would be {how} {files}", *_removed_again(shown)])
+    put_lines(
+        [f"{shown['stream']}: would restore {messages}, {how} {files}", *_removed_again(shown)]
+    )
 
 
 def _removed_again(undone: Mapping[str, Any]) -> list[str]:
@@ -193,7 +194,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
         return None
     if len(what) > 1:
         raise UsageError(
-            f"{files[0]}: a plan file stands alone; apply it by itself, and streams by themselves"
+            f"{files[0]}: a plan file is applied alone; name streams in a second command"
         )
     if as_of is not None:
         raise UsageError("a saved plan has its own instant: leave out --as-of, or name streams")
@@ -221,7 +222,7 @@ def _carried_out(
 ) -> list[Outcome[RunReport]]:
     """Apply exactly these plans; a stream that could not be planned remains failed."""
     plans = [outcome.value for outcome in decided if outcome.value is not None]
-    with progress(settings, "applying", len(plans), _went) as watch:
+    with progress(settings, "applying", len(plans), _applied) as watch:
         done = {outcome.stream: outcome for outcome in warehouse.apply_plans(plans, guards, watch)}
     return [
         done.get(outcome.stream) or Outcome(outcome.stream, error=outcome.error)
@@ -264,10 +265,10 @@ def _put_metrics(
     write_metrics(path, run, warehouse, say)
 
 
-def _went(report: RunReport) -> str:
+def _applied(report: RunReport) -> str:
     if report.is_left:
         return "left for the next run"
-    return f"applied, {counted(report.removed_messages, 'message')} went"
+    return f"applied, removed {counted(report.removed_messages, 'message')}"
 
 
 def _is_file(name: str) -> bool:

@@ -47,7 +47,7 @@ Topics = Annotated[
         metavar="TOPIC",
         show_default=False,
         autocompletion=complete_stream,
-        help="Names or patterns ('a*'); all topics, if none is given.",
+        help="Names or patterns ('a*'). Default: all topics.",
     ),
 ]
 Streams = Annotated[
@@ -56,7 +56,7 @@ Streams = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="Names or patterns ('ORDERS_*'); all streams, if none is given.",
+        help="Names or patterns ('ORDERS_*'). Default: all streams.",
     ),
 ]
 Tags = Annotated[
@@ -67,16 +67,16 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="RFC 3339, a date (UTC), now-1d, or nanoseconds since the epoch; now, if not given.",
+        help="RFC 3339, date (UTC), now-1d, or epoch nanoseconds. Default: now.",
     ),
 ]
 AnyTime = Annotated[
     bool,
     typer.Option(
         "--any-time",
-        help="Take times before 1990, too: by default they are refused as times in another unit.",
+        help="Accept times before 1990 (refused by default as another unit).",
     ),
 ]
 Partition = Annotated[
-    int | None, typer.Option(metavar="P", min=0, help="Streams have partition 0.")
+    int | None, typer.Option(metavar="P", min=0, help="The partition; a stream has only 0.")
 ]

@@ -24,27 +24,28 @@ if TYPE_CHECKING:
     from retention.buckets.entry import Entry
 
 buckets = typer.Typer(
-    help="Work with a key-value bucket: values by key, decided with the commit.",
+    help="Read and write a key-value bucket.",
     no_args_is_help=True,
 )
 
 Key = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
 Value = Annotated[
-    str, typer.Argument(metavar="VALUE|-", help="A text; - is standard input.", show_default=False)
+    str,
+    typer.Argument(metavar="VALUE|-", help="The value; - is standard input.", show_default=False),
 ]
 Revision = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="Only if the key's last revision is N (0: it has none); else exit 7."
-    ),
+    typer.Option(metavar="N", help="Require revision N (0: no value yet); else exit 7."),
 ]
 Ttl = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="It expires by itself; takes a limit_marker_ttl."),
+    typer.Option(metavar="DURATION", help="Expire the value; needs a limit_marker_ttl."),
 ]
 Filters = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILTER", help="Keys, * for a token, > at the end.", show_default=False),
+    typer.Argument(
+        metavar="FILTER", help="Only matching keys: * is one token, > the rest.", show_default=False
+    ),
 ]
 _BUCKET = "retention.bucket"
 _HEAD = ("KEY", "REVISION", "CREATED", "OPERATION", "VALUE")
@@ -63,7 +64,7 @@ def bucket(
         typer.Argument(metavar="BUCKET", show_default=False, autocompletion=complete_bucket),
     ],
 ) -> None:
-    """Work with a key-value bucket: values by key, decided with the commit."""
+    """Read and write a key-value bucket."""
     stream_of(name)
     ctx.meta[_BUCKET] = name
 
@@ -72,29 +73,29 @@ def bucket(
 def add(
     ctx: typer.Context,
     history: Annotated[
-        int | None, typer.Option(metavar="N", help="Values of a key that are kept, 1 to 64.")
+        int | None, typer.Option(metavar="N", help="The values kept of each key, 1 to 64.")
     ] = None,
     ttl: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The age at which values expire.")
     ] = None,
     limit_marker_ttl: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION", help="Markers for expired keys; and keys with a TTL of their own."
-        ),
+        typer.Option(metavar="DURATION", help="Keep markers of expired keys; allows TTLs of keys."),
     ] = None,
     max_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What is beyond is refused.")
+        str | None, typer.Option(metavar="SIZE", help="Refuse values beyond this size.")
     ] = None,
     max_value_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The largest value.")
+        str | None, typer.Option(metavar="SIZE", help="The maximum size of a value.")
     ] = None,
     mirror: Annotated[
-        str | None, typer.Option(metavar="BUCKET", help="The bucket that it mirrors.")
+        str | None, typer.Option(metavar="BUCKET", help="The bucket to mirror.")
     ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="For people.")] = None,
+    description: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A description for people.")
+    ] = None,
 ) -> None:
-    """List a bucket in the configuration; its first value creates it."""
+    """Add a bucket to the configuration. Its first value creates it."""
     from retention.config.add_bucket import add_bucket
 
     settings, name = settings_of(ctx), ctx.meta[_BUCKET]
@@ -124,18 +125,20 @@ def put(
     key: Annotated[str | None, typer.Argument(metavar="KEY", show_default=False)] = None,
     value: Annotated[
         str | None,
-        typer.Argument(metavar="VALUE|-", help="A text; - is standard input.", show_default=False),
+        typer.Argument(
+            metavar="VALUE|-", help="The value; - is standard input.", show_default=False
+        ),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            help='Many in one commit, JSON lines: {"key", "value" or "value_b64"}; - is input.',
+            help='JSON lines, one commit: {"key", "value" or "value_b64"}; - is standard input.',
         ),
     ] = None,
 ) -> None:
-    """Set the value of a key, whatever it was; print its revision."""
+    """Set the value of a key. Prints its revision."""
     settings, held = settings_of(ctx), _held(ctx)
     if file is not None:
         if key is not None:
@@ -149,7 +152,7 @@ def put(
 
 @buckets.command()
 def create(ctx: typer.Context, key: Key, value: Value, ttl: Ttl = None) -> None:
-    """Give a key a value that has none, and print its revision; if it has one, exit 7."""
+    """Set the value of a key without one. Prints its revision."""
     held = _held(ctx)
     _put_revision(settings_of(ctx), held, key, held.create(key, _read(value), ttl))
 
@@ -160,10 +163,10 @@ def update(
     key: Key,
     value: Value,
     revision: Annotated[
-        int, typer.Option(metavar="N", help="The key's last revision, else exit 7; 0: none.")
+        int, typer.Option(metavar="N", help="Require this revision, else exit 7; 0: no value yet.")
     ],
 ) -> None:
-    """Set the value of a key that is at a revision, and print its new one."""
+    """Set the value of a key at a given revision. Prints the new one."""
     held = _held(ctx)
     _put_revision(settings_of(ctx), held, key, held.update(key, _read(value), revision))
 
@@ -173,10 +176,10 @@ def get(
     ctx: typer.Context,
     key: Key,
     revision: Annotated[
-        int | None, typer.Option(metavar="N", help="The value that it had at this revision.")
+        int | None, typer.Option(metavar="N", help="Print the value at this revision.")
     ] = None,
 ) -> None:
-    """Print the value of a key as it is; with --format json also its revision."""
+    """Print the value of a key."""
     settings = settings_of(ctx)
     entry = _held(ctx).get(key, revision)
     if settings.format != "table":
@@ -190,27 +193,27 @@ def get(
 
 @buckets.command()
 def delete(ctx: typer.Context, key: Key, revision: Revision = None) -> None:
-    """Delete a key, whose history stays; print the deletion's revision."""
+    """Delete a key but keep its history. Prints the revision."""
     held = _held(ctx)
     _put_revision(settings_of(ctx), held, key, held.delete(key, revision))
 
 
 @buckets.command()
 def purge(ctx: typer.Context, key: Key, revision: Revision = None, ttl: Ttl = None) -> None:
-    """Delete a key with its history, and print the deletion's revision; `undo` brings the history back."""
+    """Delete a key and its history. Prints the revision; `undo` restores the history."""
     held = _held(ctx)
     _put_revision(settings_of(ctx), held, key, held.purge(key, revision, ttl))
 
 
 @buckets.command("ls")
 def list_entries(ctx: typer.Context, filters: Filters = None) -> None:
-    """List the keys that have a value, with it."""
+    """List keys and their values."""
     _put_entries(settings_of(ctx), _held(ctx).entries(*(filters or ())))
 
 
 @buckets.command()
 def keys(ctx: typer.Context, filters: Filters = None) -> None:
-    """List the keys that have a value, one a line."""
+    """List keys, one a line."""
     settings = settings_of(ctx)
     names = _held(ctx).keys(*(filters or ()))
     if settings.format == "table":
@@ -221,13 +224,13 @@ def keys(ctx: typer.Context, filters: Filters = None) -> None:
 
 @buckets.command()
 def history(ctx: typer.Context, key: Key) -> None:
-    """List the values that are kept of a key, and its deletions, oldest first."""
+    """List the kept values and deletions of a key, oldest first."""
     _put_entries(settings_of(ctx), _held(ctx).history(key))
 
 
 @buckets.command()
 def status(ctx: typer.Context) -> None:
-    """Show the numbers of the bucket, and its settings."""
+    """Show the bucket's numbers and settings."""
     from retention.views.bucket import status_text
 
     settings, numbers = settings_of(ctx), _held(ctx).status()
@@ -242,23 +245,23 @@ def watch(
     ctx: typer.Context,
     filters: Filters = None,
     history: Annotated[
-        bool, typer.Option("--history", help="First all values that are kept.")
+        bool, typer.Option("--history", help="Print all kept values first.")
     ] = False,
     updates_only: Annotated[
-        bool, typer.Option("--updates-only", help="Nothing of what is there.")
+        bool, typer.Option("--updates-only", help="Print only new values.")
     ] = False,
     ignore_deletes: Annotated[
-        bool, typer.Option("--ignore-deletes", help="No deletions and purges.")
+        bool, typer.Option("--ignore-deletes", help="Leave out deletions and purges.")
     ] = False,
     resume_from: Annotated[
-        int | None, typer.Option(metavar="N", help="First all from this revision on.")
+        int | None, typer.Option(metavar="N", help="Print from this revision on.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End behind what is there by now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End after the present values.")] = False,
     poll: Annotated[
-        str, typer.Option(metavar="DURATION", help="The time between two looks.")
+        str, typer.Option(metavar="DURATION", help="The time between two reads.")
     ] = "1s",
 ) -> None:
-    """Follow what is written: the last values of keys, then everything new, until it is interrupted."""
+    """Print the last values of keys, then new ones."""
     settings = settings_of(ctx)
     watcher = _held(ctx).watch(
         *(filters or ()),
@@ -285,13 +288,14 @@ def purge_deletes(
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="DURATION", help="Deletions of that age go, too; of younger ones what is below."
+            metavar="DURATION",
+            help="Remove deletions of this age; of younger ones only the history.",
         ),
     ] = "30m",
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove deleted keys with their history; `undo` brings them back within the grace."""
+    """Remove deleted keys and their history. `undo` restores them within the grace period."""
     from retention.core.units import parse_duration
     from retention.rules.purge_deletes import purge_deletes_request
 
@@ -308,7 +312,7 @@ def _held(ctx: typer.Context) -> Bucket:
         if ctx.info_name not in {"put", "create"}:
             warehouse.log(stream)
         say(
-            f"bucket {name} is listed nowhere, so that nothing of it ever expires: `retention kv {name} add` lists it "
+            f"bucket {name} is not listed, so none of its values expire: `retention kv {name} add` lists it "
             "with a history and a TTL"
         )
     return warehouse.kv(name)

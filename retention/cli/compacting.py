@@ -23,7 +23,7 @@ Compacted = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="Names or patterns; those with `compact` in the configuration, if none is named.",
+        help="Names or patterns. Default: streams with `compact` in the configuration.",
     ),
 ]
 
@@ -38,15 +38,17 @@ def compact(
     streams: Compacted = None,
     tags: Tags = None,
     max_bytes: Annotated[
-        str | None, typer.Option("--max-bytes", metavar="SIZE", help="Rewrite no more than this.")
+        str | None, typer.Option("--max-bytes", metavar="SIZE", help="Rewrite at most this much.")
     ] = None,
     max_time: Annotated[
         str | None,
-        typer.Option("--max-time", metavar="DURATION", help="Begin nothing more after this."),
+        typer.Option("--max-time", metavar="DURATION", help="Start no merge after this time."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, instead of showing it.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Merge the files (without it: a dry run).")
+    ] = False,
 ) -> None:
-    """Merge small and hollow files into good ones; no message changes. Shows what it would do, unless --yes."""
+    """Merge small and hollow files (dry run unless --yes)."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.apply.compact import CompactionLimits
@@ -70,8 +72,8 @@ def compact(
 
 
 def _merged(report: CompactionReport) -> str:
-    return f"compacted, {counted(report.files_before, 'file')} became {report.files_after:,}"
+    return f"compacted, merged {counted(report.files_before, 'file')} into {report.files_after:,}"
 
 
 def _would_merge(plan: CompactionPlan) -> str:
-    return f"planned, {plan.files_saved:,} of {counted(plan.files, 'file')} would be saved"
+    return f"planned, would save {plan.files_saved:,} of {counted(plan.files, 'file')}"

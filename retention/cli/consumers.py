@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from retention.api.stream_consumers import StreamConsumers
     from retention.inspect.consumers import ConsumerInfo
 
-consumers = typer.Typer(
-    help="Look at those who read a stream, and change them.", no_args_is_help=True
-)
+consumers = typer.Typer(help="Show and change the consumers of a stream.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 File = Annotated[
@@ -35,14 +33,14 @@ File = Annotated[
 ]
 Filters = Annotated[
     list[str] | None,
-    typer.Option("--filter", metavar="FILTER", help="Only subjects that match; more than once."),
+    typer.Option("--filter", metavar="FILTER", help="Only matching subjects; may be repeated."),
 ]
 Ack = Annotated[str | None, typer.Option(metavar="POLICY", help="explicit, all or none.")]
 Deliver = Annotated[
     str | None,
     typer.Option(
         metavar="POLICY",
-        help="Where it begins: all, new, last, last_per_subject.",
+        help="The start: all, new, last, last_per_subject.",
     ),
 ]
 _HEAD = ("CONSUMER", "WANTS", "ACKS", "DELIVERED", "FLOOR", "PENDING", "REDELIVERED", "TO COME")
@@ -55,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 @consumers.command("ls")
 def list_consumers(ctx: typer.Context, stream: OneStream) -> None:
-    """List the consumers of a stream, and how far each has come."""
+    """List a stream's consumers and their positions."""
     settings = settings_of(ctx)
     listed = _of(settings, stream).list()
     if settings.format == "table":
@@ -67,7 +65,7 @@ def list_consumers(ctx: typer.Context, stream: OneStream) -> None:
 
 @consumers.command()
 def info(ctx: typer.Context, stream: OneStream, name: Name) -> None:
-    """Show one consumer: its configuration and how far it has come."""
+    """Show a consumer's configuration and position."""
     settings = settings_of(ctx)
     _put(settings, _of(settings, stream).info(name))
 
@@ -82,7 +80,7 @@ def add(
     deliver: Deliver = None,
     file: File = None,
 ) -> None:
-    """Create a consumer; it needs what is there from where it begins."""
+    """Create a consumer."""
     settings = settings_of(ctx)
     defaults = {"durable_name": name, "ack_policy": "explicit"}
     config = (
@@ -96,17 +94,17 @@ def subscribe(
     ctx: typer.Context,
     subject: Annotated[
         str,
-        typer.Argument(metavar="SUBJECT", help="Of one stream alone.", show_default=False),
+        typer.Argument(metavar="SUBJECT", help="Only this stream.", show_default=False),
     ],
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Of the consumer; one is made up, if not given.")
+        str, typer.Option(metavar="NAME", help="The consumer's name. Default: generated.")
     ] = "",
     stream: Annotated[
-        str, typer.Option(metavar="STREAM", help="Where several take the subject.")
+        str, typer.Option(metavar="STREAM", help="The stream, if several store the subject.")
     ] = "",
     file: File = None,
 ) -> None:
-    """Find the stream that takes a subject, and its consumer; one that is not there is created."""
+    """Find or create the consumer of a subject's stream."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     config = _from_file(file) or None
@@ -122,7 +120,7 @@ def update(
     filters: Filters = None,
     file: File = None,
 ) -> None:
-    """Edit a consumer; what is not said stays."""
+    """Change settings of a consumer; others are kept."""
     settings = settings_of(ctx)
     held = _of(settings, stream)
     config = dict(held.info(name).config)
@@ -138,7 +136,7 @@ def rm(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a consumer: the next pass may let go what only it needed."""
+    """Delete a consumer. The next pass may remove what only it needed."""
     settings = settings_of(ctx)
     held = _of(settings, stream)
     held.require(name)
@@ -146,7 +144,7 @@ def rm(
         return
     held.remove(name)
     if settings.format == "table":
-        put_lines([f"{stream}: consumer {name} is deleted"])
+        put_lines([f"{stream}: consumer {name} was deleted"])
     else:
         document = {"stream": stream, "name": name, "deleted": True}
         put_json(settings, document, [document])
@@ -164,13 +162,11 @@ def fold(
     ],
     name: Annotated[
         str | None,
-        typer.Option(
-            metavar="N", help="What the log is called wherever it lies; its path, if not given."
-        ),
+        typer.Option(metavar="N", help="The log's name at any location. Default: its path."),
     ] = None,
     any_time: AnyTime = False,
 ) -> None:
-    """Fold logs of acks into the consumers' states, each line once."""
+    """Fold ack logs into the consumers' states, each line once."""
     settings = settings_of(ctx)
     folded = _of(settings, stream).fold(*logs, name=name, any_time=any_time)
     from retention.views.ack_fold import folded_entry, folded_lines
@@ -195,7 +191,7 @@ def _of(settings: Settings, stream: str) -> StreamConsumers:
 def _agreed(question: str) -> bool:
     if not can_ask():
         raise UsageError(
-            f"{question} Nobody is there to answer; nothing was changed; say --yes if you mean it"
+            f"{question} Standard input is no terminal; nothing was changed; repeat it with --yes"
         )
     if typer.confirm(question, err=True):
         return True

@@ -27,10 +27,10 @@ def doctor(
     streams: Streams = None,
     tags: Tags = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Also start Spark as jobs do, and try its workers.")
+        bool, typer.Option("--spark", help="Also start Spark as jobs do, and test its workers.")
     ] = False,
 ) -> None:
-    """Look the machine, the warehouse and its streams over, and say what to do about each problem."""
+    """Check the machine, the warehouse and its streams. Names a remedy for each problem."""
     settings = settings_of(ctx)
     from retention.doctor.examine import examine
     from retention.doctor.finding import exit_code, finding_lines

@@ -20,10 +20,10 @@ def effective(
     ctx: typer.Context,
     stream: OneStream,
     every: Annotated[  # noqa: FBT002  (typer makes an option of it)
-        bool, typer.Option("--all", help="Also the settings that nobody has written.")
+        bool, typer.Option("--all", help="Also show built-in defaults.")
     ] = False,
 ) -> None:
-    """Show the settings of a stream that somebody has written, and the line, group or default that each comes from."""
+    """Show a stream's settings, and where each comes from."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.config.effective import effective_settings
@@ -46,6 +46,4 @@ def effective(
     ]
     put_table(("KEY", "VALUE", "FROM"), rows)
     if len(chosen) < len(listed):
-        say(
-            f"{len(listed) - len(chosen):,} more settings have the values that are built in: --all shows them"
-        )
+        say(f"{len(listed) - len(chosen):,} more settings have built-in values: --all shows them")

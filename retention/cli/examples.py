@@ -8,12 +8,12 @@ import typer
 
 MEANINGS = {
     0: "done",
-    2: "usage, configuration or permission; nothing of that name",
-    3: "something would go (--exit-code), or a stream lags (--max-lag)",
+    2: "usage, configuration or permission; no such name",
+    3: "something would be removed (--exit-code), or a stream lags (--max-lag)",
     4: "refused, nothing was changed; or done, and a stream is unlisted (unlisted: fail)",
     5: "some of several streams failed",
     6: "damaged or missing data, nothing committed",
-    7: "a key of a bucket has another revision than expected, nothing written",
+    7: "a key has another revision than expected, nothing written",
     75: "busy, or the table moved: try again",
     130: "interrupted",
     143: "terminated",

@@ -14,7 +14,7 @@ from retention.core.wording import counted
 if TYPE_CHECKING:
     from retention.inspect.nats_export import Exported
 
-exports = typer.Typer(help="Hand out what another system can take in.", no_args_is_help=True)
+exports = typer.Typer(help="Export a stream to another system.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,11 +30,11 @@ def nats_backup(
         str,
         typer.Argument(
             metavar="FILE",
-            help="The archive, or a directory (with / at its end, if it is new) for `nats stream restore`.",
+            help="The archive, or a directory (new: with / at its end) for `nats stream restore`.",
         ),
     ],
 ) -> None:
-    """Export a stream as a NATS backup, consumers included; a server of 2.15 or later restores it."""
+    """Export a stream and its consumers as a NATS backup."""
     settings = settings_of(ctx)
     exported = settings.open().stream(stream).export_nats_backup(file)
     if settings.format == "table":

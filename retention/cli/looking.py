@@ -48,14 +48,14 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(ctx: typer.Context) -> None:
-    """Read the configuration and say what it means."""
+    """Check the configuration, and say what it means."""
     from retention.config import explain_config, explain_stream
     from retention.config.shared_directories import refuse_any_shared
 
     settings = settings_of(ctx)
     if settings.config_file is None:
         raise UsageError(
-            f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE"
+            f"{settings.place}: has no retention.yaml to validate; name one with --config FILE"
         )
     config = settings.config()
     refuse_any_shared(config.warehouse, [stream.name for stream in config.streams])
@@ -76,7 +76,7 @@ def explain(
     partition: Partition = 0,
     as_of: AsOf = None,
 ) -> None:
-    """Say why a message stays or goes, with the arithmetic."""
+    """Explain why a message is kept or removed."""
     settings = settings_of(ctx)
     explanation = settings.open().log(stream).explain(seq, as_of, partition or 0)
     if settings.format == "table":
@@ -93,16 +93,14 @@ def messages(
     partition: Partition = None,
     subject: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILTER", help="Only subjects that match: * is one token, > the rest."
-        ),
+        typer.Option(metavar="FILTER", help="Only matching subjects: * is one token, > the rest."),
     ] = None,
     from_seq: Annotated[
         int | None, typer.Option(metavar="N", help="Only from this sequence on.")
     ] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the newest N.")] = None,
 ) -> None:
-    """Print messages in order of partition and sequence."""
+    """Print messages by partition and sequence."""
     settings = settings_of(ctx)
     log = settings.open().log(stream)
     from retention.api.topic import Topic
@@ -153,31 +151,29 @@ def state(
     tags: Tags = None,
     consumers: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
-        typer.Option("--consumers", help="Also show who reads them, and how far each has come."),
+        typer.Option("--consumers", help="Also show consumers and their positions."),
     ] = False,
     writers: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
-        typer.Option("--writers", help="Also show who wrote batches, and the last number of each."),
+        typer.Option("--writers", help="Also show writers and their last batches."),
     ] = False,
     due: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
-        typer.Option("--due", help="Instead, when something goes next, and how much by when."),
+        typer.Option("--due", help="Show the next removals and their amounts instead."),
     ] = False,
     behind: Annotated[  # noqa: FBT002  (typer makes an option of it)
-        bool, typer.Option("--behind", help="Only streams that are behind their policy.")
+        bool, typer.Option("--behind", help="Only streams that lag behind their policy.")
     ] = False,
     top: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Only N streams, those longest behind first."),
+        typer.Option(metavar="N", min=1, help="Only the N streams that lag the longest."),
     ] = None,
     max_lag: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION", help="End with 3 if a stream is behind its policy for longer."
-        ),
+        typer.Option(metavar="DURATION", help="Exit with 3 if a stream lags longer than this."),
     ] = None,
 ) -> None:
-    """Show what streams hold, and how far they are behind their policy."""
+    """Show what streams hold, and their lag behind the policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.core.outcomes import act_sequentially
@@ -210,7 +206,7 @@ def state(
 
 
 def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
-    """Show what topics hold: of all together, of each of Iggy's streams, each topic and each partition."""
+    """Show totals of topics, Iggy streams and partitions."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     chosen = chosen_streams(warehouse, topics, tags, warehouse.topics())
@@ -348,7 +344,7 @@ def _put_due(states: Sequence[State]) -> None:
 
     for stream_state in states:
         put_report([stream_state.stream])
-        lines = due_lines(stream_state.forecast) or ["nothing goes by time alone"]
+        lines = due_lines(stream_state.forecast) or ["nothing is removed by time alone"]
         put_report(f"  {line}" for line in lines)
 
 

@@ -125,30 +125,31 @@ def options(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The configuration; ./retention.yaml if not given."),
+        typer.Option(metavar="FILE", help="The configuration. Default: ./retention.yaml."),
     ] = None,
     engine: Annotated[
         Literal["auto", "spark", "local"] | None,
-        typer.Option(help="Where rows are read; beats the configuration."),
+        typer.Option(help="The engine; overrides the configuration."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="How results are printed.")] = "table",
+    form: Annotated[Format, typer.Option("--format", help="The format of results.")] = "table",
     wait: Annotated[
         str,
-        typer.Option(
-            metavar="DURATION", help="Wait so long where another run is at work on a stream."
-        ),
+        typer.Option(metavar="DURATION", help="Wait this long for another run on a stream."),
     ] = "0s",
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print it, and the build."
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and the build.",
         ),
     ] = False,
 ) -> None:
     """Apply a broker's retention rules to message streams in a lakehouse: plan, explain, apply, undo.
 
-    The options of this list may stand before or behind the command.
+    These options may stand before or after the command.
     """
     if warehouse is not None and config is not None:
         raise UsageError(
@@ -157,7 +158,7 @@ def options(
     wait_s, command = parse_duration(wait) / SECOND, ctx.invoked_subcommand or ""
     if form in OF_EXPORTS and command != "history":
         raise UsageError(
-            f"--format {form} is of `retention history export`: say table, json or jsonl"
+            f"--format {form} belongs to `retention history export`: write table, json or jsonl"
         )
     ctx.obj = Settings(warehouse or config, engine, form, debug, wait_s, command)
 

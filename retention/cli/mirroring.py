@@ -21,7 +21,7 @@ Targets = Annotated[
         metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
-        help="Names or patterns; all streams with a mirror or sources, if none is named.",
+        help="Names or patterns. Default: all streams with a mirror or sources.",
     ),
 ]
 StoredAt = Annotated[
@@ -29,7 +29,7 @@ StoredAt = Annotated[
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="When messages of sources are stored; a mirror's keep their time. Now, if not given.",
+        help="The stored time of messages from sources; mirrors keep theirs. Default: now.",
     ),
 ]
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 def mirror(
     ctx: typer.Context, streams: Targets = None, tags: Tags = None, as_of: StoredAt = None
 ) -> None:
-    """Carry new messages over to mirrors and to streams with sources."""
+    """Copy new messages to mirrors and streams with sources."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.ingest.mirror.origin import in_order
@@ -58,4 +58,4 @@ def mirror(
 
 
 def _came(mirrored: Mirrored) -> str:
-    return f"mirrored, {counted(mirrored.messages, 'message')} came"
+    return f"mirrored, stored {counted(mirrored.messages, 'message')}"

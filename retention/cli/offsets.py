@@ -14,7 +14,9 @@ from retention.core.units import format_instant
 if TYPE_CHECKING:
     from retention.inspect.offsets import OffsetInfo
 
-offsets = typer.Typer(help="Say how far a topic is read, and look at it.", no_args_is_help=True)
+offsets = typer.Typer(
+    help="Store, show and delete the offsets of a topic's readers.", no_args_is_help=True
+)
 
 Name = Annotated[
     str,
@@ -22,7 +24,7 @@ Name = Annotated[
         metavar="NAME", help="A consumer's name, or a server's number.", show_default=False
     ),
 ]
-Kind = Annotated[Literal["consumer", "group"], typer.Option(help="Who reads.")]
+Kind = Annotated[Literal["consumer", "group"], typer.Option(help="The kind of reader.")]
 _HEAD = ("PARTITION", "KIND", "NAME", "OFFSET", "LAG", "STORED")
 
 
@@ -39,11 +41,13 @@ def store(
     name: Name,
     offset: Annotated[
         int,
-        typer.Argument(metavar="OFFSET", help="Of the last message read.", show_default=False),
+        typer.Argument(
+            metavar="OFFSET", help="The offset of the last message read.", show_default=False
+        ),
     ],
     kind: Kind = "consumer",
 ) -> None:
-    """Say how far somebody has read a partition."""
+    """Store a reader's offset."""
     settings = settings_of(ctx)
     _put(settings, settings.open().topic(topic).store_offset(partition, kind, name, offset))
 
@@ -56,7 +60,7 @@ def get(
     name: Name,
     kind: Kind = "consumer",
 ) -> None:
-    """Show how far somebody has read a partition."""
+    """Show a reader's offset."""
     settings = settings_of(ctx)
     _put(settings, settings.open().topic(topic).get_offset(partition, kind, name))
 
@@ -69,11 +73,11 @@ def delete(
     name: Name,
     kind: Kind = "consumer",
 ) -> None:
-    """Forget how far somebody has read a partition: nothing is held back for it any more."""
+    """Delete a reader's offset, which then holds nothing back."""
     settings = settings_of(ctx)
     settings.open().topic(topic).delete_offset(partition, kind, name)
     if settings.format == "table":
-        put_lines([f"{topic}: the offset of {kind} {name} in partition {partition} is deleted"])
+        put_lines([f"{topic}: the offset of {kind} {name} in partition {partition} was deleted"])
         return
     document = {
         "stream": topic,
@@ -87,7 +91,7 @@ def delete(
 
 @offsets.command("ls")
 def list_offsets(ctx: typer.Context, topic: OneTopic) -> None:
-    """List who has read how far."""
+    """List readers and their offsets."""
     settings = settings_of(ctx)
     infos = settings.open().topic(topic).offsets()
     if settings.format == "table":

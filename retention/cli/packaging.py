@@ -32,7 +32,7 @@ def package(
         typer.Option(metavar="FILE", help="This package alone (.zip), for --py-files."),
     ] = None,
 ) -> None:
-    """Pack what `spark-submit` has to bring to workers on which nothing of this project is installed."""
+    """Package this project for `spark-submit` to bare workers."""
     settings = settings_of(ctx)
     if (venv is None) == (py_files is None):
         raise UsageError(

@@ -48,13 +48,13 @@ def plan(
     as_of: AsOf = None,
     output: PlanFile = None,
     code: Annotated[
-        bool, typer.Option("--exit-code", help="End with 3 if something would change.")
+        bool, typer.Option("--exit-code", help="Exit with 3 if anything would change.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Bounds instead of a plan; opens no data file.")
+        bool, typer.Option("--estimate", help="Print bounds only; opens no data file.")
     ] = False,
 ) -> None:
-    """Show what would go, from where, and why; changes nothing."""
+    """Show what would be removed, and why; change nothing."""
     settings = settings_of(ctx)
     if estimate and (output is not None or code):
         raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
@@ -121,7 +121,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
                 try:
                     check()
                 except (RefusedError, BusyError) as refusal:
-                    say(f"note, apply would refuse this plan: {refusal}")
+                    say(f"note: apply would refuse this plan: {refusal}")
 
 
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
@@ -139,4 +139,4 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
 
 
 def _would_go(plan: Plan) -> str:
-    return f"planned, {counted(plan.removed_messages, 'message')} would go"
+    return f"planned, would remove {counted(plan.removed_messages, 'message')}"

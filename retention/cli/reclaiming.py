@@ -17,15 +17,15 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import ReclaimReport
 
-Yes = Annotated[bool, typer.Option("--yes", help="Delete it; else only tell what would go.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete the files (without it: a dry run).")]
 Leftovers = Annotated[
     bool,
-    typer.Option("--leftovers", help="Instead, what killed processes left; lists every file."),
+    typer.Option("--leftovers", help="Only files left by killed processes; lists all files."),
 ]
 
 Unlisted = Annotated[
     bool,
-    typer.Option("--unlisted", help="Instead, of the streams that no configuration lists."),
+    typer.Option("--unlisted", help="Only streams that no configuration lists."),
 ]
 
 
@@ -42,14 +42,14 @@ def reclaim(
     leftovers: Leftovers = False,
     unlisted: Unlisted = False,
 ) -> None:
-    """Delete files that runs have removed, once their grace is over, and what is left over with them."""
+    """Delete files whose grace period is over."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.views.reclaim import reclaim_entry, reclaim_text
 
     instant = warehouse.clock()
     if unlisted and tags:
-        raise UsageError("no tag means a stream that is not listed: leave out --tag or --unlisted")
+        raise UsageError("unlisted streams have no tags: leave out --tag or --unlisted")
     names = (
         warehouse.chosen_unlisted(streams or ())
         if unlisted
@@ -58,7 +58,7 @@ def reclaim(
     if not names:
         say("there is no stream to reclaim from")
         return
-    with progress(settings, "reclaiming", len(names), _went) as watch:
+    with progress(settings, "reclaiming", len(names), _reclaimed) as watch:
         reclaiming = warehouse.reclaim_leftovers if leftovers else warehouse.reclaim
         dry_run = reclaiming(names, watch)
         outcomes = dry_run.apply() if yes else dry_run.plan
@@ -68,6 +68,6 @@ def reclaim(
     finish(outcomes, 0 if unlisted else say_unlisted(warehouse, streams, tags).exit_code)
 
 
-def _went(report: ReclaimReport) -> str:
-    verb = "went" if report.is_done else "would go"
-    return f"looked at, {counted(report.total.files, 'file')} {verb}"
+def _reclaimed(report: ReclaimReport) -> str:
+    verb = "deleted" if report.is_done else "would delete"
+    return f"{verb} {counted(report.total.files, 'file')}"

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from retention.rules.requests import Request
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the messages to remove; change nothing.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,18 +42,16 @@ def purge(
     stream: OneStream,
     subject: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILTER", help="Only subjects that match: * is one token, > the rest."
-        ),
+        typer.Option(metavar="FILTER", help="Only matching subjects: * is one token, > the rest."),
     ] = None,
     seq: Annotated[
         int | None, typer.Option(metavar="N", help="Only messages below this sequence.")
     ] = None,
-    keep: Annotated[int | None, typer.Option(metavar="N", help="The newest N stay.")] = None,
+    keep: Annotated[int | None, typer.Option(metavar="N", help="Keep the newest N.")] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove all messages of a stream, or some of them, or all of a topic; `undo` brings them back within the grace."""
+    """Remove all or some messages of a stream. `undo` restores them within the grace period."""
     from retention.rules.requests import purge_request
 
     request = purge_request(subject, seq, keep)
@@ -63,12 +63,13 @@ def delete(
     stream: OneStream,
     seqs: Annotated[list[int], typer.Argument(metavar="SEQ", help="The messages' sequences.")],
     erase: Annotated[
-        bool, typer.Option("--erase", help="Leave no file that holds them: it cannot be undone.")
+        bool,
+        typer.Option("--erase", help="Delete every file with these messages; cannot be undone."),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove single messages; `undo` brings them back within the grace."""
+    """Remove single messages. `undo` restores them within the grace period."""
     from retention.rules.requests import delete_request
 
     request = delete_request(seqs, erase=erase)
@@ -80,12 +81,15 @@ def delete_segments(
     topic: OneTopic,
     partition: OnePartition,
     count: Annotated[
-        int, typer.Argument(metavar="N", help="So many of the oldest.", show_default=False)
+        int,
+        typer.Argument(
+            metavar="N", help="The number of segments, oldest first.", show_default=False
+        ),
     ],
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove the oldest sealed segments of a topic's partition; `undo` brings them back within the grace."""
+    """Remove a partition's oldest sealed segments. `undo` restores them within the grace period."""
     from retention.rules.iggy.delete_segments import delete_segments_request
 
     request = delete_segments_request(partition, count)
@@ -93,9 +97,9 @@ def delete_segments(
 
 
 def drop(ctx: typer.Context, stream: OneStream, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Remove a stream or topic with all that it holds; `undo` brings it back within the grace, until it is written to.
+    """Remove a stream or topic. `undo` restores it within the grace period, until the next write.
 
-    The first write afterwards begins another table, whose sequences begin anew.
+    The next write begins a new table, with sequences from the start.
     """
     from retention.rules.requests import Drop
 
@@ -110,8 +114,8 @@ def remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_ru
     """
     if not (yes or dry_run or can_ask()):
         raise UsageError(
-            f"{request.rule} changes the stream, and nobody can be asked here: repeat it with --yes, or look with "
-            "--dry-run"
+            f"{request.rule} changes the stream, and standard input is no terminal to ask on: repeat it with --yes, "
+            "or look with --dry-run"
         )
     warehouse = settings.open()
     instant = warehouse.clock()
@@ -179,14 +183,14 @@ def _meant_nothing(report: RunReport, request: Request) -> str:
     if isinstance(request, DeleteSegments):
         if not (report.held and report.held["segments"]):
             return "none is sealed"
-        return f"no sealed segment is free; {command('offset ls', report.stream)} tells who has not read on"
-    return "it means no message that is there"
+        return f"no sealed segment is free; {command('offset ls', report.stream)} lists readers that have not read on"
+    return "no message matches"
 
 
 def _dropped_lines(report: RunReport) -> Iterator[str]:
 
-    yield f"{report.stream}: dropped, with {counted(report.removed_messages, 'message')}"
-    yield f"  `retention undo {report.run}` brings it back within the grace, until something is written to it"
+    yield f"{report.stream}: dropped, removed {counted(report.removed_messages, 'message')}"
+    yield f"  `retention undo {report.run}` restores it within the grace period, until the next write"
 
 
 def _report_lines(report: RunReport, request: Request) -> Iterator[str]:
@@ -198,8 +202,8 @@ def _report_lines(report: RunReport, request: Request) -> Iterator[str]:
     elif report.removed_messages:
         yield from report_text(report)
     elif report.version_after == report.version_before:
-        yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(report, request)}"
+        yield f"{report.stream}: removed nothing: {request.wording}: {_meant_nothing(report, request)}"
     else:
         begun = request == Purge()
-        moved = "offsets begin at 0 again" if begun else "the next sequence has moved there"
-        yield f"{report.stream}: nothing went: {request.wording}; {moved}"
+        moved = "offsets begin at 0 again" if begun else "the next sequence has moved"
+        yield f"{report.stream}: removed nothing: {request.wording}; {moved}"

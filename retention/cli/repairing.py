@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from retention.api.log import Log
 
 repair = typer.Typer(
-    help="Mend a stream that no pass goes on with; dry unless --yes.", no_args_is_help=True
+    help="Repair a stream that cannot be processed (dry run unless --yes).", no_args_is_help=True
 )
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Repair the stream (without it: a dry run).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,21 +29,21 @@ def register(app: typer.Typer) -> None:
 
 @repair.command()
 def clock(ctx: typer.Context, stream: OneStream, as_of: AsOf = None, yes: Yes = False) -> None:
-    """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
+    """Reset the last applied instant after a wrong clock."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_wrong_clock(as_of), yes)
 
 
 @repair.command()
 def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
-    """Take rows with impossible sequences or sizes out of a stream or topic, and count on from the others."""
+    """Remove rows with impossible sequences or sizes."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_impossible_sequences(), yes)
 
 
 @repair.command()
 def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
-    """Remove again what another writer brought back by overlooking a removal."""
+    """Remove messages again that another writer restored."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_returned_messages(), yes)
 
@@ -57,33 +57,33 @@ def lost(
         typer.Argument(
             metavar="[FILE]...",
             show_default=False,
-            help="As the sentence that refused it names it; all that are missing or damaged, if none is given.",
+            help="Paths as in the error. Default: all missing or damaged files.",
         ),
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Take files out of a table that are missing or damaged; what they held is given up."""
+    """Remove missing or damaged files. Their messages are given up."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_lost_files(*files or ()), yes)
 
 
 @repair.command("lost-commit")
 def lost_commit(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
-    """Commit again what another program, Spark on a local disk, overwrote in the log of a Delta table."""
+    """Repeat a commit overwritten in a Delta log."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_lost_commits(), yes)
 
 
 @repair.command()
 def place(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
-    """Let a warehouse that was moved or copied go on with its archive; a restore brings back its own messages only."""
+    """Continue an archive after a warehouse was moved or copied."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_place(), yes)
 
 
 @repair.command()
 def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
-    """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
+    """Move aside files that a Parquet stream cannot adopt."""
     settings = settings_of(ctx)
     _put(settings, _log(settings, stream).repair_foreign_files(), yes)
 

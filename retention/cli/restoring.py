@@ -31,7 +31,7 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
     stream: OneStream,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="ARCHIVE", help="Where; as configured, if not given."),
+        typer.Option("--from", metavar="ARCHIVE", help="The archive. Default: as configured."),
     ] = None,
     seq: Annotated[
         str | None, typer.Option(metavar="A..B", help="Only these sequences, both included.")
@@ -42,10 +42,10 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
     ] = None,
     new: Annotated[
         str | None,
-        typer.Option("--as", metavar="NEWNAME", help="Into a new stream; else where they were."),
+        typer.Option("--as", metavar="NEWNAME", help="Restore into a new stream instead."),
     ] = None,
 ) -> None:
-    """Bring back from an archive what runs have removed; what is there stays as it is."""
+    """Restore removed messages from an archive."""
     from retention.engines.select import Engines
     from retention.restore.run import restore as restored
 
@@ -66,7 +66,9 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Messa
     from retention.restore.select import MessageRange
 
     if offset is not None and (seq is not None or partition is None):
-        raise UsageError("--offset goes with --partition, and not with --seq: offsets are of one")
+        raise UsageError(
+            "--offset needs --partition and excludes --seq: an offset belongs to a partition"
+        )
     text = seq if offset is None else offset
     if text is None:
         return MessageRange(partition)
@@ -91,23 +93,23 @@ def _lines(result: Restored) -> Iterator[str]:
         from retention.restore.left_out import some_of
 
         yield (
-            f"  left out, for no commit of this table leads there: {some_of(result.left_out)}; --from MANIFEST --as "
-            "NEWNAME brings such a history back"
+            f"  left out, since no commit of this table leads there: {some_of(result.left_out)}; --from MANIFEST --as "
+            "NEWNAME restores such a history"
         )
 
 
 def _restored_lines(result: Restored) -> Iterator[str]:
     from retention.core.units import format_size
 
-    there = f"; {counted(result.already, 'message')} there already" if result.already else ""
+    there = f"; {counted(result.already, 'message')} already present" if result.already else ""
     if result.run is None:
-        yield f"{result.stream}: nothing to bring back{there}"
+        yield f"{result.stream}: nothing to restore{there}"
         return
     size = format_size(result.bytes)
-    yield f"{result.stream}: {counted(result.messages, 'message')} ({size}) back, from {result.source}{there}"
+    yield f"{result.stream}: restored {counted(result.messages, 'message')} ({size}) from {result.source}{there}"
     yield f"  run {result.run}"
     if result.expires_again is None:
-        yield "  no pass can be planned now: what would go again cannot be told"
+        yield "  no pass can be planned now, so it is unknown what the next one would remove again"
     elif result.expires_again:
         rules = ", ".join(f"{number:,} by {rule}" for rule, number in result.expires_again.items())
-        yield f"  the next pass takes of them: {rules}; change the rules first to keep them"
+        yield f"  the next pass would remove of these: {rules}; change the rules first to keep them"

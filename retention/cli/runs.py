@@ -45,31 +45,31 @@ def history(
         typer.Argument(
             metavar="[STREAM]... | show RUN | export [STREAM]...",
             show_default=False,
-            help="Names or patterns, all if none is given; or one run in detail; or what all runs removed.",
+            help="Streams (default: all); or one run in detail; or an export of all runs.",
             autocompletion=complete_stream,
         ),
     ] = None,
     tags: Tags = None,
     messages: Annotated[  # noqa: FBT002  (typer makes an option of it)
         bool,
-        typer.Option("--messages", help="With show: also every message that the run removed."),
+        typer.Option("--messages", help="With show: also list every removed message."),
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", help="With export: only runs that began then or later."
+            "--from", metavar="TIME", help="With export: only runs begun at or after this."
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", metavar="TIME", help="With export: only runs that began before."),
+        typer.Option("--to", metavar="TIME", help="With export: only runs begun before this."),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="With export: the file to write."),
     ] = None,
 ) -> None:
-    """List the runs, newest first; show one, with what it removed, by which rule, who ran it; or export them."""
+    """List runs, newest first; show or export them."""
     settings, names = settings_of(ctx), streams or []
     bounds = Bounds(since, until, output)
     if _is_export(settings, names, bounds):
@@ -79,7 +79,7 @@ def history(
         _show(settings, names[1], messages=messages)
         return
     if messages:
-        raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
+        raise UsageError("--messages needs one run: write `retention history show RUN --messages`")
     warehouse = settings.open()
     listed = chosen_streams(warehouse, names, tags, warehouse.streams())
     if settings.format != "table":
@@ -103,7 +103,7 @@ def _is_export(settings: Settings, names: list[str], bounds: Bounds) -> bool:
         return True
     if is_asked:
         raise UsageError(
-            "--from, --to, -o, --format csv and --format parquet are of the export: say `retention history export`"
+            "--from, --to, -o, --format csv and --format parquet belong to the export: write `retention history export`"
         )
     return False
 
@@ -165,7 +165,7 @@ def _message_lines(details: RunDetails) -> Iterator[str]:
             first, last, number = (message[name] for name in ("first_seq", "last_seq", "messages"))
             seqs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
             gone = counted(number, "message")
-            yield f"{partition}{seqs:>10}  {gone}, whose file is gone  {rules}"
+            yield f"{partition}{seqs:>10}  {gone} in a deleted file  {rules}"
             continue
         time = format_instant(message["ts_ns"])
         about = f"{message['subject']}  {message['size']:,} B  {rules}"

@@ -25,7 +25,7 @@ _CUSTOMERS = ("ada", "bob", "cho", "dia", "eli")
 _STEPS = ("placed", "paid", "shipped")
 _CONFIG = f"""\
 # yaml-language-server: $schema={_SCHEMA}
-# What streams keep. An editor that knows YAML schemas explains every key; `retention validate` says what it all means.
+# What streams keep. An editor with YAML schemas explains every key; `retention validate` explains the rules.
 warehouse: .                    # streams and the run history are kept beside this file
 
 defaults:
@@ -53,11 +53,9 @@ def register(app: typer.Typer) -> None:
 
 def init(
     ctx: typer.Context,
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Is made; must be empty if it is there.")
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new or empty directory.")],
 ) -> None:
-    """Make a sandbox to try things in: a configuration and a sample stream."""
+    """Create a sandbox with a sample stream."""
     settings = settings_of(ctx)
     _prepare(directory)
     from retention.api.warehouse import open_warehouse
@@ -82,11 +80,11 @@ def _prepare(directory: Path) -> None:
         entries = list(directory.iterdir())
     except OSError as error:
         raise UsageError(
-            f"{directory}: cannot be made a sandbox ({error.strerror}); name another directory"
+            f"{directory}: cannot become a sandbox ({error.strerror}); name another directory"
         ) from error
     if entries:
         raise UsageError(
-            f"{directory}: is not empty, so nothing was written; name a new or an empty directory"
+            f"{directory}: is not empty; nothing was written; name a new or an empty directory"
         )
 
 
@@ -107,9 +105,9 @@ def _next_steps(directory: Path, messages: int) -> list[str]:
         "Try next:",
         f"  cd {directory}",
         "  retention validate              what the rules mean",
-        "  retention plan                  what would go, and why; changes nothing",
-        f"  retention explain {_STREAM} 1      why message 1 goes",
-        "  retention apply                 let it go; asks first",
-        "  retention state                 what is left",
-        "  retention history               the runs; `retention undo RUN` brings back what one removed",
+        "  retention plan                  what would be removed, and why; changes nothing",
+        f"  retention explain {_STREAM} 1      why message 1 is removed",
+        "  retention apply                 remove it; asks first",
+        "  retention state                 what streams hold",
+        "  retention history               the runs; `retention undo RUN` restores what one removed",
     ]

@@ -34,7 +34,7 @@ REJECTS_FILE = OutputKind("refused lines", begins(r'\{"line": \d+, "error": '))
 Era = Literal["0.8", "0.9"]
 """The versions of Iggy's servers from which a log can come."""
 
-imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
+imports = typer.Typer(help="Import a NATS backup or an Iggy log.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -50,20 +50,22 @@ def publish(
         str, typer.Argument(metavar="FILE|-", help="JSON lines; - is standard input.")
     ] = "-",
     writer: Annotated[
-        str | None, typer.Option(metavar="W", help="With --batch: exactly once.")
+        str | None, typer.Option(metavar="W", help="The writer's name; with --batch: exactly once.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(metavar="N", help="Rises with every batch of the writer.")
+        int | None, typer.Option(metavar="N", help="The batch number; rises with every batch.")
     ] = None,
     rejects: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write refused lines there, and publish the others."),
+        typer.Option(metavar="FILE", help="Write refused lines there; publish the others."),
     ] = None,
     any_time: AnyTime = False,
 ) -> None:
-    """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}.
+    """Publish JSON lines as one batch.
 
-    Of a topic: {"data" or "data_b64", "partition" or "key", "headers", "id", "origin_ts_ns"}.
+    To a stream: {"subject", "data" or "data_b64", "headers", "ts_ns"}.
+
+    To a topic: {"data" or "data_b64", "partition" or "key", "headers", "id", "origin_ts_ns"}.
     """
     settings = settings_of(ctx)
     warehouse = settings.open()
@@ -92,9 +94,7 @@ def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
         content = "".join(f"{entry}\n" for entry in entries).encode()
         write_output(str(rejects), REJECTS_FILE, content)
         if refused:
-            say(
-                f"{len(refused):,} of {counted(len(kept), 'line')} are refused, and left out: {rejects}"
-            )
+            say(f"{len(refused):,} of {counted(len(kept), 'line')} refused and left out: {rejects}")
 
     check_output(str(rejects), REJECTS_FILE)
     kept = list(lines)
@@ -116,14 +116,14 @@ def nats_backup(
         typer.Argument(metavar="FILE", help="Archives, or directories of `nats stream backup`."),
     ],
     stream: Annotated[
-        str | None, typer.Option(metavar="S", help="The stream; the file's stem, if not given.")
+        str | None, typer.Option(metavar="S", help="The stream. Default: the file's stem.")
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Refuse one from which messages went while it was made."),
+        typer.Option("--strict", help="Refuse a backup that lost messages while it was made."),
     ] = False,
 ) -> None:
-    """Import NATS backups: every message as it was, all of them or none."""
+    """Import NATS backups."""
     settings = settings_of(ctx)
     if stream is not None and len(files) > 1:
         raise UsageError(
@@ -133,7 +133,7 @@ def nats_backup(
     paths = {stream or _stem(file): file for file in files}
     if len(paths) < len(files):
         raise UsageError(
-            "two of these files mean the same stream: import them one by one, with --stream"
+            "two of these files belong to the same stream: import them one by one, with --stream"
         )
 
     def act(name: str) -> Imported:
@@ -163,15 +163,17 @@ def iggy_log(
     ctx: typer.Context,
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="streams/<id>/topics/<id> of a server's directory."),
+        typer.Argument(metavar="DIR", help="A server's directory streams/<id>/topics/<id>."),
     ],
-    topic: Annotated[str, typer.Option(metavar="T", help="One that retention.yaml lists.")],
-    era: Annotated[Era | None, typer.Option(help="Of the server; found out, if not given.")] = None,
+    topic: Annotated[str, typer.Option(metavar="T", help="A topic that retention.yaml lists.")],
+    era: Annotated[
+        Era | None, typer.Option(help="The server's version. Default: detected.")
+    ] = None,
     allow_damaged: Annotated[
-        bool, typer.Option("--allow-damaged", help="Leave out what is damaged.")
+        bool, typer.Option("--allow-damaged", help="Leave out damaged messages.")
     ] = False,
 ) -> None:
-    """Import one topic's directory of an Iggy server: every message as it was, all of them or none."""
+    """Import a topic's directory of an Iggy server."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     taking = warehouse.topic(topic)
@@ -209,7 +211,9 @@ def _imported(imported: Imported) -> str:
     if not imported.differences:
         return done
     differ = "; ".join(map(str, imported.differences))
-    return f"{done}; taken in as a server restores it, while the server's account differs: {differ}"
+    return (
+        f"{done}; imported as a server restores it, although the server's account differs: {differ}"
+    )
 
 
 def _imported_entry(imported: Imported) -> dict[str, Any]:
@@ -226,5 +230,5 @@ def _acks(published: Published, batch: int | None) -> list[dict[str, Any]]:
 
 def _sentence(published: Published, batch: int | None) -> str:
     if published.appended.duplicate:
-        return f"{published.stream}: batch {batch} was there already; nothing was written"
+        return f"{published.stream}: batch {batch} is already present; nothing was written"
     return f"{published.stream}: {published.summary()}"

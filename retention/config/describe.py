@@ -56,14 +56,14 @@ def _facts(stream: StreamConfig) -> list[str]:
         facts.append(f"these consumers are created or updated: {names}")
     facts += _guards(stream.guards.rule())
     if stream.group is not None:
-        facts.append(f"what it does not say itself is said by group {stream.group}")
+        facts.append(f"its other settings come from group {stream.group}")
     if stream.tags:
         facts.append(f"its tags are {', '.join(stream.tags)}")
     span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
     apart = ", divided by deadline" if stream.most_files > 1 else ""
     facts.append(
         f"kept as {stream.format.capitalize()} in segments of {format_size(stream.segment_size)}"
-        f"{span}{apart}; removed files stay {spell_duration(stream.grace)}"
+        f"{span}{apart}; removed files are kept {spell_duration(stream.grace)}"
     )
     if stream.approve is not None:
         facts.append(f"scheduled jobs ask a person {_approval(stream.approve)}")
@@ -72,26 +72,26 @@ def _facts(stream: StreamConfig) -> list[str]:
 
 def _guards(guards: RemovalGuards) -> Iterator[str]:
     bounds = (
-        (guards.max_removed_share, "takes more than {}% of the messages", str),
-        (guards.max_removed_bytes, "takes more than {}", format_size),
-        (guards.min_kept_messages, "leaves fewer than {} messages", "{:,}".format),
+        (guards.max_removed_share, "removes more than {}% of the messages", str),
+        (guards.max_removed_bytes, "removes more than {}", format_size),
+        (guards.min_kept_messages, "keeps fewer than {} messages", "{:,}".format),
     )
     for guard, text, written in bounds:
         # A minimum of zero is always met.
         if guard is not None and not (guard is guards.min_kept_messages and guard.limit == 0):
-            then = "is refused" if guard.then == "refuse" else "says so"
+            then = "is refused" if guard.then == "refuse" else "reports it"
             yield f"a pass that {text.format(written(guard.limit))} {then}"
 
 
 def _approval(approve: Approval) -> str:
     bounds = []
     if approve.above_messages == 0:
-        return "before any message goes"
+        return "before any message is removed"
     if approve.above_messages is not None:
         bounds.append(f"{counted(approve.above_messages, 'message')}")
     if approve.above_bytes is not None:
         bounds.append(format_size(approve.above_bytes))
-    return f"before more than {' or '.join(bounds)} go at once"
+    return f"before removing more than {' or '.join(bounds)} at once"
 
 
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:

@@ -148,8 +148,8 @@ def unlisted_streams(names: Sequence[str], config: Config) -> tuple[str, str]:
     are, it = ("are", "them") if names[1:] else ("is", "it")
     hints = {hint for name in names if (hint := _hint(name, listed))}
     return (
-        f"{listed_names(names)} {are} in the warehouse, and {config.file} does not list {it}, so that no rule "
-        f"lets anything of {it} go",
+        f"{listed_names(names)} {are} in the warehouse, and {config.file} does not list {it}, so no rule "
+        f"removes anything from {it}",
         f"list {it} there, remove {it} with {command('drop', names[0])}, or write `unlisted: keep`"
         f"{hints.pop() if len(hints) == 1 else ''}",
     )

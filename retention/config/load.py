@@ -318,7 +318,7 @@ def _listed(
 
 
 def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
-    text = "there is no such key beside `config`; settings of ours go into it"
+    text = "there is no such key beside `config`; write our settings into it"
     return [Mistake((*place, key), text) for key in info if key not in StreamInfo.model_fields]
 
 

@@ -125,7 +125,9 @@ def describe(policy: Policy) -> list[str]:
 
 
 def _archives(policy: Policy) -> list[str]:
-    return [] if policy.archive is None else [f"what goes is copied to {policy.archive} before"]
+    return (
+        [] if policy.archive is None else [f"removed messages are copied to {policy.archive} first"]
+    )
 
 
 def _of_topic(topic: TopicPolicy) -> list[str]:
@@ -144,12 +146,14 @@ def _of_topic(topic: TopicPolicy) -> list[str]:
         ]
     )
     if not reasons:
-        return ["no segment ever goes by itself", *sealed]
+        return ["no rule removes a segment", *sealed]
     held = (
-        ["consumers that have not read it hold it back"] if topic.respect_consumer_offsets else []
+        ["stored offsets of consumers that have not read it hold it back"]
+        if topic.respect_consumer_offsets
+        else []
     )
     whose = "today's servers" if topic.profile == "modern" else "servers of 0.8"
-    return [f"a sealed segment goes {_join(reasons)}, as {whose} have it", *held, *sealed]
+    return [f"a sealed segment is removed {_join(reasons)}, as by {whose}", *held, *sealed]
 
 
 def _removals(policy: Policy) -> str:
@@ -168,16 +172,16 @@ def _removals(policy: Policy) -> str:
         return "no limit removes a message"
     if policy.whole_segments:
         return (
-            "a sealed segment goes as a whole, as soon as every message in it may go: a message"
-            f" may go {_join(reasons)}"
+            "a sealed segment is removed whole, once every message in it may be removed: a message"
+            f" may be removed {_join(reasons)}"
         )
-    return f"a message goes {_join(reasons)}; a later limit never brings it back"
+    return f"a message is removed {_join(reasons)}; a later limit never restores it"
 
 
 def _head_limits(policy: Policy) -> list[str]:
     reasons = []
     if policy.max_age_ns is not None:
-        where = ", wherever it lies" if policy.expiry == "each" else ""
+        where = ", at any position" if policy.expiry == "each" else ""
         reasons.append(f"{spell_duration(policy.max_age_ns)} after it was stored{where}")
     if policy.discard == "new":
         return reasons
@@ -198,23 +202,23 @@ def _refusals(policy: Policy) -> list[str]:
         full.append(f"above {_size(policy.max_bytes)}")
     if not full:
         return []
-    return [f"{_join(full)} new messages are refused and stored ones stay (discard: new)"]
+    return [f"{_join(full)} new messages are refused and stored ones are kept (discard: new)"]
 
 
 def _expiry(policy: Policy) -> list[str]:
     sentences = []
     if policy.max_age_ns is not None and policy.expiry == "head":
         sentences.append(
-            "age takes messages from the lowest sequence on and stops at the first young one: old ones behind it stay"
-            " as long (expiry: each lets them go)"
+            "age removes messages from the lowest sequence on and stops at the first young one: old ones after it are"
+            " kept as long (expiry: each removes them)"
         )
     if policy.allow_msg_ttl:
-        sentences.append("a message with a Nats-TTL goes when that has passed")
+        sentences.append("a message with a Nats-TTL is removed when that has passed")
     if policy.subject_delete_marker_ttl_ns is not None:
         kept = spell_duration(policy.subject_delete_marker_ttl_ns)
         sentences.append(
-            "when age or TTL takes the last message of a subject, a delete marker takes its place"
-            f" and stays {kept}"
+            "when age or TTL removes the last message of a subject, a delete marker replaces it"
+            f" and is kept {kept}"
         )
     return sentences
 
@@ -224,10 +228,12 @@ def _releases(policy: Policy) -> list[str]:
         case "limits":
             return []
         case "interest":
-            sentence = "a message goes when every consumer that wants it has acknowledged it"
+            sentence = "a message is removed when every consumer that wants it has acknowledged it"
         case "workqueue":
-            sentence = "a message goes when its consumer has acknowledged it"
-    unwanted = ["one that no consumer wants goes, too"] if policy.unmatched == "remove" else []
+            sentence = "a message is removed when its consumer has acknowledged it"
+    unwanted = (
+        ["one that no consumer wants is removed, too"] if policy.unmatched == "remove" else []
+    )
     later = (
         []
         if policy.release_share is None
@@ -244,13 +250,13 @@ def _holds(policy: Policy) -> list[str]:
         return []
     whose = "any consumer" if rule.consumers is None else " or ".join(rule.consumers)
     if rule.action == "warn":
-        return [f"a pass says what it takes although {whose} still needs it"]
+        return [f"a pass reports what it removes although {whose} still needs it"]
     bounds = (
         [] if rule.max_age_ns is None else [f"until it is {spell_duration(rule.max_age_ns)} old"]
     )
     if rule.max_bytes is not None:
         bounds.append(f"as long as newer ones of these do not take {_size(rule.max_bytes)}")
-    return [f"a message that {whose} still needs stays all the same, {' and '.join(bounds)}"]
+    return [f"a message that {whose} still needs is kept all the same, {' and '.join(bounds)}"]
 
 
 def _count(number: int, noun: str) -> str:

@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 def plan_html(plan: Plan) -> str:
     """A plan as HTML: the messages to remove, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
-    parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
+    parts = [_headline(plan.removed_messages, plan.removed_bytes, "to remove")]
     overdue = None if plan.overdue is None else plan.overdue.as_json()
     ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
     ahead += [_muted(text) for text in ahead_text(plan.stream, plan.ahead)]
@@ -81,7 +81,7 @@ def plan_html(plan: Plan) -> str:
         removed = sum(group.removed for group in rest)
         messages = sum(group.messages for group in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
-    parts.append(_table(("Where", "Go", "Of", "Why"), rows, numbers={1, 2}))
+    parts.append(_table(("Where", "Remove", "Of", "Why"), rows, numbers={1, 2}))
     return _card(plan.stream, aside, [*parts, *ahead])
 
 
@@ -100,7 +100,7 @@ def report_html(report: RunReport) -> str:
         f"run {report.run}",
     ]
     parts = [
-        _headline(report.removed_messages, report.removed_bytes, "went"),
+        _headline(report.removed_messages, report.removed_bytes, "removed"),
         _bar(report.segments),
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _muted(" · ".join(cost)),
@@ -121,8 +121,8 @@ def _line(text: str) -> str:
 
 def explanation_html(explanation: Explanation) -> str:
     """An explanation as HTML: why one message is kept or removed."""
-    fate, colour = ("goes", "dropped") if explanation.goes else ("stays", "kept")
-    fate = "is gone" if explanation.removed else fate
+    fate, colour = ("to remove", "dropped") if explanation.goes else ("kept", "kept")
+    fate = "removed" if explanation.removed else fate
     badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
     lines = "".join(
         f'<li style="margin:.1em 0">{escape(line)}</li>' for line in explanation.arithmetic

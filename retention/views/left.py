@@ -25,10 +25,10 @@ def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
         f"{counted(len(left), 'stream')} left for the next run ({_lag(left[0])['budget']} is spent)"
     )
     if not behind:
-        return f"{text}, none of which is known to be behind its policy"
+        return f"{text}, none of them known to be late"
     first = min(behind, key=lambda report: int(_lag(report)["since_ns"]))
     late = brief_duration(first.as_of_ns - _lag(first)["since_ns"])
-    return f"{text}, {len(behind):,} behind their policy: the most overdue is {first.stream}, by {late}"
+    return f"{text}, {len(behind):,} of them late: the most overdue is {first.stream}, by {late}"
 
 
 def _lag(report: RunReport) -> dict[str, Any]:

@@ -26,9 +26,9 @@ _NOTHING: dict[str, Any] = {
 
 def mirror_text(mirrored: Mirrored) -> list[str]:
     """Lines for a stream that received messages: its sum, then each origin."""
-    came = counted(mirrored.messages, "message")
+    stored = counted(mirrored.messages, "message")
     where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
-    return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
+    return [f"{mirrored.stream}: stored {stored}{where}", *map(_origin_text, mirrored.origins)]
 
 
 def mirror_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _origin_text(taken: PullResult) -> str:
     if taken.skipped:
         parts.append(f"{taken.skipped:,} not stored")
     if taken.missing:
-        parts.append(f"{counted(taken.missing, 'sequence')} gone there before they came")
+        parts.append(f"{counted(taken.missing, 'sequence')} missing at the origin")
     if taken.rolled_up:
         parts.append(f"{counted(taken.rolled_up, 'older message')} rolled up")
     return f"  from {taken.origin}: {', '.join(parts)}"

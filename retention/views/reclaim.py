@@ -24,19 +24,19 @@ _NOTHING: dict[str, Any] = {
     "staying": {},
 }
 _WORDS: Mapping[str, str] = {
-    "removed": "removed by runs whose grace is over",
+    "removed": "removed by runs whose grace period is over",
     "abandoned": "staged by runs that committed nothing",
-    "undo_records": "records of runs that cannot be undone any more",
-    "history": "records of runs, older than the history is kept",
-    "leftovers": "left by killed processes, and noted for the grace",
-    "unmarked": "named by no commit, and nothing says that they are ours",
-    "unfinished": "named by runs of which nobody knows the outcome",
-    "gap": "dead, and the log has lost entries that are younger than the grace",
+    "undo_records": "records of runs that can no longer be undone",
+    "history": "records of runs older than the kept history",
+    "leftovers": "left by killed processes, noted and kept for the grace period",
+    "unmarked": "named by no commit, and not marked as ours",
+    "unfinished": "named by runs with an unknown outcome",
+    "gap": "dead, but the log has lost entries younger than the grace period",
     "row_tombstones": "records of deleted rows, which no version within the grace needs",
-    "notes": "notes on files that are gone",
-    "log": "log entries for which a checkpoint or a list stands",
-    "recent": "in a version that is younger than the grace",
-    "grace": "dead for a shorter time than the grace",
+    "notes": "notes on deleted files",
+    "log": "log entries replaced by a checkpoint or a list",
+    "recent": "in a version younger than the grace period",
+    "grace": "dead for less than the grace period",
 }
 
 
@@ -44,14 +44,14 @@ def reclaim_text(report: ReclaimReport) -> list[str]:
     """Lines for a stream: its sum, then each reason why files are deleted or kept."""
     total = report.total
     head = f"{counted(total.files, 'file')} ({format_size(total.bytes)})"
-    verb = "went" if report.is_done else "would go"
+    verb = "deleted" if report.is_done else "would delete"
     grace = brief_duration(report.grace_ns)
     return [
-        f"{report.stream}: {head} {verb}, grace {grace}"
+        f"{report.stream}: {verb} {head}, grace {grace}"
         if total.files
-        else f"{report.stream}: nothing is there to delete, grace {grace}",
+        else f"{report.stream}: nothing to delete, grace {grace}",
         *(f"  {_line(verb, name, amount)}" for name, amount in report.going.items()),
-        *(f"  {_line('stay', name, amount)}" for name, amount in report.staying.items()),
+        *(f"  {_line('kept', name, amount)}" for name, amount in report.staying.items()),
     ]
 
 

@@ -15,7 +15,7 @@ from retention.core.wording import counted
 from retention.plan.plan import Plan
 from retention.rules import MAX_AGE, RULES
 from retention.views.reasons import reason
-from retention.views.wording import brief_duration, go_or_goes
+from retention.views.wording import brief_duration
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class Group:
         return f"{prefix}segments {self.first} … {self.last} ({self.count:,})"
 
     @property
-    def goes(self) -> str:
-        """The number of messages to remove, with its noun and verb."""
+    def amount(self) -> str:
+        """The number of messages to remove, of how many, with their noun."""
         if self.dropped:
-            return f"{counted(self.messages, 'message')} {go_or_goes(self.messages)}"
-        return f"{self.removed:,} of {counted(self.messages, 'message')} go"
+            return counted(self.messages, "message")
+        return f"{self.removed:,} of {counted(self.messages, 'message')}"
 
     @property
     def line(self) -> str:
         """The group in one line."""
-        return f"{self.segments}: {self.goes}: {'; '.join(self.reasons)}"
+        return f"{self.segments}: remove {self.amount}: {'; '.join(self.reasons)}"
 
     def as_json(self) -> dict[str, Any]:
         """The group as JSON values."""

@@ -22,7 +22,7 @@ from retention.views.text_guards import guards_text, lowered_text, passed_guards
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import bounds_text, brief_duration, brief_instant, go_or_goes
+from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 MOST_GROUPS = 12
 """The maximum number of lines about segments that a plan shows before it sums up the rest."""
@@ -31,7 +31,7 @@ MOST_GROUPS = 12
 def plan_text(plan: Plan) -> list[str]:
     """The lines of a plan: the messages to remove, by which rule, from which segments, and why."""
     gone = [pin.consumer for pin in plan.expired]
-    lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
+    lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("would delete", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
@@ -45,10 +45,10 @@ def plan_text(plan: Plan) -> list[str]:
     if rest:
         removed = sum(group.removed for group in rest)
         lines.append(
-            f"  and {len(rest):,} more groups of segments: {counted(removed, 'message')} {go_or_goes(removed)}"
+            f"  and {len(rest):,} more groups of segments: remove {counted(removed, 'message')}"
         )
     place = plan.policy.archive
-    first = [f"  what goes is copied to {place} before"] if place is not None else []
+    first = [f"  removed messages are copied to {place} first"] if place is not None else []
     return [*lines, f"  {segments_text(plan.segments.__dict__)}", *first, *ahead]
 
 
@@ -65,16 +65,17 @@ def plan_headline(plan: Plan) -> str:
     if plan.request is not None:
         return _request_headline(plan, plan.request)
     if plan.is_empty:
-        return f"nothing goes as of {instant}"
+        return f"nothing to remove as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = counted(plan.removed_messages, "message")
-    going = f"{removed} ({format_size(plan.removed_bytes)}) {go_or_goes(plan.removed_messages)}"
-    return f"{going} as of {instant}: {rules}{_announced(plan.markers.num_rows)}"
+    size = format_size(plan.removed_bytes)
+    marked = _marked("write", plan.markers.num_rows)
+    return f"would remove {removed} ({size}) as of {instant}: {rules}{marked}"
 
 
-def _announced(markers: int) -> str:
+def _marked(verb: str, markers: int) -> str:
     """The clause for the delete markers that a run writes; empty for none."""
-    return f"; {counted(markers, 'delete marker')} written" if markers else ""
+    return f"; {verb} {counted(markers, 'delete marker')}" if markers else ""
 
 
 def _request_headline(plan: Plan, request: Request) -> str:
@@ -82,33 +83,35 @@ def _request_headline(plan: Plan, request: Request) -> str:
         "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
     )
     if isinstance(request, Drop):
-        next_seq = "; what is written afterwards begins another table"
+        next_seq = "; the next write begins a new table"
     elif plan.begins_epoch:
-        next_seq = "; offsets begin at 0 again, and nobody has stored one"
+        next_seq = "; offsets begin at 0 again, and no stored offset remains"
     if not plan.removed_messages:
-        return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
+        return f"nothing to remove: {request.wording}: no message matches{next_seq}"
     removed = counted(plan.removed_messages, "message")
-    size, verb = format_size(plan.removed_bytes), go_or_goes(plan.removed_messages)
-    return f"{removed} ({size}) {verb}: {request.wording}{next_seq}"
+    return (
+        f"would remove {removed} ({format_size(plan.removed_bytes)}): {request.wording}{next_seq}"
+    )
 
 
 def report_text(report: RunReport) -> list[str]:
     """The lines of a run's report."""
     if report.is_left:
         return [f"{report.stream}: left for the next run"]
-    gone = _deleted("were deleted", report.deleted_consumers)
+    gone = _deleted("deleted", report.deleted_consumers)
     held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
         at = dropped_text(None if report.dropped is None else Dropped(**report.dropped))
-        return [f"{report.stream}: nothing went as of {instant}", *gone, *held, *at]
+        return [f"{report.stream}: removed nothing as of {instant}", *gone, *held, *at]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = counted(report.removed_messages, "message")
-    written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
+    written = f", wrote {format_size(report.bytes_written)}" if report.bytes_written else ""
     return [
-        f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}{_announced(report.markers)}",
+        f"{report.stream}: removed {removed} ({format_size(report.removed_bytes)}): {rules}"
+        f"{_marked('wrote', report.markers)}",
         *gone,
-        f"  {segments_text(report.segments)}; {counted(report.files_read, 'file')} read{written}; "
+        f"  {segments_text(report.segments)}; read {counted(report.files_read, 'file')}{written}; "
         f"{report.seconds:.2f} s",
         f"  run {report.run}",
         *_archived(report),
@@ -129,13 +132,13 @@ def _archived(report: RunReport) -> list[str]:
     copied = (
         f"{counted(report.archived['files'], 'file')} ({format_size(report.archived['bytes'])})"
     )
-    return [f"  {copied} copied before: {report.archived['manifest']}"]
+    return [f"  copied {copied} first: {report.archived['manifest']}"]
 
 
 def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:
     """The line for deleted consumers; empty if there are none."""
     names = ", ".join(consumers)
-    return [f"  consumers that nobody has used for too long {verb}: {names}"] if names else []
+    return [f"  {verb} consumers that were inactive for too long: {names}"] if names else []
 
 
 def explanation_text(explanation: Explanation) -> list[str]:
@@ -208,14 +211,14 @@ def lag_text(state: State) -> str:
     if state.owner is not None:
         return f"kept by {state.owner}"
     if state.unlisted:
-        return "not listed: nothing goes"
+        return "not listed: nothing is removed"
     if state.lag is None:
-        return "the state of a consumer contradicts itself: a pass is refused, and says which"
+        return "a consumer contradicts itself: the next pass is refused and names it"
     if not state.lag.messages:
         stay = state.overdue is not None and state.overdue.messages_at_least
-        return "up to date, but for old messages behind a young one" if stay else "up to date"
+        return "up to date, except old messages after a younger one" if stay else "up to date"
     size = f" ({format_size(state.lag.bytes)})" if state.lag.bytes else ""
-    return f"at least {counted(state.lag.messages, 'message')}{size} may go"
+    return f"at least {counted(state.lag.messages, 'message')}{size} to remove"
 
 
 def segments_text(segments: object) -> str:
@@ -229,7 +232,7 @@ def segments_text(segments: object) -> str:
 def estimate_text(bounds: Estimate) -> list[str]:
     """The lines of an estimate."""
     removed = bounds.removed_messages
-    messages = f"{bounds_text(removed)} {'message goes' if removed.upper == 1 else 'messages go'}"
+    messages = f"{bounds_text(removed)} {'message' if removed.upper == 1 else 'messages'}"
     rules = ", ".join(f"{bounds_text(number)} by {rule}" for rule, number in bounds.by_rule.items())
     segments = ", ".join(
         f"{bounds_text(number)} {name}" for name, number in bounds.segments.items()
@@ -239,8 +242,8 @@ def estimate_text(bounds: Estimate) -> list[str]:
     )
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
-        return [f"{bounds.stream}: nothing goes as of {instant}"]
+        return [f"{bounds.stream}: nothing to remove as of {instant}"]
     return [
-        f"{bounds.stream}: {messages} as of {instant}: {rules}",
+        f"{bounds.stream}: would remove {messages} as of {instant}: {rules}",
         f"  {segments} segments; planning would open {opened}",
     ]

@@ -16,7 +16,7 @@ def ahead_text(topic: str, ahead: Sequence[AheadOfClock]) -> list[str]:
     """A line for each partition with times ahead of the clock; none if there are none."""
     remedy = command("repair clock", topic)
     lines = [
-        f"{stamped_text(stamped)}; until then nothing of the partition goes by age; {remedy} says what helps"
+        f"{stamped_text(stamped)}; until then age removes nothing from the partition; {remedy} shows the remedy"
         for stamped in ahead[:MOST_PARTITIONS]
     ]
     rest = len(ahead) - MOST_PARTITIONS
@@ -47,6 +47,6 @@ def remedy_text(topic: str, stamped: AheadOfClock) -> str:
         options="--yes",
     )
     return (
-        f"{remove} removes {number}, once its messages are needed no more; until then age takes nothing of the "
+        f"{remove} removes {number}, once its messages are no longer needed; until then age removes nothing from the "
         "partition"
     )

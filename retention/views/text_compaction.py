@@ -27,21 +27,21 @@ def compaction_plan_text(plan: CompactionPlan) -> Iterator[str]:
     for merge in plan.merges[:_MOST_MERGES]:
         yield f"  {_merge_text(merge)}"
     if len(plan.merges) > _MOST_MERGES:
-        yield f"  and {counted(len(plan.merges) - _MOST_MERGES, 'merge')} more"
+        yield f"  and {counted(len(plan.merges) - _MOST_MERGES, 'more merge')}"
     for left in plan.left:
         yield f"  left: {counted(left.files.num_rows, 'file')}, {left.files['path'][0].as_py()} first: {left.why}"
 
 
 def compaction_text(report: CompactionReport) -> Iterator[str]:
     """The work of a compaction."""
-    rest = f"; {counted(report.pending, 'merge')} left for the next time" if report.pending else ""
+    rest = f"; {counted(report.pending, 'merge')} left for the next run" if report.pending else ""
     if not report.merges:
-        yield f"{report.stream}: nothing was merged{rest}"
+        yield f"{report.stream}: merged nothing{rest}"
     else:
         yield (
-            f"{report.stream}: {counted(report.files_before, 'file')} became {report.files_after:,}"
-            f"{_dead(report.dead_bytes)}; {format_size(report.bytes_read)} read, "
-            f"{format_size(report.bytes_written)} written{rest}"
+            f"{report.stream}: merged {counted(report.files_before, 'file')} into {report.files_after:,}"
+            f"{_dead(report.dead_bytes)}; read {format_size(report.bytes_read)}, "
+            f"wrote {format_size(report.bytes_written)}{rest}"
         )
         yield f"  {counted(len(report.runs), 'run')}, {report.runs[0]} first{_so_far(report)}; {report.seconds:.2f} s"
     for left in report.left:
@@ -52,7 +52,7 @@ def _so_far(report: CompactionReport) -> str:
     """The number of writes per byte of the stream, by this compaction and all before."""
     if report.amplification is None:
         return ""
-    return f"; what was compacted has been written {report.amplification:.1f} times so far"
+    return f"; compacted data was written {report.amplification:.1f} times so far"
 
 
 def _merge_text(merge: Merge) -> str:
@@ -61,11 +61,11 @@ def _merge_text(merge: Merge) -> str:
         where = f"partition {merge.partition}, {where}"
     rewritten = format_size(merge.bytes_rewritten)
     if merge.reason == "hollow_segments":
-        what = f"{counted(merge.segments, 'segment')} of which little is left become one"
+        what = f"{counted(merge.segments, 'hollow segment')} become one"
     elif merge.reason == "small_segments":
         what = f"{counted(merge.segments, 'small segment')} become one"
     elif merge.reason == "dead_rows":
-        what = f"a file without the {format_size(merge.dead_bytes)} in it that are deleted"
+        what = f"a file without its {format_size(merge.dead_bytes)} of deleted rows"
     else:
         about = "" if merge.files_after == 1 else "about "
         what = f"{counted(merge.files.num_rows, 'small file becomes', 'small files become')} {about}{merge.files_after}"

@@ -8,7 +8,7 @@ from retention.views.wording import brief_instant
 
 def dropped_clause(dropped: Dropped) -> str:
     """The clause for a dropped stream: the time of the drop, and how to undo it."""
-    back = "" if dropped.run is None else f"; `retention undo {dropped.run}` brings it back"
+    back = "" if dropped.run is None else f"; `retention undo {dropped.run}` restores it"
     return f"dropped at {brief_instant(dropped.at_ns)}{back}"
 
 

@@ -26,23 +26,22 @@ def plan_due_text(plan: Plan) -> str:
     """The forecast beside a plan, whose removals count in the amounts of later horizons."""
     if plan.is_empty:
         return due_text(plan.forecast)
-    later = _later(plan.forecast)
-    return ", ".join(["counting these", *later]) if later else ""
+    return ", ".join(_later(plan.forecast, ", these included:"))
 
 
 def _next_text(ahead: Forecast) -> str:
     now = ahead.due[0]
     if ahead.next_due_ns is None:
-        return "nothing falls due"
+        return "nothing due"
     if ahead.next_due_ns <= now.by_ns:
-        return f"due now {_amount(now)}"
+        return f"due now: {_amount(now)}"
     return f"next due {brief_instant(ahead.next_due_ns)}"
 
 
-def _later(ahead: Forecast) -> list[str]:
-    """The horizons at which the amounts differ from those of the previous one."""
+def _later(ahead: Forecast, after: str = ":") -> list[str]:
+    """The horizons at which the amounts differ from those of the previous one, each with its amount."""
     return [
-        f"within {brief_duration(due.by_ns - ahead.due[0].by_ns)} {_amount(due)}"
+        f"due within {brief_duration(due.by_ns - ahead.due[0].by_ns)}{after} {_amount(due)}"
         for before, due in itertools.pairwise(ahead.due)
         if replace(due, by_ns=before.by_ns) != before
     ]

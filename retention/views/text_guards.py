@@ -20,7 +20,7 @@ def guards_text(plan: Plan) -> Iterator[str]:
         then = (
             "`apply` refuses it without --allow-large"
             if finding.refuses
-            else "`apply` says so and goes on"
+            else "`apply` reports it and continues"
         )
         yield f"guard: the pass {finding.sentence}: {then}"
 
@@ -51,7 +51,7 @@ def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
         more = counted(limit.removed_messages, "message")
         taken = f"{more} ({format_size(limit.removed_bytes)})" if limit.removed_messages else "none"
         change = f"{limit.limit} {_limit(limit, limit.before)} → {_limit(limit, limit.now)}"
-        yield f"lowered since the last run: {change}, which alone takes {taken}"
+        yield f"lowered since the last run: {change}, which alone removes {taken}"
 
 
 def _limit(change: LimitChange, value: int | None) -> str:

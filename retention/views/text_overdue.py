@@ -19,10 +19,8 @@ def overdue_text(overdue: Mapping[str, Any] | None) -> str:
         return ""
     least = overdue["messages_at_least"]
     bound = "" if overdue["messages_at_most"] == least else "at least "
-    number = (
-        f"{bound}{counted(least, 'message')} older than max_age {'stays' if least == 1 else 'stay'}"
-    )
-    return f"{number} behind {_end(overdue)}, which is younger (expiry: each lets old ones go)"
+    number = f"{bound}{counted(least, 'message')} older than max_age {'is' if least == 1 else 'are'} kept"
+    return f"{number} after {_end(overdue)}, which is younger (expiry: each removes old ones)"
 
 
 def _end(overdue: Mapping[str, Any]) -> str:

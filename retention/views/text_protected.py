@@ -24,14 +24,14 @@ def protected_text(held: Mapping[str, Any] | None) -> list[str]:
     if "partitions" in held:
         return _of_topic(held)
     missing = [
-        f"{name} is not there, so that it counts as needing everything" for name in held["missing"]
+        f"{name} does not exist, so it counts as needing every message" for name in held["missing"]
     ]
     if not held["messages"]:
         return missing
     verb = (
         "held back"
         if held["action"] == "hold"
-        else "needed still, and not held back (action: warn)"
+        else "still needed, but not held back (action: warn)"
     )
     size = format_size(held["bytes"])
     total = f"{counted(held['messages'], 'message')} ({size}) {verb}:"
@@ -40,7 +40,7 @@ def protected_text(held: Mapping[str, Any] | None) -> list[str]:
 
 def _line(entry: Mapping[str, Any]) -> str:
     return (
-        f"{entry['consumer']} needs {entry['messages']:,} that {entry['rule']} would take, the oldest stored"
+        f"{entry['consumer']} needs {entry['messages']:,} that {entry['rule']} would remove, the oldest stored"
         f" {brief_instant(entry['oldest_ts_ns'])}"
     )
 
@@ -56,7 +56,7 @@ def _of_topic(held: Mapping[str, Any]) -> list[str]:
         for reader in partition["readers"]
     ]
     rest = len(lines) - MOST_READERS
-    more = [f"  and {rest:,} more who read a partition"] if rest > 0 else []
+    more = [f"  and {rest:,} more readers of partitions"] if rest > 0 else []
     return [f"{_amount(held)} held back by stored offsets:", *lines[:MOST_READERS], *more]
 
 

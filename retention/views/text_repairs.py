@@ -24,15 +24,15 @@ def clock_repair_text(done: ClockRepair, grace_ns: int) -> Iterator[str]:
     if done.ahead:
         yield from _ahead_lines(done)
     elif done.last_as_of_ns is None and not done.wrong:
-        yield f"{done.stream}: no pass was ever made, so there is nothing to repair"
+        yield f"{done.stream}: nothing to repair: no pass has run"
     elif not done.wrong:
-        yield f"{done.stream}: no run was later than {format_instant(done.as_of_ns)}, so there is nothing to repair"
+        yield f"{done.stream}: nothing to repair: no run was later than {format_instant(done.as_of_ns)}"
     yield from _wrong_runs_lines(done, grace_ns)
     if done.later is not None:
         yield (
             f"  messages among sequences {done.later.first_seq:,} to {done.later.last_seq:,} have later times than the "
-            f"clock, up to {format_instant(done.later.latest_ns)}: until then age takes none of them, nor what lies "
-            "behind them; delete those that a wrong clock stamped"
+            f"clock, up to {format_instant(done.later.latest_ns)}: until then age removes neither them nor later ones; "
+            "delete those that a wrong clock stamped"
         )
     if done.run:
         yield f"  run {done.run}"
@@ -73,36 +73,36 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
             yield f"    undone by {wrong.undone_by}"
         else:
             back = f"`retention undo {wrong.run}`"
-            yield f"    {back} brings them back, within the grace ({format_duration(grace_ns)})"
+            yield f"    {back} restores them, within the grace ({format_duration(grace_ns)})"
     if wrong.deleted_consumers:
         names = ", ".join(wrong.deleted_consumers)
-        yield f"    deleted consumers that it took for unused, which no undo brings back: {names}"
+        yield f"    deleted consumers as inactive, which no undo restores: {names}"
 
 
 def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
     """The rows with impossible numbers, and the impossible counters."""
     if not done.is_needed:
-        yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
+        yield f"{done.stream}: nothing to repair: all sequences and sizes are possible"
         return
-    goes, begins = ("went", "began") if done.run else ("would go", "would begin")
+    removes, begins = ("removed", "began") if done.run else ("would remove", "would begin")
     kept = sum(file.kept for file in done.files)
-    stay = f", {kept:,} beside them stay" if kept else ""
-    yield f"{done.stream}: {counted(done.messages, 'row')} with impossible numbers {goes}{stay}"
+    rest = f", keeping {kept:,} beside them" if kept else ""
+    yield f"{done.stream}: {removes} {counted(done.messages, 'row')} with impossible numbers{rest}"
     for file in done.files:
         seqs = "only its statistics are wrong"
         if file.seqs is not None:
             seqs = f"{counted(file.messages, 'row')}, sequences {file.seqs[0]} to {file.seqs[1]}"
         yield f"  {file.path}: {seqs}"
     for name, value in done.counters.items():
-        yield f"  {name}: {value} does not count any more"
+        yield f"  {name}: {value} no longer counts"
     if done.begins_epoch:
-        behind = ", ".join(
+        next_seqs = ", ".join(
             f"{seq:,}" if len(done.next_seq) == 1 else f"{seq:,} (partition {partition})"
             for partition, seq in done.next_seq.items()
         )
-        yield f"  a new epoch {begins}; the next sequence is {behind}"
+        yield f"  a new epoch {begins}; the next sequence is {next_seqs}"
     for consumer in done.consumers:
-        yield f"  consumer {consumer} had come further, and is taken back to the end"
+        yield f"  consumer {consumer} was beyond the end, and is moved back to it"
     if done.run:
         yield f"  run {done.run}"
 
@@ -110,10 +110,10 @@ def sequence_repair_text(done: SequenceRepair) -> Iterator[str]:
 def returned_repair_text(done: ReturnedRepair) -> Iterator[str]:
     """The resurrected messages, by commit, and their location."""
     if not done.commits:
-        yield f"{done.stream}: nothing came back"
+        yield f"{done.stream}: no removed message reappeared"
         return
     messages, size = counted(done.messages, "message"), format_size(done.bytes)
-    yield f"{done.stream}: {messages} ({size}) that had been removed came back"
+    yield f"{done.stream}: {messages} ({size}) reappeared after removal"
     for commit in done.commits:
         yield f"  by version {commit.version} of the table, {commit.program}, which read {commit.removed[0]}"
     for back in done.back:
@@ -153,21 +153,24 @@ def _again_lines(stream: str, again: CommittedAgain) -> Iterator[str]:
 def place_repair_text(done: PlaceRepair) -> Iterator[str]:
     """The locations from which a stream is archived, and its present one."""
     if done.here is None:
-        yield f"{done.stream}: nothing to repair: it is archived from where it was, or has no archive"
+        yield f"{done.stream}: nothing to repair: it was not moved, or has no archive"
         return
     noted = ", ".join(f"{was.warehouse} (host {was.host})" for was in done.noted)
-    yield f"{done.stream}: is archived from {noted}, and lies at {done.here.warehouse} now"
+    yield f"{done.stream}: archived from {noted}, now at {done.here.warehouse}"
     if done.is_done:
-        yield f"  it is archived from there as well, to {done.archive}"
+        yield f"  now archived from there as well, to {done.archive}"
 
 
 def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
     """The files of other writers that cannot be adopted, and their destination."""
     if not done.files:
-        yield f"{done.stream}: nothing to repair: every file can be taken in"
+        yield f"{done.stream}: nothing to repair: every file can be adopted"
         return
-    head = f"{done.stream}: {counted(len(done.files), 'file')} of other writers cannot be taken in"
-    yield head if done.directory is None else f"{head}, and went to {done.directory}"
+    number = counted(len(done.files), "file")
+    if done.directory is None:
+        yield f"{done.stream}: {number} of other writers cannot be adopted"
+    else:
+        yield f"{done.stream}: moved {number} of other writers to {done.directory}"
     for file in done.files:
         yield f"  {file.path}: {file.reason}"
     if done.run:
@@ -178,15 +181,14 @@ def lost_files_text(done: FileRepair) -> Iterator[str]:
     """The files that leave the table, and their contents."""
     if not done.files:
         yield (
-            f"{done.stream}: nothing to repair: every file is there, and its sequences can be read; a file "
-            "that is named is read whole"
+            f"{done.stream}: nothing to repair: every file exists, and its sequences can be read; name a file to "
+            "have it read whole"
         )
         return
-    number = counted(len(done.files), "file")
-    taken = "taken out of the table" if done.run else "to be taken out of the table"
-    yield f"{done.stream}: {number} {taken}"
+    verb = "removed" if done.run else "would remove"
+    yield f"{done.stream}: {verb} {counted(len(done.files), 'file')} from the table"
     for file in done.files:
         held = "messages" if file.messages is None else counted(file.messages, "message")
-        yield f"  {file.path}: {file.reason}; {held} among sequences {file.first_seq} to {file.last_seq} given up"
+        yield f"  {file.path}: {file.reason}; gives up {held} among sequences {file.first_seq} to {file.last_seq}"
     if done.run:
         yield f"  run {done.run}"

@@ -14,11 +14,6 @@ def lines_text(lines: Iterable[str]) -> str:
     return "\n".join(map(visible, lines))
 
 
-def go_or_goes(number: int) -> str:
-    """The verb `go_or_goes` for a number of messages: `goes` for 1."""
-    return "goes" if number == 1 else "go"
-
-
 def brief_duration(ns: int) -> str:
     """A duration rounded down to its two largest units: `31d 2h`."""
     if ns < 0:

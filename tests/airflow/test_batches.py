@@ -79,7 +79,7 @@ def test_a_batch_does_what_each_stream_needs(
     assert len(reports(world)) == 3 + 3
     sentence = r"retention batch-1\.failed failed: BROKEN: .*restore it from a copy \(exit code 6\)"
     assert re.search(sentence, caplog.text)
-    assert re.search(r"WAITS +a person is asked: 3 messages would go", caplog.text)
+    assert re.search(r"WAITS +a person is asked: would remove 3 messages", caplog.text)
     # After a clear or a new start, nothing is done twice, and no asset is updated twice.
     again = dag.test(run_conf={"streams": ["ORDERS", "WAITS"]})
     assert states(again)["batch-1.apply"] == "success"

@@ -223,7 +223,7 @@ def test_no_more_goes_than_was_approved(
     assert world.messages("WAITS") == 5
     logged = capfd.readouterr()
     sentence = (
-        r"more would go than was approved \(3 messages, \d+ bytes\): 5 instead of 3 by max_age"
+        r"would remove more than was approved \(3 messages, \d+ bytes\): 5 instead of 3 by max_age"
     )
     assert re.search(sentence, logged.out + logged.err)
 

@@ -214,7 +214,7 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     assert "| sequences | 1 to 4 |" in text
     assert "| oldest | 2020-09-13 12:26:40 UTC |" in text
     assert "| as of | 1970-01-01 00:00:00 UTC |" in text
-    undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` brings it back"
+    undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` restores it"
     assert f"Within 7d (`grace`) {undo}" in text
 
 

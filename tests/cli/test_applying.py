@@ -62,8 +62,11 @@ def test_a_plan_has_the_contracts_keys_and_changes_nothing(orders: Commands) -> 
 
 def test_a_plan_for_people_says_why(orders: Commands) -> None:
     done = orders.run("plan", "--as-of", AS_OF, "ORDERS")
-    assert "  segments 1 … 49 (3): 72 messages go: max_age 7d, youngest is 7d 1h old" in done.stdout
-    assert "ORDERS: planned, 73 messages would go" in done.stderr
+    assert (
+        "  segments 1 … 49 (3): remove 72 messages: max_age 7d, youngest is 7d 1h old"
+        in done.stdout
+    )
+    assert "ORDERS: planned, would remove 73 messages" in done.stderr
 
 
 def test_an_exit_code_tells_whether_something_would_change(orders: Commands) -> None:

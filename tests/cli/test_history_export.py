@@ -122,7 +122,7 @@ def test_a_message_is_explained_in_the_same_words_after_reclaim(orders: Commands
     )
     assert lines[0] == "  its subject and its time are not on record: the file that held it is gone"
     shown = orders.run("history", "show", run["run"], "--messages").stdout
-    assert "1 to 6  6 messages, whose file is gone  max_msgs_per_subject" in shown
+    assert "1 to 6  6 messages in a deleted file  max_msgs_per_subject" in shown
     again = orders.json("history", "show", run["run"], "--messages")
     assert again["recovery"]["reclaimed_by"] == reclaim["run"]
     assert [(each["first_seq"], each["last_seq"]) for each in again["messages"]] == [(1, 6)]
@@ -188,7 +188,10 @@ def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> N
         (["history", "export", "--format", "jsonl"], "say --format csv, json or parquet"),
         (["history", "--from", "now-1d"], "say `retention history export`"),
         (["history", "ORDERS", "--format", "csv"], "say `retention history export`"),
-        (["state", "--format", "parquet"], "--format parquet is of `retention history export`"),
+        (
+            ["state", "--format", "parquet"],
+            "--format parquet belongs to `retention history export`",
+        ),
         (
             ["history", "export", "--format", "csv", "--from", "now", "--to", "now-1d"],
             "has no length",

@@ -23,7 +23,7 @@ def orders(tmp_path: Path) -> Commands:
 
 def test_validate_says_what_each_stream_does(orders: Commands) -> None:
     assert orders.run("validate").stdout.startswith(
-        "ORDERS: a message goes 7 days after it was stored"
+        "ORDERS: a message is removed 7 days after it was stored"
     )
     (entry,) = orders.json("validate")["streams"]
     assert entry["stream"] == "ORDERS"
@@ -165,8 +165,8 @@ def test_what_is_due_has_a_view_of_its_own(tmp_path: Path) -> None:
     command = commands(tmp_path, ORDERS, {"name": "ALL", "subjects": ["all.>"]})
     command.json("publish", "ORDERS", stdin="\n".join(lines(48, first_ns=10**18)))
     head, now, *later = command.run("state", "--due").stdout.splitlines()
-    assert (head, now) == ("ORDERS", "  due now 48 messages (2.33 KiB)")
-    assert later == ["ALL", "  nothing goes by time alone"]
+    assert (head, now) == ("ORDERS", "  due now: 48 messages (2.33 KiB)")
+    assert later == ["ALL", "  nothing is removed by time alone"]
     assert "due now" not in command.run("state").stdout
 
 

@@ -79,7 +79,7 @@ def test_streams_of_which_the_same_is_said_share_a_line(many: Commands) -> None:
     assert [line.split(":")[0] for line in said if not line.startswith(" ")] == [
         *("S03", "S07", "S12", "S00 and 26 more")
     ]
-    assert said[-1] == "S00 and 26 more: nothing goes as of 2027-01-15T08:00:00Z"
+    assert said[-1] == "S00 and 26 more: nothing to remove as of 2027-01-15T08:00:00Z"
     meant = many.run("validate").stdout.splitlines()
     assert [line.split(":")[0] for line in meant] == ["S00 and 14 more", "S01 and 14 more"]
     rows = many.run("state").stdout.splitlines()
@@ -90,8 +90,8 @@ def test_streams_of_which_the_same_is_said_share_a_line(many: Commands) -> None:
 
 def test_a_few_streams_have_a_line_each(many: Commands) -> None:
     said = many.run("plan", "S0?", "--as-of", AS_OF).stdout
-    assert "S00: nothing goes as of" in said
-    assert "S01: nothing goes as of" in said
+    assert "S00: nothing to remove as of" in said
+    assert "S01: nothing to remove as of" in said
 
 
 def test_a_budget_chooses_the_most_overdue_and_says_what_is_left(many: Commands) -> None:
@@ -109,7 +109,7 @@ def test_a_budget_chooses_the_most_overdue_and_says_what_is_left(many: Commands)
     }
     assert entries[0]["removed_messages"] == 0
     sentence = (
-        "30 streams left for the next run (--max-time is spent), 3 behind their policy: the most overdue is "
+        "30 streams left for the next run (--max-time is spent), 3 of them late: the most overdue is "
         "S07, by 9d"
     )
     assert done.stderr.splitlines()[-1] == sentence

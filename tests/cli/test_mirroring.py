@@ -24,12 +24,12 @@ def test_all_streams_that_take_are_brought_up_to_their_origins(streams: Commands
     done = streams.run("mirror")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        "EU: 2 messages came, sequences 1 to 2",
+        "EU: stored 2 messages, sequences 1 to 2",
         "  from ORDERS: 2 messages up to its sequence 3, 1 not stored",
-        "COPY: 3 messages came, sequences 1 to 3",
+        "COPY: stored 3 messages, sequences 1 to 3",
         "  from ORDERS: 3 messages up to its sequence 3",
     ]
-    assert "COPY: mirrored, 3 messages came" in done.stderr
+    assert "COPY: mirrored, stored 3 messages" in done.stderr
     assert "EU: 0 messages came\n" in streams.run("mirror", "EU").stdout
 
 

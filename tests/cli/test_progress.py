@@ -56,8 +56,8 @@ def test_few_streams_have_a_line_each(tmp_path: Path) -> None:
     done = published(tmp_path, 2).run("plan")
     lines = [re.sub(r"[0-9.]+ s", "T s", line) for line in done.stderr.splitlines()]
     assert lines == [
-        "S00: planned, 1 message would go (T s)",
-        "S01: planned, 0 messages would go (T s)",
+        "S00: planned, would remove 1 message (T s)",
+        "S01: planned, would remove 0 messages (T s)",
     ]
 
 

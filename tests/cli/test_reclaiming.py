@@ -14,7 +14,7 @@ def test_it_is_dry_until_it_is_told_otherwise(tmp_path: Path) -> None:
     dry = Commands(tmp_path).run("reclaim")
     assert dry.exit_code == 0
     assert "ORDERS: 6 files (" in dry.stdout
-    assert "would go: removed by runs whose grace is over: 3 files, " in dry.stdout
+    assert "would delete: removed by runs whose grace period is over: 3 files, " in dry.stdout
     assert "nothing was deleted; repeat it with --yes" in dry.stderr
     assert len(data_files(tmp_path)) == 5
     done = Commands(tmp_path).run("reclaim", "ORDERS", "--yes", "--format", "json")
@@ -25,14 +25,14 @@ def test_it_is_dry_until_it_is_told_otherwise(tmp_path: Path) -> None:
     shown = Commands(tmp_path).run("history")
     assert "reclaim" in shown.stdout
     again = Commands(tmp_path).run("reclaim", "--yes")
-    assert "ORDERS: nothing is there to delete" in again.stdout
+    assert "ORDERS: nothing to delete" in again.stdout
 
 
 def test_within_the_grace_it_says_what_stays(tmp_path: Path) -> None:
     emptied(tmp_path, "parquet", grace="7d")
     dry = Commands(tmp_path).run("reclaim")
-    assert "nothing is there to delete, grace 7d" in dry.stdout
-    assert "stay: dead for a shorter time than the grace: 3 files" in dry.stdout
+    assert "nothing to delete, grace 7d" in dry.stdout
+    assert "kept: dead for less than the grace period: 3 files" in dry.stdout
 
 
 def test_a_stream_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

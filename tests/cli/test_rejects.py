@@ -49,7 +49,7 @@ def test_refused_lines_are_left_out_with_the_reason_and_the_others_published(
     done = one.run("publish", "ORDERS", *options, "--format", "jsonl", stdin="\n".join(LINES))
     assert done.exit_code == 0, done.output
     assert [json.loads(line)["seq"] for line in done.stdout.splitlines()] == [1, 2]
-    assert "4 of 6 lines are refused, and left out" in done.stderr
+    assert "4 of 6 lines refused and left out" in done.stderr
     assert rejected(one.folder) == [
         (2, None, LINES[1]),
         (3, None, LINES[2]),

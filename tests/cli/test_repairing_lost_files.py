@@ -47,8 +47,8 @@ def test_what_a_lost_file_held_is_given_up_and_its_sequences_are_not_given_out_a
     assert "`retention repair lost ORDERS --yes`" in orders.run("doctor", "ORDERS").stdout
     dry = orders.run("repair", "lost", "ORDERS")
     assert dry.stdout == (
-        "ORDERS: 1 file to be taken out of the table\n"
-        f"  {path}: this data file of stream ORDERS is missing; 2 messages among sequences 11 to 12 given up\n"
+        "ORDERS: would remove 1 file from the table\n"
+        f"  {path}: this data file of stream ORDERS is missing; gives up 2 messages among sequences 11 to 12\n"
         "  nothing was changed; repeat it with --yes\n"
     )
     done = orders.json("repair", "lost", "ORDERS", "--yes")

@@ -146,7 +146,7 @@ def test_rows_that_the_table_has_are_taken_out_and_the_others_stay(orders: Comma
     assert refused.exit_code == 4
     assert "`retention repair sequences ORDERS --yes`" in refused.stderr
     shown = orders.run(*REPAIR)
-    assert "1 row with impossible numbers would go, 2 beside them stay" in shown.stdout
+    assert "would remove 1 row with impossible numbers, keeping 2 beside them" in shown.stdout
     assert "the next sequence is 7" in shown.stdout
     assert orders.run("publish", "ORDERS", "-", stdin=lines(1)[0]).exit_code == 4, "it was dry"
     done = orders.json(*REPAIR, "--yes")

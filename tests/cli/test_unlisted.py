@@ -51,7 +51,7 @@ def test_the_state_does_not_call_it_up_to_date(tmp_path: Path) -> None:
     command = fallen(tmp_path, "warn")
     [_, orders, _, pii] = command.run("state").stdout.splitlines()
     assert orders.rstrip().endswith("up to date")
-    assert pii.rstrip().endswith("not listed: nothing goes")
+    assert pii.rstrip().endswith("not listed: nothing is removed")
     assert command.json("state", "PII")[0]["unlisted"] is True
 
 

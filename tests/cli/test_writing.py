@@ -43,7 +43,7 @@ def test_a_batch_is_written_once(orders: Commands) -> None:
     assert len(answers(orders, *batch, stdin="\n".join(lines(3)))) == 3
     repeated = {"stream": "ORDERS", "batch": 7, "duplicate": True}
     assert answers(orders, *batch, stdin="\n".join(lines(3))) == [repeated]
-    assert "was there already" in orders.run(*batch, stdin="\n".join(lines(3))).stdout
+    assert "is already present" in orders.run(*batch, stdin="\n".join(lines(3))).stdout
     assert orders.json("state")[0]["messages"] == 3
 
 
@@ -138,7 +138,7 @@ def test_what_went_while_a_backup_was_made_is_said(tmp_path: Path) -> None:
     assert "without --strict" in refused.stderr
     done = command.run("import", "nats-backup", file)
     assert done.stdout == (
-        "ORDERS: 2 messages imported, sequences 5 to 8; taken in as a server restores it, while the server's "
+        "ORDERS: 2 messages imported, sequences 5 to 8; imported as a server restores it, while the server's "
         "account differs: messages is 4 in state.json and 2 in the archive\n"
     )
     (entry,) = answers(command, "import", "nats-backup", file)

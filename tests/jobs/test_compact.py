@@ -23,7 +23,7 @@ def test_the_job_compacts_and_reports(tmp_path: Path) -> None:
         str(tmp_path / "report.json"),
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("compact: 1 stream done, 0 failed; 3 files became 1; ")
+    assert done.stdout.startswith("compact: 1 stream done, 0 failed; merged 3 files into 1; ")
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     (entry,) = report["streams"]
     assert (entry["merges"], entry["files_before"], entry["pending"]) == (1, 3, 0)

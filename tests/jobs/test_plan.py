@@ -68,7 +68,7 @@ def test_the_job_plans_reports_and_changes_nothing(warehouse: Warehouse, tmp_pat
     assert report["as_of_ns"] == 1_767_225_600 * 10**9
     assert (orders["removed_messages"], orders["would_change"]) == (8, True)
     assert (
-        "8 messages would go, and `approve` lets a job remove no more than 5"
+        "would remove 8 messages, and `approve` lets a job remove no more than 5"
         in (orders["needs_approval"])
     )
     assert (other["removed_messages"], other["needs_approval"]) == (2, None)
@@ -85,7 +85,7 @@ def test_streams_are_selected_as_by_every_job(warehouse: Warehouse, tmp_path: Pa
 def test_without_approval_nothing_goes(warehouse: Warehouse, tmp_path: Path) -> None:
     done = run("retain", tmp_path, *PAST)
     assert done.returncode == 5
-    assert "ORDERS: 8 messages would go" in done.stderr
+    assert "ORDERS: would remove 8 messages" in done.stderr
     assert "--approved" in done.stderr
     done = run("retain", tmp_path, *PAST, "--stream", "ORDERS")
     assert done.returncode == 4
@@ -199,7 +199,7 @@ def test_a_plan_says_what_apply_would_refuse(warehouse: Warehouse, tmp_path: Pat
     configured(tmp_path, warned, OTHER)
     done = run("plan", tmp_path, *PAST, *only)
     assert done.stderr.startswith("plan: ORDERS: guard: the pass ")
-    assert done.stderr.endswith(": `apply` says so and goes on\n")
+    assert done.stderr.endswith(": `apply` reports it and continues\n")
 
 
 def test_a_plan_of_an_earlier_instant_says_that_apply_would_refuse_it(

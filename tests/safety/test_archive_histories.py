@@ -110,8 +110,8 @@ def test_a_lost_day_never_comes_back_under_sequences_given_out_again(
     assert done.exit_code == 0, done.output
     writer = json.loads(lost.read_text())["writer"]
     assert (
-        f"left out, for no commit of this table leads there: {lost} (written by {lake.folder} on {writer['host']}); "
-        "--from MANIFEST --as NEWNAME brings such a history back"
+        f"left out, since no commit of this table leads there: {lost} (written by {lake.folder} on {writer['host']}); "
+        "--from MANIFEST --as NEWNAME restores such a history"
     ) in done.stdout
     assert lake.texts() == SECOND_DAY
     # The lost day can be restored as a separate stream, with the messages archived before it.

@@ -50,7 +50,7 @@ def test_a_stream_shows_its_dead_files_and_deletes_them_when_applied(tmp_path: P
     assert (
         repr(reclaiming)
         .splitlines()[1]
-        .startswith("  would go: removed by runs whose grace is over: 3 files")
+        .startswith("  would delete: removed by runs whose grace period is over: 3 files")
     )
     assert repr(reclaiming).endswith("dry run: apply() does it")
     assert tree(tmp_path) == before

@@ -49,8 +49,8 @@ def test_a_renamed_stream_is_named_and_the_new_name_is_the_hint(
     renamed = warehouse_of(tmp_path, "team.yaml", {**ORDERS, "name": "ORDERS_EU"})
     finding = unlisted_finding(renamed)
     assert finding.sentence == (
-        f"ORDERS is in the warehouse, and {tmp_path}/team.yaml does not list it, so that no rule lets anything of it "
-        "go; list it there, remove it with `retention drop ORDERS`, or write `unlisted: keep`; did you mean ORDERS_EU?"
+        f"ORDERS is in the warehouse, and {tmp_path}/team.yaml does not list it, so no rule removes anything from it; "
+        "list it there, remove it with `retention drop ORDERS`, or write `unlisted: keep`; did you mean ORDERS_EU?"
     )
     assert finding.exit_code == 0
     assert renamed.stream("ORDERS").state().as_json()["unlisted"] is True

@@ -77,7 +77,7 @@ def test_what_goes_is_there_byte_for_byte_and_named(warehouse: Warehouse) -> Non
     ]
     assert report.archived is not None
     assert report.archived["files"] == 3
-    assert "copied before" in repr(report)
+    assert "copied 3 files (" in repr(report)
     [record] = [one for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply"]
     assert record["archived"] == report.archived
 

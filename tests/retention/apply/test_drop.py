@@ -82,7 +82,7 @@ def test_a_drop_is_a_recorded_run_after_which_the_stream_is_not_there(
     assert state.dropped == Dropped(NOW, report.run)
     assert (state.messages, state.first_seq, state.last_seq) == (0, 1, 0)
     assert again.history()[0]["kind"] == "drop"
-    says = f"`retention undo {report.run}` brings it back"
+    says = f"`retention undo {report.run}` restores it"
     for shown in (again.plan(), again.plan().apply(), state):
         assert says in repr(shown)
     assert again.plan().as_json()["dropped"] == {"at_ns": NOW, "run": report.run}
@@ -148,7 +148,7 @@ def test_what_needs_the_messages_of_a_dropped_stream_is_refused(tmp_path: Path, 
     log = tmp_path / "acks.jsonl"
     log.write_text("")
     for act in (stream.restore, lambda: stream.consumers.fold(str(log))):
-        with pytest.raises(RefusedError, match=f"undo {report.run}` brings it back, or "):
+        with pytest.raises(RefusedError, match=f"undo {report.run}` restores it, or "):
             act()
     reopened(tmp_path).undo(report.run)
 

@@ -330,8 +330,8 @@ def test_lowered_limits_are_named_with_what_each_takes_alone(tmp_path: Path, sto
             "removed_bytes": plan.plan.removed_bytes // 15 * 10,
         },
     ]
-    assert "max_age 1m → 50s, which alone takes 10 messages" in repr(plan)
-    assert "max_bytes no limit → 1 GiB, which alone takes none" in plan._repr_html_()
+    assert "max_age 1m → 50s, which alone removes 10 messages" in repr(plan)
+    assert "max_bytes no limit → 1 GiB, which alone removes none" in plan._repr_html_()
     plan.apply()
     assert stream.plan(AS_OF).plan.lowered == ()
 

@@ -68,7 +68,7 @@ def test_commands_say_it_and_their_remedies_work(tmp_path: Path) -> None:
         output = " ".join(given.run(*words).output.split())
         assert said in output, output
         assert (
-            "; until then nothing of the partition goes by age; `retention repair clock clicks` says what helps"
+            "; until then age removes nothing from the partition; `retention repair clock clicks` shows the remedy"
             in output
         )
     doctor = " ".join(given.run("doctor").output.split())

@@ -19,11 +19,11 @@ topics: [{{name: c}}]
     ("own", "approval", "words"),
     [
         ("false", None, ""),
-        ("true", Approval(above_messages=0), "ask a person before any message goes"),
+        ("true", Approval(above_messages=0), "ask a person before any message is removed"),
         (
             "{above_messages: 1000, above_bytes: 1GiB}",
             Approval(above_messages=1000, above_bytes=2**30),
-            "ask a person before more than 1,000 messages or 1 GiB go at once",
+            "ask a person before removing more than 1,000 messages or 1 GiB at once",
         ),
     ],
 )

@@ -421,11 +421,11 @@ def test_streams_are_values() -> None:
 def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
     text = "streams: [{name: ORDERS, max_age: 30d, max_msgs: 1000000}]"
     assert explain_config(load(tmp_path, text)) == [
-        "ORDERS: a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
-        " a later limit never brings it back. Age takes messages from the lowest sequence on and"
-        " stops at the first young one: old ones behind it stay as long (expiry: each lets them go)."
+        "ORDERS: a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist;"
+        " a later limit never restores it. Age removes messages from the lowest sequence on and"
+        " stops at the first young one: old ones after it are kept as long (expiry: each removes them)."
         " Kept as Delta in segments of 256 MiB or 1 day;"
-        " removed files stay 7 days."
+        " removed files are kept 7 days."
     ]
     (nothing,) = explain_config(load(tmp_path, ""))
     assert "no stream is listed" in nothing
@@ -435,8 +435,8 @@ def test_a_table_of_keys_is_said_in_words(tmp_path: Path) -> None:
     text = "streams: [{name: KV_users, max_msgs_per_subject: 1, delete_retention: 7d, deny_delete: true}]"
     [words] = explain_config(load(tmp_path, text))
     assert words.startswith(
-        "KV_users: a message goes when 1 newer one on its subject exists, or 7 days after a deletion that is the last"
-        " message on its subject; a later limit never brings it back."
+        "KV_users: a message is removed when 1 newer one on its subject exists, or 7 days after a deletion that is the "
+        "last message on its subject; a later limit never restores it."
     )
 
 
@@ -480,7 +480,9 @@ def test_an_archive_lies_beside_the_file_or_in_a_bucket(tmp_path: Path) -> None:
     }
     assert config.default_stream("NEW").archive == str(tmp_path.parent / "kept")
     assert config.streams[1].policy().archive == "s3://lake/kept"
-    assert "what goes is copied to s3://lake/kept before" in describe(config.streams[1].policy())
+    assert "removed messages are copied to s3://lake/kept first" in describe(
+        config.streams[1].policy()
+    )
     assert "archive" not in server_config(config.streams[0])
 
 

@@ -34,10 +34,10 @@ def test_which_old_messages_go_is_in_the_json_only_if_it_is_not_the_servers_way(
 
 def test_age_and_count_are_said_together() -> None:
     assert describe(Policy(max_age_ns=30 * DAY, max_msgs=1_000_000)) == [
-        "a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
-        " a later limit never brings it back",
-        "age takes messages from the lowest sequence on and stops at the first young one:"
-        " old ones behind it stay as long (expiry: each lets them go)",
+        "a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist;"
+        " a later limit never restores it",
+        "age removes messages from the lowest sequence on and stops at the first young one:"
+        " old ones after it are kept as long (expiry: each removes them)",
     ]
 
 
@@ -53,24 +53,24 @@ def test_without_limits_nothing_goes() -> None:
         ({"max_bytes": 1_234_567}, "exceed 1,234,567 bytes"),
         ({"max_msgs_per_subject": 5}, "when 5 newer ones on its subject exist"),
         ({"max_subjects": 1}, "when 1 other subject has a newer last message than its subject"),
-        ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment goes as a whole"),
-        ({"max_age_ns": DAY, "expiry": "each"}, "1 day after it was stored, wherever it lies"),
+        ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment is removed whole"),
+        ({"max_age_ns": DAY, "expiry": "each"}, "1 day after it was stored, at any position"),
         ({"allow_msg_ttl": True}, "Nats-TTL"),
-        ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1 hour"),
+        ({"subject_delete_marker_ttl_ns": HOUR}, "kept 1 hour"),
         ({"retention": "interest"}, "every consumer that wants it"),
-        ({"retention": "interest", "unmatched": "remove"}, "no consumer wants goes"),
+        ({"retention": "interest", "unmatched": "remove"}, "no consumer wants is removed"),
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
         (
             {"hold": ConsumerProtection(max_age_ns=DAY)},
-            "any consumer still needs stays all the same, until",
+            "any consumer still needs is kept all the same, until",
         ),
         (
             {"hold": ConsumerProtection(("a", "b"), max_bytes=2**30)},
-            "a or b still needs stays all the same",
+            "a or b still needs is kept all the same",
         ),
         (
             {"hold": ConsumerProtection(("a",), "warn")},
-            "a pass says what it takes although a still needs",
+            "a pass reports what it removes although a still needs",
         ),
     ],
 )

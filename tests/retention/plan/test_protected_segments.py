@@ -97,7 +97,7 @@ def test_of_many_readers_the_slowest_are_named_and_the_rest_counted() -> None:
     held = protected_segments(files, np.array([EXPIRY]), Offsets(of=readers))
     lines = protected_text(held.as_json())
     assert len(lines) == 1 + MOST_READERS + 1
-    assert lines[-1] == "  and 88 more who read a partition"
+    assert lines[-1] == "  and 88 more readers of partitions"
     assert "consumer 0," in lines[1]
 
 

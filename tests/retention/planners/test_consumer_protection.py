@@ -220,7 +220,7 @@ def test_people_read_what_is_held(make: Make) -> None:
     stand(opened, "billing", progress(20, 20))
     expected = [
         "  15 messages (510 B) held back:",
-        "    billing needs 15 that max_msgs would take, the oldest stored 2023-11-14T22:13:41Z",
+        "    billing needs 15 that max_msgs would remove, the oldest stored 2023-11-14T22:13:41Z",
     ]
     assert plan_text(plan_stream(opened, AS_OF, LOCAL))[-2:] == expected
     assert report_text(apply_now(opened, AS_OF, LOCAL, Guards()))[-2:] == expected

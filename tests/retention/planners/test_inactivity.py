@@ -69,7 +69,7 @@ def test_an_ephemeral_goes_after_five_seconds_and_what_only_it_needed(make: Make
     stream = make(5)
     plan = plan_stream(stream.opened, stream.opened.clock(), LOCAL)
     assert plan_text(plan)[1] == (
-        "  consumers that nobody has used for too long are deleted: ephemeral"
+        "  would delete consumers that were inactive for too long: ephemeral"
     )
     assert names(stream) == ["durable", "ephemeral"]
     report = passing(stream)
@@ -97,7 +97,9 @@ def test_a_stream_that_loses_its_last_consumer_keeps_everything(make: Make, unma
     stream = make(60, unmatched=unmatched)
     report = apply_now(stream.opened, stream.opened.clock(), LOCAL, Guards())
     assert (report.removed_messages, report.deleted_consumers) == (0, ["ephemeral"])
-    assert report_text(report)[1].endswith("were deleted: ephemeral")
+    assert report_text(report)[1].endswith(
+        "  deleted consumers that were inactive for too long: ephemeral"
+    )
     assert len(left(stream.opened)) == 20
     assert "no consumer" in explain(stream.opened, 1, stream.opened.clock(), LOCAL).sentence
 

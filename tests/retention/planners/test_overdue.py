@@ -24,8 +24,8 @@ NOW = START + 100 * SECOND
 TIMES = ((90,), (10, 20), (91, 30), (92, 93))
 """Times by segment, in seconds; at an age limit of 50 seconds, three are too old."""
 LINE = (
-    "3 messages older than max_age stay behind message 1, stored 2023-11-14T22:14:50Z, which is younger"
-    " (expiry: each lets old ones go)"
+    "3 messages older than max_age are kept after message 1, stored 2023-11-14T22:14:50Z, which is younger"
+    " (expiry: each removes old ones)"
 )
 
 
@@ -92,7 +92,7 @@ def test_a_run_its_report_and_the_job_say_it(tmp_path: Path, format_: str) -> No
     assert entry["overdue"]["behind_seq"] == 1
     assert any("3 messages older than max_age" in line for line in report_text(outcome.value))
     assert "older than max_age" in report_html(outcome.value)
-    assert "; at least 3 older than max_age stay (expiry: head)" in summary([outcome], 1.0)
+    assert "; kept at least 3 older than max_age (expiry: head)" in summary([outcome], 1.0)
 
 
 def test_the_state_says_it_without_reading_a_row(tmp_path: Path, format_: str) -> None:
@@ -100,7 +100,7 @@ def test_the_state_says_it_without_reading_a_row(tmp_path: Path, format_: str) -
     assert state.overdue == Overdue(3, 3, 1, START + 90 * SECOND)
     assert state.as_json()["overdue"] == state.overdue.as_json()
     text = state_text(state)
-    assert any("up to date, but for old messages behind a young one" in line for line in text)
+    assert any("up to date, except old messages after a younger one" in line for line in text)
     assert f"  {LINE}" in text
     assert "older than max_age" in state_html(state)
 

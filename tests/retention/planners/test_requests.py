@@ -254,7 +254,7 @@ def test_a_planned_purge_shows_what_goes(orders: Stream) -> None:
     assert "go: purge of s.c, below sequence 7" in shown
     assert "purge of s.c" in orders.purge("s.c")._repr_html_()
     assert repr(orders.purge("nope.>")) == (
-        "ORDERS: nothing goes: purge of nope.>: it means no message that is there"
+        "ORDERS: nothing to remove: purge of nope.>: no message matches"
     )
     assert "the next message gets sequence 15" in repr(orders.purge(seq=15))
 

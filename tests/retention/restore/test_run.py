@@ -261,7 +261,7 @@ def test_a_range_on_the_command_line(warehouse: Warehouse) -> None:
     assert run("restore", "ORDERS", "--offset", "1..2").exit_code == 2
     done = run("restore", "ORDERS")
     assert "27 messages" not in done.stdout
-    assert "the next pass takes of them" in done.stdout
+    assert "the next pass would remove of these" in done.stdout
 
 
 def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Warehouse) -> None:

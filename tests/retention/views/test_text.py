@@ -78,13 +78,15 @@ def world(segments: int, each: int = 2) -> World:
 
 def test_a_dropped_segment_names_the_rule_and_its_youngest_message() -> None:
     plan = plan_of(world(3), Policy(max_age_ns=2 * DAY), 3 * DAY)
-    assert plan_text(plan)[1] == "  segment 1: 2 messages go: max_age 2d, youngest is 2d 12h old"
+    assert (
+        plan_text(plan)[1] == "  segment 1: remove 2 messages: max_age 2d, youngest is 2d 12h old"
+    )
 
 
 def test_a_rewritten_segment_says_how_many_of_its_messages_go() -> None:
     plan = plan_of(world(3), Policy(max_age_ns=2 * DAY), 2 * DAY)
     assert plan_text(plan)[1] == (
-        "  segment 1: 1 of 2 messages go: max_age 2d, stored by 1970-01-01T00:00:00Z"
+        "  segment 1: remove 1 of 2 messages: max_age 2d, stored by 1970-01-01T00:00:00Z"
     )
 
 
@@ -101,7 +103,7 @@ def test_a_rewritten_segment_says_how_many_of_its_messages_go() -> None:
 )
 def test_every_rule_has_its_reason(policy: Policy, reason: str) -> None:
     (group,) = groups_of(plan_of(world(3), policy, NOW))
-    assert group.line == f"segment 1: 2 messages go: {reason}"
+    assert group.line == f"segment 1: remove 2 messages: {reason}"
 
 
 def test_neighbours_that_go_by_the_same_rules_are_one_group() -> None:
@@ -113,7 +115,7 @@ def test_neighbours_that_go_by_the_same_rules_are_one_group() -> None:
 def test_two_rules_in_one_segment_are_counted_apart() -> None:
     plan = plan_of(world(2), Policy(max_msgs=3, max_age_ns=DAY), NOW)
     first, second = groups_of(plan)
-    assert first.line.startswith("segment 1: 2 messages go: 1 by max_msgs 3, ")
+    assert first.line.startswith("segment 1: remove 2 messages: 1 by max_msgs 3, ")
     assert "; 1 by max_age 1d, " in first.line
     assert second.segments == "segment 3"
 
@@ -158,7 +160,7 @@ def _alternating(segments: int) -> World:
 
 def test_an_empty_plan_says_so() -> None:
     plan = plan_of(world(2), Policy(), NOW)
-    assert plan_text(plan) == ["WORLD: nothing goes as of 1970-04-11T00:00:00Z"]
+    assert plan_text(plan) == ["WORLD: nothing to remove as of 1970-04-11T00:00:00Z"]
     assert "2 kept" in plan_html(plan)
 
 
@@ -166,17 +168,17 @@ def test_the_sums_of_a_plan_stand_in_its_first_line() -> None:
     plan = plan_of(world(3), Policy(max_msgs=4), NOW)
     assert (
         plan_text(plan)[0]
-        == "WORLD: 2 messages (20 B) go as of 1970-04-11T00:00:00Z: 2 by max_msgs"
+        == "WORLD: would remove 2 messages (20 B) as of 1970-04-11T00:00:00Z: 2 by max_msgs"
     )
     assert plan_text(plan)[-1] == "  1 dropped, 0 rewritten, 2 kept segments"
 
 
 def test_reports_states_explanations_and_estimates_are_text() -> None:
-    assert report_text(REPORT)[0] == "A<B: 1,234 messages (2 KiB) went: 1,234 by max_age"
+    assert report_text(REPORT)[0] == "A<B: removed 1,234 messages (2 KiB): 1,234 by max_age"
     assert report_text(replace(REPORT, removed_messages=0)) == [
-        "A<B: nothing went as of 1970-04-11T00:00:00Z"
+        "A<B: removed nothing as of 1970-04-11T00:00:00Z"
     ]
-    assert state_text(STATE)[2] == "  2 subjects, 1 segment; at least 3 messages (60 B) may go"
+    assert state_text(STATE)[2] == "  2 subjects, 1 segment; at least 3 messages (60 B) to remove"
     assert STATE.lag is not None
     unsized = replace(STATE, lag=replace(STATE.lag, bytes=0))
     assert state_text(unsized)[2].endswith("; at least 3 messages may go")
@@ -186,7 +188,7 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
     one, some = Bounds(1, 1), Bounds(1, 5)
     bounds = Estimate("A", NOW, some, some, {"max_age": some}, {"dropped": one}, one, one)
     assert estimate_text(bounds)[0] == (
-        "A: 1 to 5 messages go as of 1970-04-11T00:00:00Z: 1 to 5 by max_age"
+        "A: would remove 1 to 5 messages as of 1970-04-11T00:00:00Z: 1 to 5 by max_age"
     )
 
 
@@ -278,17 +280,17 @@ def due(days: int, least: int, most: int) -> Due:
 @pytest.mark.parametrize(
     ("ahead", "text"),
     [
-        (Forecast(None, (due(0, 0, 0), due(1, 0, 0))), "nothing falls due"),
+        (Forecast(None, (due(0, 0, 0), due(1, 0, 0))), "nothing due"),
         (
             Forecast(
                 NOW + HOUR, (due(0, 0, 0), due(1, 1, 1), due(7, 1, 1), due(30, 12_000, 15_400))
             ),
-            "next due 1970-04-11T01:00:00Z, within 1d 1 message (10 B), "
+            "next due 1970-04-11T01:00:00Z, due within 1d: 1 message (10 B), "
             "within 30d 12,000 to 15,400 messages (117.19 KiB to 150.39 KiB)",
         ),
         (
             Forecast(NOW, (due(0, 0, 2), due(1, 2, 2))),
-            "due now 0 to 2 messages (0 B to 20 B), within 1d 2 messages (20 B)",
+            "due now: 0 to 2 messages (0 B to 20 B), due within 1d: 2 messages (20 B)",
         ),
     ],
 )
@@ -305,7 +307,7 @@ def test_it_is_said_what_is_due_when(ahead: Forecast, text: str) -> None:
 def test_a_plan_counts_what_goes_in_what_goes_later() -> None:
     plan = plan_of(world(3), Policy(max_msgs=4), NOW)
     ahead = Forecast(NOW, (due(0, 2, 2), due(1, 2, 2), due(7, 3, 4)))
-    text = "counting these, within 7d 3 to 4 messages (30 B to 40 B)"
+    text = "due within 7d, these included: 3 to 4 messages (30 B to 40 B)"
     assert plan_text(replace(plan, forecast=ahead))[-1] == f"  {text}"
     assert text in plan_html(replace(plan, forecast=ahead))
     assert "counting" not in plan_html(plan)
