@@ -52,7 +52,7 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
             plan: the id of the planning task; None: `plan` of the same group.
             options: options of ApprovalOperator: `response_timeout`, `assigned_users`, `notifiers`.
         """
-        super().__init__(subject="Retention: may messages go?", **options)
+        super().__init__(subject="Retention: remove messages?", **options)
         self.engine, self.named, self.planned = engine, stream, planned
         self.plan = plan or beside(self.task_id, "plan")
 
@@ -68,27 +68,27 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
             skip_task(context, "a dry run plans and does nothing else")
         plan = self.plan_of(ti, self.plan)
         if plan is None or not plan["needs_approval"]:
-            skip_task(context, "nobody has to approve this plan")
+            skip_task(context, "this plan needs no approval")
         asking = self._asking(ti)
         ti.xcom_push(key=ASKING, value=asking)
         if asking is not None:
             skip_task(
                 context,
-                f"{self.stream}: run {asking} asks about this stream already; answer that, and the next run asks "
-                "once more",
+                f"{self.stream}: run {asking} already asks about this stream; answer that question, and the next run "
+                "asks again",
             )
         ti.xcom_push(key=STREAM, value=self.stream)
         ti.xcom_push(key=ASKED, value=plan["report"])
         count = plan["messages"]
         messages = f"{count:,} {'message' if count == 1 else 'messages'}"
-        self.subject = f"Retention: may {messages} of {self.stream} go?"
+        self.subject = f"Retention: remove {messages} of {self.stream}?"
         self.body = question(self.engine, self.stream, plan)
         if not is_shown(
             self.body, Path(plan["report"]).with_name(f"{file_name(ti, self.task_id)}.md")
         ):
             self._fail(
-                "this run has asked with other numbers before, which Airflow would show again; nobody was asked, and "
-                f'nothing removed; start another run with {{"streams": ["{self.stream}"]}} to be asked'
+                "Airflow would show an earlier question of this run, with other numbers; no question was asked, and "
+                f'nothing was removed; start another run with {{"streams": ["{self.stream}"]}} to be asked'
             )
         return super().execute(context)
 
@@ -103,7 +103,7 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         is_approved = answer["chosen_options"] == [self.APPROVE]
         said = f"{self.stream}: {person} has {'approved' if is_approved else 'rejected'} the plan"
         if self.fail_on_reject and not is_approved:
-            raise AirflowFailException(f"{said}; the stream stays as it is")
+            raise AirflowFailException(f"{said}; the stream is kept as it is")
         self.log.info("%s", said)
         return answer
 
@@ -116,7 +116,7 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
         if event.get("error_type") != "timeout":
             super().process_trigger_event_error(event)
         self._fail(
-            f"nobody has answered within {self.response_timeout}; nothing was removed; clear this task to ask again, "
+            f"no answer came within {self.response_timeout}; nothing was removed; clear this task to ask again, "
             "or start another run to plan anew"
         )
 

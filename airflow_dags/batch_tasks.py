@@ -94,7 +94,7 @@ class BatchTask(JobTask[list[Counts]]):
         record = read_record(self._kept(MAINTAIN, context))
         if record is None:
             raise AirflowFailException(
-                f"{self.batch.id}: nothing says what `apply` has done; clear the task `apply` of this batch"
+                f"{self.batch.id}: has no record of `apply`; clear the task `apply` of this batch"
             )
         return record
 
@@ -177,8 +177,8 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
             told = (context["ti"].xcom_pull(task_ids=task, key=COUNTS) for task in done)
             if any(counts is not None for counts in told):
                 raise AirflowFailException(
-                    f"{self.engine.reports}: has no records of this batch any more, so that nothing says which streams "
-                    "failed; see the logs of its tasks"
+                    f"{self.engine.reports}: no longer has this batch's records, so the failed streams are unknown; "
+                    "see the logs of its tasks"
                 )
             skip_task(context, "nothing was done with this batch")
         params = context["params"]

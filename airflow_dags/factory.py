@@ -99,7 +99,7 @@ _OPTIONS: dict[str, Any] = {
     "catchup": False,
     "max_active_runs": 16,
     "tags": ["retention"],
-    "doc_md": "Retention of message streams: `docs/airflow.md` says what each task does, and when it fails.",
+    "doc_md": "Retention of message streams: `docs/airflow.md` describes each task and its failures.",
 }
 
 
@@ -112,21 +112,21 @@ def _params(names: Sequence[str]) -> dict[str, Param]:
             items={"type": "string", "enum": list(names)},
             examples=list(names),
             title="Streams",
-            description="All, if none is chosen",
+            description="Default: all",
         ),
         "as_of": Param(
             None,
             type=["null", "string"],
             title="As of",
-            description="2026-11-20T00:00:00Z, 2026-11-20 or now-1d; the instant of planning, if empty",
+            description="2026-11-20T00:00:00Z, 2026-11-20 or now-1d. Default: the instant of planning",
         ),
         "dry_run": Param(
             default=False,
             type="boolean",
             title="Dry run",
-            description="Plan, and change nothing",
+            description="Only plan; change nothing",
         ),
-        "allow_large": _lift("Allow large", "more goes than `guards` let go"),
+        "allow_large": _lift("Allow large", "the plan exceeds the limits of `guards`"),
         "allow_rewind": _lift("Allow rewind", "the instant is before the last applied one"),
     }
 
@@ -138,5 +138,5 @@ def _lift(title: str, what: str) -> Param:
         type=["null", "string"],
         maxLength=200,
         title=title,
-        description=f"The reason why this run may apply although {what}; it is kept with the run. Choose streams, too",
+        description=f"The reason to apply although {what}; recorded with the run. Choose streams, too",
     )

@@ -31,12 +31,12 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in OPTIONS:
             raise ValueError(
-                f"options: {name!r} is none that jobs take from a DAG; there are {', '.join(OPTIONS)}"
+                f"options: {name!r} is no option of jobs in a DAG; there are {', '.join(OPTIONS)}"
             )
     path = options.get(_FILE)
     if path and not all(part in str(path) for part in _PARTS):
         raise ValueError(
-            f"options: {_FILE} {path!r} is one file for all tasks, which each would overwrite; write "
+            f"options: {_FILE} {path!r} is one file that every task would overwrite; write "
             f"{' and '.join(_PARTS)} into its name"
         )
 

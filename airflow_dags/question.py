@@ -22,12 +22,12 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
             "|---|---|",
             *(f"| {name} | {value} |" for name, value in _rows(plan)),
             "",
-            *(f"Guard: the pass {sentence}; this run goes on.\n" for sentence in plan["guards"]),
-            "Approved is what stands here: if more would go when it is applied, nothing goes. Reject, and the stream "
-            "stays as it is.",
+            *(f"Guard: the pass {sentence}; this run continues.\n" for sentence in plan["guards"]),
+            "Approval covers these numbers: if `apply` would remove more, it removes nothing. After Reject, the stream "
+            "is kept as it is.",
             "",
-            f"Within {plan['grace']} (`grace`) `{engine.command('undo', 'RUN')}` brings it back; `apply` returns the "
-            "command with the run's name.",
+            f"Within {plan['grace']} (`grace`) `{engine.command('undo', 'RUN')}` restores the messages; `apply` "
+            "returns the command with the run's name.",
         ]
     )
 

@@ -106,13 +106,13 @@ class JobTask(Launcher, Generic[Result]):
         except AirflowTaskTimeout:
             self.on_kill()
             raise AirflowFailException(
-                f"{label}: {self.step.name} was not done within {self.execution_timeout} and was ended; nothing "
+                f"{label}: {self.step.name} was not done within {self.execution_timeout} and was stopped; nothing "
                 "is half done; give it more time, or see in the log above what it waits for"
             ) from None
         ending = read_ending(code, path)
         if code == 0 and ending.report is None:
             raise AirflowFailException(
-                f"{path}: the job has ended well, and its report is not here; name a folder that it can write to"
+                f"{path}: the job succeeded, but wrote no report here; name a folder that it can write to"
             )
         return ending, path
 

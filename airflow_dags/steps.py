@@ -62,8 +62,8 @@ class Step:
             return self.counts_in(entry)
         except KeyError as missing:
             raise OtherReleaseError(
-                f"the report of {self.job} has no {missing}, so that the engine is of another release than this "
-                "package of DAGs; copy the package of the engine's release here, with `retention airflow --copy-to DIR`"
+                f"the report of {self.job} has no {missing}, so the engine and these "
+                "DAGs are of different releases; copy the DAGs of the engine's release here, with `retention airflow --copy-to DIR`"
             ) from None
 
 
@@ -93,14 +93,14 @@ def parameter_mistake(conf: Mapping[str, Any], params: Mapping[str, Any]) -> str
             )
         if params.get(name) != value:
             return (
-                f"Airflow has not taken this run's parameter `{name}`, because `core.dag_run_conf_overrides_params` is "
+                f"Airflow ignored this run's parameter `{name}`, because `core.dag_run_conf_overrides_params` is "
                 "off; nothing was done; switch it on, and start another run"
             )
     lifts = [name for name in LIFTS if params.get(name)]
     if lifts and not params.get("streams"):
         return (
-            f"this run has `{lifts[0]}` and chooses no streams, so that all would be let through; nothing was done; "
-            "start another run with the `streams` that are meant"
+            f"this run has `{lifts[0]}` and chooses no streams, so it would lift refusals for all; nothing was done; "
+            "start another run with the intended `streams`"
         )
     return None
 
@@ -139,9 +139,9 @@ def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
     if past.params.get("dry_run") and not step.in_dry_run:
         return "a dry run plans and does nothing else"
     if past.rejected_by is not None and step is not PLAN:
-        return f"{stream}: {past.rejected_by} has rejected the plan; the stream stays as it is"
+        return f"{stream}: {past.rejected_by} has rejected the plan; the stream is kept as it is"
     if past.asking is not None and step is APPLY:
-        return f"{stream}: nothing goes until the question of run {past.asking} is answered"
+        return f"{stream}: nothing is removed until the question of run {past.asking} is answered"
     return None
 
 

@@ -95,7 +95,7 @@ def listed_streams(config: str | Path) -> list[Listed]:
         listed.setdefault(stream.name, stream)
     if not listed:
         raise ValueError(
-            f"{config}: lists no stream, so that there is nothing to schedule; list them under {_KEYS}"
+            f"{config}: lists no stream, so there is nothing to schedule; list them under {_KEYS}"
         )
     return list(listed.values())
 

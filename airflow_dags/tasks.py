@@ -89,7 +89,7 @@ class StepTask(OneStream, JobTask[Counts]):
             self.engine, self.step, ending.entry, ending.report["as_of_ns"], str(path)
         )
         if "undo" in counts:
-            log.info("%s: %s brings back what has gone", self.stream, counts["undo"])
+            log.info("%s: %s restores the removed messages", self.stream, counts["undo"])
         refused = refusal(self.step, counts, past)
         if refused is not None:
             context["ti"].xcom_push(key="return_value", value=counts)

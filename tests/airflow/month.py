@@ -306,7 +306,7 @@ def with_an_open_question(lake: Lake) -> Night:
 def while_a_question_is_open(lake: Lake) -> None:
     night = lake.run(silent_about_one)
     night.assert_went_well()
-    assert "asks about this stream already; answer that" in night.log()
+    assert "already asks about this stream; answer that" in night.log()
     lake.goes(without=("WAITS-0",))
 
 
@@ -345,7 +345,7 @@ def with_a_broken_configuration(lake: Lake) -> None:
 def with_a_rejected_plan(lake: Lake) -> None:
     night = lake.run(lambda asked: (reject if "WAITS-1" in asked else approve)(asked))
     night.assert_went_well()
-    assert "has rejected the plan; the stream stays as it is" in night.log()
+    assert "has rejected the plan; the stream is kept as it is" in night.log()
     lake.goes(without=("WAITS-1",))
 
 

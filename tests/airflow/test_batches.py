@@ -66,7 +66,7 @@ def test_a_batch_does_what_each_stream_needs(
     }
     assert run.state == "failed"
     [question] = questions
-    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    assert question["subject"] == "Retention: remove 3 messages of WAITS?"
     left = {name: world.messages(name) for name in ("ORDERS", "QUIET", "WAITS")}
     assert left == {"ORDERS": 4, "QUIET": 2, "WAITS": 0}
     # QUIET lost no messages, and its asset is not updated.

@@ -232,7 +232,7 @@ def test_a_stream_that_is_listed_no_more_is_looked_for_as_the_configuration_want
     variables = {"PYTHONPATH": str(ROOT)}
     engine = Engine(str(world.config), str(ENGINE), str(world.reports), variables=variables)
     task = UnlistedOperator(task_id="unlisted", engine=engine)
-    sentence = f"ORDERS is in the warehouse, and {world.config} does not list it, so that"
+    sentence = f"ORDERS is in the warehouse, and {world.config} does not list it, so no"
     context: Any = {"params": {"streams": []}}
     if follows == "fail":
         with pytest.raises(AirflowFailException, match=re.escape(sentence)) as raised:
@@ -260,7 +260,7 @@ def test_nobody_having_answered_in_time_is_a_failure_with_its_sentence(
     from airflow.sdk.exceptions import AirflowFailException
 
     task = loaded(dags).dags["retention"].get_task("WAITS.approve")
-    with pytest.raises(AirflowFailException, match="WAITS: nobody has answered within 12:00:00"):
+    with pytest.raises(AirflowFailException, match="WAITS: no answer came within 12:00:00"):
         task.process_trigger_event_error({"error": "passed", "error_type": "timeout"})
 
 

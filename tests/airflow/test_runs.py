@@ -112,10 +112,10 @@ def test_a_run_does_what_each_stream_needs(
     }
     assert run.state == "failed"
     [question] = questions
-    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    assert question["subject"] == "Retention: remove 3 messages of WAITS?"
     for row in ("by `max_age` | 3", "sequences | 1 to 3", "oldest | 2020-09-13 12:26:40 UTC"):
         assert f"| {row} |" in question["body"]
-    assert f"{world.undo('RUN')}` brings it back" in question["body"]
+    assert f"{world.undo('RUN')}` restores the messages" in question["body"]
     assert {name: world.messages(name) for name in ("ORDERS", "QUIET", "WAITS")} == {
         "ORDERS": 4,
         "QUIET": 2,
@@ -148,7 +148,7 @@ def test_a_plan_that_is_rejected_removes_nothing(home: Path, world: World, clien
     assert (run.state, world.messages("WAITS")) == ("success", 3)
     for step in ("apply", "compact", "reclaim"):
         reason = entry_of(client, run, f"WAITS.{step}", "skipped")
-        assert re.fullmatch(r"WAITS: .+ has rejected the plan; the stream stays as it is", reason)
+        assert re.fullmatch(r"WAITS: .+ has rejected the plan; the stream is kept as it is", reason)
 
 
 def test_nobody_is_asked_about_what_a_guard_refuses_unless_it_is_lifted_with_a_reason(

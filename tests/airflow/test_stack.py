@@ -216,7 +216,7 @@ def first(stack: Stack) -> str:
     """A run of all streams, with all required approvals."""
     run = stack.start()
     question = stack.answer(run, "WAITS.approve", "Approve")
-    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    assert question["subject"] == "Retention: remove 3 messages of WAITS?"
     stack.ended(run)
     return run
 
@@ -300,7 +300,7 @@ def test_a_rejected_stream_stays_until_it_is_asked_and_approved_again(
     assert stack.ended(run)["WAITS.approve"] == "failed"
     run = stack.start(streams=["WAITS"])
     question = stack.answer(run, "WAITS.approve", "Approve")
-    assert question["subject"] == "Retention: may 3 messages of WAITS go?"
+    assert question["subject"] == "Retention: remove 3 messages of WAITS?"
     assert stack.ended(run)["WAITS.apply"] == "success"
     assert stack.world.messages("WAITS") == 0
 
@@ -319,7 +319,7 @@ def test_a_question_holds_up_no_run_and_is_open_once(stack: Stack, first: str) -
     assert stack.get(later)["state"] == "success"
     assert "plan: 1 stream done" in stack.log(later, "ORDERS.plan")
     name = asking.rpartition("/")[2]
-    assert f"run {name} asks about this stream already" in stack.log(later, "WAITS.approve")
+    assert f"run {name} already asks about this stream" in stack.log(later, "WAITS.approve")
     stack.world.command("apply", "WAITS", "--yes")
     stack.world.publish("WAITS", old=1)
     stack.answer(asking, "WAITS.approve", "Approve")
@@ -343,7 +343,7 @@ def test_a_question_of_a_batch_holds_up_no_other_stream_and_is_open_once(
     assert "plan: 1 stream done" in stack.log(later, "batch-1.plan")
     name = asking.rpartition("/")[2]
     log = f"{later}/taskInstances/batch-1.asked.approve/logs/1"
-    assert f"run {name} asks about this stream already" in json.dumps(stack.get(log, map_index=0))
+    assert f"run {name} already asks about this stream" in json.dumps(stack.get(log, map_index=0))
     assert stack.ended(asking)["batch-1.asked.apply"] == "success"
     assert stack.world.messages("WAITS") == 0
 

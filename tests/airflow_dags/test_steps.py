@@ -94,7 +94,7 @@ def test_an_approval_is_of_the_plan_that_was_shown(
 def test_each_step_behind_a_rejected_plan_says_so(step: Step) -> None:
     answer = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "Ada"}}
     past = past_of(ALL, PLANNED, answer, "/r/plan.json")
-    sentence = "A: Ada has rejected the plan; the stream stays as it is"
+    sentence = "A: Ada has rejected the plan; the stream is kept as it is"
     assert reason_to_skip(step, "A", past) == sentence
     # The rejection was of another plan.
     assert reason_to_skip(step, "A", past_of(ALL, PLANNED, answer, "/r/other.json")) is None
@@ -102,7 +102,7 @@ def test_each_step_behind_a_rejected_plan_says_so(step: Step) -> None:
 
 def test_nothing_goes_while_another_run_asks() -> None:
     past = past_of(ALL, PLANNED, None, None, "scheduled__1")
-    reason = "A: nothing goes until the question of run scheduled__1 is answered"
+    reason = "A: nothing is removed until the question of run scheduled__1 is answered"
     assert reason_to_skip(APPLY, "A", past) == reason
     assert reason_to_skip(COMPACT, "A", past) is None
     needless = past_of(ALL, PLANNED | {"needs_approval": None}, None, None, "scheduled__1")
@@ -214,7 +214,7 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     assert "| sequences | 1 to 4 |" in text
     assert "| oldest | 2020-09-13 12:26:40 UTC |" in text
     assert "| as of | 1970-01-01 00:00:00 UTC |" in text
-    undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` restores it"
+    undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` restores the messages"
     assert f"Within 7d (`grace`) {undo}" in text
 
 
@@ -240,8 +240,8 @@ def test_relative_paths_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"wate": "5m"}, "'wate' is none that jobs take from a DAG; there are metrics_file, "),
-        ({"metrics_file": "/m/one.prom"}, "one file for all tasks, which each would overwrite"),
+        ({"wate": "5m"}, "'wate' is no option of jobs in a DAG; there are metrics_file, "),
+        ({"metrics_file": "/m/one.prom"}, "one file that every task would overwrite"),
     ],
 )
 def test_options_that_no_job_takes_are_refused(options: dict[str, Any], reason: str) -> None:

@@ -139,7 +139,7 @@ def test_many_groups_are_summed_up() -> None:
     left = many.removed_messages - shown
     assert (
         lines[-2]
-        == f"  and {len(groups_of(many)) - MOST_GROUPS} more groups of segments: {left} messages go"
+        == f"  and {len(groups_of(many)) - MOST_GROUPS} more groups of segments: remove {left} messages"
     )
     assert f"and {len(groups_of(many)) - MOST_GROUPS} more" in plan_html(many)
     assert len(plan_text(plan)) < len(lines)
@@ -181,7 +181,7 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
     assert state_text(STATE)[2] == "  2 subjects, 1 segment; at least 3 messages (60 B) to remove"
     assert STATE.lag is not None
     unsized = replace(STATE, lag=replace(STATE.lag, bytes=0))
-    assert state_text(unsized)[2].endswith("; at least 3 messages may go")
+    assert state_text(unsized)[2].endswith("; at least 3 messages to remove")
     empty = replace(STATE, messages=0, first_ts_ns=None, last_ts_ns=None)
     assert state_text(empty) == ["A: empty; the next message gets sequence 10"]
     assert explanation_text(EXPLANATION) == ["A 7 goes: <old>.", "  old", "  new"]
@@ -286,7 +286,7 @@ def due(days: int, least: int, most: int) -> Due:
                 NOW + HOUR, (due(0, 0, 0), due(1, 1, 1), due(7, 1, 1), due(30, 12_000, 15_400))
             ),
             "next due 1970-04-11T01:00:00Z, due within 1d: 1 message (10 B), "
-            "within 30d 12,000 to 15,400 messages (117.19 KiB to 150.39 KiB)",
+            "due within 30d: 12,000 to 15,400 messages (117.19 KiB to 150.39 KiB)",
         ),
         (
             Forecast(NOW, (due(0, 0, 2), due(1, 2, 2))),
