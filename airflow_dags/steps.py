@@ -62,8 +62,8 @@ class Step:
             return self.counts_in(entry)
         except KeyError as missing:
             raise OtherReleaseError(
-                f"the report of {self.job} has no {missing}, so the engine and these "
-                "DAGs are of different releases; copy the DAGs of the engine's release here, with `retention airflow --copy-to DIR`"
+                f"the report of {self.job} has no {missing}, so the engine and these DAGs are of different "
+                "releases; copy the DAGs of the engine's release here, with `retention airflow --copy-to DIR`"
             ) from None
 
 

@@ -28,14 +28,14 @@ def needs_line(
 
 def _who(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> str:
     if not interests:
-        return "the stream has no consumer, so that nobody can have settled it"
+        return "the stream has no consumer that could have settled it"
     seqs = message["seq"].to_numpy()
     wanting = [interest for interest in interests if interest.matches(message["subject"])[0]]
     needing = [interest.consumer for interest in wanting if interest.needs(seqs)[0]]
     if needing:
         return f"{' and '.join(needing)} still {'needs' if len(needing) == 1 else 'need'} it"
     if wanting:
-        return f"whoever wants it has settled it ({', '.join(interest.consumer for interest in wanting)})"
+        return f"every consumer that wants it has settled it ({', '.join(interest.consumer for interest in wanting)})"
     return f"no consumer's filter matches it, and unmatched is {policy.unmatched}"
 
 
@@ -58,7 +58,7 @@ def protection_line(
         if interest.matches(message["subject"])[0] and interest.needs(message["seq"].to_numpy())[0]
     ]
     if not needing:
-        return False, "hold_for_consumers: nobody that it would be held for needs it"
+        return False, "hold_for_consumers: no protected consumer needs it"
     verb = "needs" if len(needing) == 1 else "need"
     held = bool(hold.covers(message).any())
     return (

@@ -6,7 +6,7 @@ from retention.core.policy import Policy
 from retention.rules.facts import Facts
 from retention.rules.jetstream.evaluate import ORDER
 
-IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages that stay"
+IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages to keep"
 
 
 def rule_lines(policy: Policy, facts: Facts) -> tuple[str, ...]:
@@ -45,12 +45,12 @@ def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goe
     named = f"{stream} {facts.seq:,} ({facts.subject})"
     lines = rule_lines(policy, facts)
     if rule is None:
-        refused = "; but the delete marker that would announce it does not fit, so it stays until one does"
+        refused = "; but the delete marker that would announce it does not fit, so it is kept until one does"
         because = "; ".join(lines) if lines else "no limit is set"
-        return f"{named} stays: {because}{refused if facts.refused else ''}."
+        return f"{named} is kept: {because}{refused if facts.refused else ''}."
     because = next(line for line in lines if line.startswith((f"{rule} ", f"{rule}:")))
     if goes and facts.marker is not None:
-        return f"{named} goes: {because}; delete marker {facts.marker:,} announces it."
+        return f"{named} is removed: {because}; delete marker {facts.marker:,} announces it."
     if goes:
-        return f"{named} goes: {because}."
-    return f"{named} stays: {because}{IN_KEPT_SEGMENT}."
+        return f"{named} is removed: {because}."
+    return f"{named} is kept: {because}{IN_KEPT_SEGMENT}."

@@ -113,7 +113,7 @@ def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
         _knows_every_file(plan) or place[1] >= plan.cause.end(place[0])
     ):
         line = "it was stored after this plan was made"
-        sentence = f"{explainer.named(message)} stays: {line}."
+        sentence = f"{explainer.named(message)} is kept: {line}."
         return explanation(plan.stream, message, None, sentence, (line,))
     return explainer.behind(message, _reason_unread(plan))
 

@@ -60,7 +60,7 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
     policy = replace(plan.policy, **around)
     lines = (line, *rule_lines(policy, _facts_of_message(plan, message)))
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
-    return explanation(plan.stream, message, None, f"{named} stays: {'; '.join(lines)}.", lines)
+    return explanation(plan.stream, message, None, f"{named} is kept: {'; '.join(lines)}.", lines)
 
 
 def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanation:
@@ -68,7 +68,9 @@ def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanat
     message = around.message
     goes, _ = removed_by(plan, around)
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
-    wording = f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}."
+    wording = (
+        f"{named} is removed: {line}." if goes else f"{named} is kept: {line}{IN_KEPT_SEGMENT}."
+    )
     return explanation(
         plan.stream, message, plan.policy.retention if goes else None, wording, (line,)
     )

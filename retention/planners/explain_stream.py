@@ -96,9 +96,9 @@ def _explain_requested(
         plan.stream,
         message,
         request.rule if goes else None,
-        f"{named} goes: {request.wording}."
+        f"{named} is removed: {request.wording}."
         if goes
-        else f"{named} stays: {request.wording}: {why}.",
+        else f"{named} is kept: {request.wording}: {why}.",
         tuple(line for _, line in facts),
     )
 

@@ -51,7 +51,7 @@ class TopicExplainer:
 
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
         """Explain a message in a file unknown to the plan, kept because of `line`."""
-        sentence = f"{self.named(message)} stays: {line}."
+        sentence = f"{self.named(message)} is kept: {line}."
         return explanation(self.plan.stream, message, None, sentence, (line,))
 
     def named(self, message: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ class TopicExplainer:
     def _of_pass(self, message: Mapping[str, Any], context: _Segments) -> Explanation:
         fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
         lines = tuple(_lines(context, self.topic, self.plan.as_of_ns))
-        verdict = "goes with its segment" if fate != STAYS else "stays"
+        verdict = "is removed with its segment" if fate != STAYS else "is kept"
         why = _why(context, self.topic, fate, held) or lines[-1]
         return explanation(
             self.plan.stream,
@@ -86,7 +86,7 @@ class TopicExplainer:
         removed = self.plan.actions.drop.files
         there = zip(*(removed[name].to_pylist() for name in ("partition", "segment")), strict=True)
         goes = segment in set(there)
-        verdict = "goes with its segment" if goes else "stays"
+        verdict = "is removed with its segment" if goes else "is kept"
         why = (
             ""
             if goes or isinstance(request, Purge)
@@ -115,7 +115,7 @@ def _why_not_requested(context: _Segments, request: DeleteSegments) -> str:
     if segments.partition[at] != request.partition:
         return "it is in another partition"
     if not segments.sealed[at]:
-        return "its segment is the active one, which never goes"
+        return "its segment is the active one, which is never removed"
     holders = _holders(context)
     if holders is None or request.up_to is None or segments.end[at] > request.up_to:
         return "its segment is none of these"
@@ -133,7 +133,7 @@ def _why(context: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | 
     if held != STAYS:
         return _holders(context)
     if not context.segments.sealed[context.at]:
-        return "its segment is the active one, which never goes"
+        return "its segment is the active one, which is never removed"
     return None
 
 
@@ -176,7 +176,7 @@ def _size_line(context: _Segments, topic: TopicPolicy) -> str:
     from_here = in_partition & segments.sealed & (segments.start >= segments.start[at])
     rest, budget = int(segments.bytes[from_here].sum()), budget_of(topic) or 0
     return (
-        f"max_topic_size {format_size(topic.max_topic_size or 0)}: it and the sealed segments behind it have "
+        f"max_topic_size {format_size(topic.max_topic_size or 0)}: it and the later sealed segments have "
         f"{format_size(rest)}, and its partition may keep {format_size(budget)}"
     )
 

@@ -71,7 +71,7 @@ def test_a_slow_reader_holds_segments_back_until_it_has_read_them(tmp_path: Path
     assert "840 by message_expiry" in told["expired"]
     assert "2 segments (240 messages, " in told["held"]
     assert "wait for consumer 1795796488, which has read up to 119" in told["held"]
-    assert "clicks 120 of partition 1 stays: consumer 1795796488 has read" in told["why"]
+    assert "clicks 120 of partition 1 is kept: consumer 1795796488 has read" in told["why"]
     assert "the active one" in told["active"]
     assert told["gone"].startswith("7 segments went, then the 2 that billing held back")
     left = open_warehouse(tmp_path / "clicks").topic("clicks").state().topic

@@ -57,13 +57,13 @@ def test_the_worked_examples_come_out_as_the_page_says(
     gone = fates(plan_of(World(files, max(base for base, _ in files)), config.policy(), NOW_NS))
     for row in table:
         rule = gone.get(int(row["seq"]))
-        assert row["what happens"] == (f"goes: {rule}" if rule else "stays"), row
+        assert row["what happens"] == (f"removed: {rule}" if rule else "kept"), row
 
 
 def test_there_are_worked_examples_of_every_rule() -> None:
     told = {row["what happens"] for _, table in examples() for row in table}
     rules = {rule.name for rule in ORDER}
-    assert told == {"stays", *(f"goes: {rule}" for rule in rules)}
+    assert told == {"kept", *(f"removed: {rule}" for rule in rules)}
 
 
 def test_links_between_pages_lead_somewhere() -> None:

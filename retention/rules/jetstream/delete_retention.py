@@ -209,6 +209,4 @@ def _deletion(retention_ns: int, facts: Facts) -> str:
     line = f", a deletion that is {spell_age(age)} old, stored {stored}"
     if age >= retention_ns:
         return line
-    return (
-        f"{line}, and goes with all of its subject at {format_instant(deleted_ns + retention_ns)}"
-    )
+    return f"{line}, and is removed with all of its subject at {format_instant(deleted_ns + retention_ns)}"

@@ -219,7 +219,7 @@ def age_line(max_age_ns: int, facts: Facts) -> str:
         f" stored {format_instant(facts.ts_ns)}"
     )
     if age_ns < max_age_ns:
-        return f"{line}, and goes at {format_instant(facts.ts_ns + max_age_ns)}"
+        return f"{line}, and is removed at {format_instant(facts.ts_ns + max_age_ns)}"
     if facts.deadline_ns == NEVER:
         return f"{line}, but its Nats-TTL is never, so age does not remove it"
     if facts.scan_end is not None:

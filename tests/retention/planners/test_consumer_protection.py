@@ -197,7 +197,7 @@ def test_an_explanation_says_for_whom_a_message_is_held(make: Make) -> None:
         return one.rule, one.arithmetic[-1].removeprefix("hold_for_consumers: ")
 
     assert told(33) == (None, "billing still needs it, so that no limit takes it")
-    assert told(35) == ("max_msgs", "nobody that it would be held for needs it")
+    assert told(35) == ("max_msgs", "no protected consumer needs it")
     assert told(36)[0] is None
     rule["max_bytes"] = 34
     opened = make(hold_for_consumers=rule)

@@ -100,7 +100,7 @@ def test_it_is_recorded_explained_and_undone(warehouse: Warehouse, topic: Topic)
     topic.store_offset(0, "consumer", "7", 19)
     asked = topic.delete_segments(0, 1)
     assert asked.explain(3).sentence == (
-        "clicks 3 of partition 0 goes with its segment: delete_segments of partition 0, the oldest 1."
+        "clicks 3 of partition 0 is removed with its segment: delete_segments of partition 0, the oldest 1."
     )
     assert "its segment is none of these" in asked.explain(12).sentence
     assert "the active one" in asked.explain(25).sentence

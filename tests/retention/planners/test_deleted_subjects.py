@@ -183,16 +183,16 @@ def test_explain_names_the_deletion_and_when_its_key_goes(keys: Warehouse, tmp_p
     orders = keys.stream("ORDERS")
     told = {seq: orders.explain(seq).sentence for seq in (1, 3, 2, 10, 8, 11)}
     assert told == {
-        1: "ORDERS 1 (ada) goes: delete_retention 20s: the last message on its subject is 3, a deletion that is 1m28s"
-        " old, stored 2023-11-14T22:13:32Z.",
-        3: "ORDERS 3 (ada) goes: delete_retention 20s: it is the last message on its subject, a deletion that is 1m28s"
-        " old, stored 2023-11-14T22:13:32Z.",
-        2: "ORDERS 2 (bob) stays: delete_retention 20s: the last message on its subject is 10, a deletion that is 5s"
-        " old, stored 2023-11-14T22:14:55Z, and goes with all of its subject at 2023-11-14T22:15:15Z.",
-        10: "ORDERS 10 (bob) stays: delete_retention 20s: it is the last message on its subject, a deletion that is 5s"
-        " old, stored 2023-11-14T22:14:55Z, and goes with all of its subject at 2023-11-14T22:15:15Z.",
-        8: "ORDERS 8 (dan) stays: delete_retention 20s: the last message on its subject is 9, and no deletion.",
-        11: "ORDERS 11 (eve) stays: delete_retention 20s: it is the last message on its subject, and no deletion.",
+        1: "ORDERS 1 (ada) is removed: delete_retention 20s: the last message on its subject is 3, a deletion that is "
+        "1m28s old, stored 2023-11-14T22:13:32Z.",
+        3: "ORDERS 3 (ada) is removed: delete_retention 20s: it is the last message on its subject, a deletion that is "
+        "1m28s old, stored 2023-11-14T22:13:32Z.",
+        2: "ORDERS 2 (bob) is kept: delete_retention 20s: the last message on its subject is 10, a deletion that is "
+        "5s old, stored 2023-11-14T22:14:55Z, and is removed with all of its subject at 2023-11-14T22:15:15Z.",
+        10: "ORDERS 10 (bob) is kept: delete_retention 20s: it is the last message on its subject, a deletion that is "
+        "5s old, stored 2023-11-14T22:14:55Z, and is removed with all of its subject at 2023-11-14T22:15:15Z.",
+        8: "ORDERS 8 (dan) is kept: delete_retention 20s: the last message on its subject is 9, and no deletion.",
+        11: "ORDERS 11 (eve) is kept: delete_retention 20s: it is the last message on its subject, and no deletion.",
     }
     save_plans(str(tmp_path / "saved"), [orders.plan().plan])
     [saved] = load_plans(str(tmp_path / "saved"))

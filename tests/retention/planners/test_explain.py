@@ -87,7 +87,7 @@ def message(seq: int, ts_ns: int = 0, *, subject: str = "a", never: bool = False
 
 def test_a_head_trim_names_how_many_are_newer() -> None:
     told = one(Policy(max_msgs=1), 1, message(1), message(2), message(3))
-    assert told.sentence == "WORLD 1 (a) goes: max_msgs 1: 2 messages are newer than it."
+    assert told.sentence == "WORLD 1 (a) is removed: max_msgs 1: 2 messages are newer than it."
 
 
 def test_a_byte_trim_names_what_it_and_everything_newer_take() -> None:
@@ -107,7 +107,7 @@ def test_a_message_that_never_expires_says_so() -> None:
 
 
 def test_a_message_that_no_limit_touches_says_so() -> None:
-    assert one(Policy(), 1, message(1)).sentence == "WORLD 1 (a) stays: no limit is set."
+    assert one(Policy(), 1, message(1)).sentence == "WORLD 1 (a) is kept: no limit is set."
 
 
 MARKING = Policy(allow_msg_ttl=True, subject_delete_marker_ttl_ns=10**9)

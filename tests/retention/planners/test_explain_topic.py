@@ -16,7 +16,7 @@ def test_of_two_limits_the_one_that_takes_a_message_is_named(format_: str, tmp_p
     topic = opened_at(tmp_path, format_, **SMALL, message_expiry="4000000000s").topic(NAME)
     found = topic.explain(3)
     assert (found.goes, found.rule) == (True, "max_topic_size")
-    assert "goes with its segment: max_topic_size 512 B: the topic has" in found.sentence
+    assert "is removed with its segment: max_topic_size 512 B: the topic has" in found.sentence
     assert found.arithmetic[-1].startswith("message_expiry")
 
 

@@ -146,11 +146,11 @@ def test_an_explanation_names_who_needs_a_message(make: Make) -> None:
 
     assert told(9) == (
         "interest",
-        "ORDERS 9 (s.0) goes: interest: whoever wants it has settled it (audit, billing).",
+        "ORDERS 9 (s.0) is removed: interest: every consumer that wants it has settled it (audit, billing).",
     )
-    assert told(23)[1].endswith("interest: whoever wants it has settled it (audit).")
+    assert told(23)[1].endswith("interest: every consumer that wants it has settled it (audit).")
     assert told(40)[1].startswith(
-        "ORDERS 40 (s.1) stays: interest: audit and billing still need it; max_msgs"
+        "ORDERS 40 (s.1) is kept: interest: audit and billing still need it; max_msgs"
     )
     rule, sentence = told(24)
     assert (rule, "max_msgs 5" in sentence) == ("max_msgs", True)

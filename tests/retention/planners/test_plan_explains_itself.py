@@ -87,7 +87,7 @@ def test_what_comes_later_changes_no_explanation(tmp_path: Path, format_: str, k
     assert plan.explain(1) == before
     newer = plan.explain(3)
     assert (newer.goes, newer.rule) == (False, None)
-    assert newer.sentence == "ORDERS 3 (s.1) stays: it was stored after this plan was made."
+    assert newer.sentence == "ORDERS 3 (s.1) is kept: it was stored after this plan was made."
     assert stream.explain(1).goes
     with pytest.raises(UsageError, match="no message 4 "):
         plan.explain(4)
@@ -193,7 +193,7 @@ def test_a_plan_from_a_remembered_instant_says_so(tmp_path: Path, kept: Kept) ->
     plan = kept(stream.plan())
     assert plan.plan.cause.next_due_ns is not None
     told = plan.explain(7)
-    assert "stays: nothing that the stream held is due before" in told.sentence
+    assert "is kept: nothing that the stream held is due before" in told.sentence
     assert told.arithmetic[1] == stream.explain(7).arithmetic[0]
     publish(stream, 1)
     assert plan.explain(7) == told

@@ -120,7 +120,9 @@ def test_what_is_asked_has_to_be_everything(topic: Topic) -> None:
 
 def test_it_is_explained_and_recorded(topic: Topic) -> None:
     asked = topic.purge()
-    assert asked.explain(25).sentence == ("clicks 25 of partition 0 goes with its segment: purge.")
+    assert asked.explain(25).sentence == (
+        "clicks 25 of partition 0 is removed with its segment: purge."
+    )
     asked.apply()
     [record] = [one for one in topic.history() if one["kind"] == "purge"]
     assert record["ends_epoch"] == 0

@@ -235,7 +235,9 @@ def orders(tmp_path: Path) -> Stream:
 def test_a_planned_purge_explains_every_message(orders: Stream) -> None:
     plan = orders.purge("s.c", keep=1)
     assert plan.explain(3).goes
-    assert plan.explain(3).sentence == ("ORDERS 3 (s.c) goes: purge of s.c, all but the newest 1.")
+    assert plan.explain(3).sentence == (
+        "ORDERS 3 (s.c) is removed: purge of s.c, all but the newest 1."
+    )
     assert "its subject does not match s.c" in plan.explain(4).sentence
     assert "one of the newest 1" in plan.explain(9).sentence
     assert "not below sequence 5" in orders.purge(seq=5).explain(5).sentence
@@ -251,7 +253,7 @@ def test_a_planned_purge_explains_every_message(orders: Stream) -> None:
 def test_a_planned_purge_shows_what_goes(orders: Stream) -> None:
     shown = repr(orders.purge("s.c", seq=7))
     assert "2 messages" in shown
-    assert "go: purge of s.c, below sequence 7" in shown
+    assert ": purge of s.c, below sequence 7" in shown
     assert "purge of s.c" in orders.purge("s.c")._repr_html_()
     assert repr(orders.purge("nope.>")) == (
         "ORDERS: nothing to remove: purge of nope.>: no message matches"
