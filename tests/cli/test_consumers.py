@@ -117,7 +117,7 @@ def test_tables_are_for_people(orders: Commands) -> None:
     ]  # fmt: skip
     assert shown[1].split() == ["billing", "orders.paid", "explicit", "8", "8", "0", "0", "0"]
     assert "  floor: 8" in orders.run("consumer", "info", "ORDERS", "billing").stdout
-    assert "is deleted" in orders.run("consumer", "rm", "ORDERS", "billing", "--yes").stdout
+    assert "was deleted" in orders.run("consumer", "rm", "ORDERS", "billing", "--yes").stdout
 
 
 def test_what_a_server_prints_is_taken(orders: Commands, tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> N
     [
         (["history", "export"], "say --format csv, json or parquet"),
         (["history", "export", "--format", "jsonl"], "say --format csv, json or parquet"),
-        (["history", "--from", "now-1d"], "say `retention history export`"),
-        (["history", "ORDERS", "--format", "csv"], "say `retention history export`"),
+        (["history", "--from", "now-1d"], "write `retention history export`"),
+        (["history", "ORDERS", "--format", "csv"], "write `retention history export`"),
         (
             ["state", "--format", "parquet"],
             "--format parquet belongs to `retention history export`",

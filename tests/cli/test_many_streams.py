@@ -120,7 +120,7 @@ def test_a_budget_chooses_the_most_overdue_and_says_what_is_left(many: Commands)
         "--report-file", "report.json",
     )  # fmt: skip
     assert job.returncode == 0, job.stderr
-    assert "; 30 streams left for the next run (--max-bytes is spent), none of which" in job.stdout
+    assert "; 30 streams left for the next run (--max-bytes is spent), none of them" in job.stdout
     report = json.loads((many.folder / "report.json").read_text(encoding="utf-8"))
     assert report["streams"][0]["left"]["budget"] == "--max-bytes"
 

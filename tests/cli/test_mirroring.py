@@ -30,7 +30,7 @@ def test_all_streams_that_take_are_brought_up_to_their_origins(streams: Commands
         "  from ORDERS: 3 messages up to its sequence 3",
     ]
     assert "COPY: mirrored, stored 3 messages" in done.stderr
-    assert "EU: 0 messages came\n" in streams.run("mirror", "EU").stdout
+    assert "EU: stored 0 messages\n" in streams.run("mirror", "EU").stdout
 
 
 def test_the_numbers_are_there_for_programs(streams: Commands) -> None:
@@ -59,7 +59,7 @@ def test_a_stream_that_stalls_ends_with_4_and_the_others_go_on(tmp_path: Path) -
     done = found.run("mirror")
     assert done.exit_code == 5
     assert "COPY: sequence 2 of ORDERS and what follows stays there" in done.stderr
-    assert "EU: 2 messages came" in done.stdout
+    assert "EU: stored 2 messages" in done.stdout
     assert found.run("mirror", "COPY").exit_code == 4
 
 

@@ -31,7 +31,7 @@ def test_an_offset_is_stored_shown_listed_and_deleted(clicks: Commands) -> None:
     ]
     assert "1795796488" in clicks.run("offset", "ls", NAME).stdout
     assert clicks.json("offset", "delete", NAME, 0, "billing")["deleted"]
-    assert "is deleted" in clicks.run("offset", "delete", NAME, 0, "7").stdout
+    assert "was deleted" in clicks.run("offset", "delete", NAME, 0, "7").stdout
     assert [one["name"] for one in clicks.json("offset", "ls", NAME)] == ["2"]
 
 
@@ -71,7 +71,7 @@ def test_a_saved_plan_does_not_act_against_an_offset_that_came_behind_it(clicks:
 
 def test_segments_are_deleted_by_command_recorded_and_undone(clicks: Commands) -> None:
     shown = clicks.run("delete-segments", NAME, 0, 2, "--dry-run")
-    assert "10 messages go: delete_segments of partition 0, the oldest 2" in shown.stdout
+    assert "remove 10 messages: delete_segments of partition 0, the oldest 2" in shown.stdout
     assert clicks.run("delete-segments", NAME, 0, 2).exit_code == 2
     [entry] = clicks.json("delete-segments", NAME, 0, 2, "--yes")["streams"]
     assert (entry["removed_messages"], entry["by_rule"]) == (10, {"delete_segments": 10})

@@ -13,7 +13,7 @@ def test_it_is_dry_until_it_is_told_otherwise(tmp_path: Path) -> None:
     emptied(tmp_path, "delta")
     dry = Commands(tmp_path).run("reclaim")
     assert dry.exit_code == 0
-    assert "ORDERS: 6 files (" in dry.stdout
+    assert "ORDERS: would delete 6 files (" in dry.stdout
     assert "would delete: removed by runs whose grace period is over: 3 files, " in dry.stdout
     assert "nothing was deleted; repeat it with --yes" in dry.stderr
     assert len(data_files(tmp_path)) == 5

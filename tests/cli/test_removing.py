@@ -27,7 +27,7 @@ def left(command: Commands) -> list[int]:
 
 def test_a_purge_is_planned_carried_out_recorded_and_undone(orders: Commands) -> None:
     shown = orders.run("purge", "ORDERS", "--subject", "orders.a", "--keep", 2, "--dry-run")
-    assert "4 of 9 messages go: purge of orders.a, all but the newest 2" in shown.stdout
+    assert "remove 4 of 9 messages: purge of orders.a, all but the newest 2" in shown.stdout
     assert left(orders) == [9, 1, 9]
     (entry,) = orders.json("purge", "ORDERS", "--subject", "orders.a", "--keep", 2, "--yes")[
         "streams"
@@ -44,7 +44,7 @@ def test_a_purge_is_planned_carried_out_recorded_and_undone(orders: Commands) ->
 def test_a_delete_names_its_messages(orders: Commands) -> None:
     done = orders.run("delete", "ORDERS", 9, 2, "--yes")
     assert "2 messages" in done.stdout
-    assert "went: 2 by delete" in done.stdout
+    assert "2 by delete" in done.stdout
     assert left(orders) == [7, 1, 9]
 
 
@@ -99,7 +99,7 @@ def test_on_a_terminal_it_shows_what_goes_and_asks(
     monkeypatch.setattr("retention.cli.removing.can_ask", lambda: True)
     done = orders.run("purge", "ORDERS", "--subject", "orders.a", stdin=answer)
     assert done.exit_code == 0
-    assert "6 of 9 messages go: purge of orders.a" in done.stderr
+    assert "remove 6 of 9 messages: purge of orders.a" in done.stderr
     assert left(orders)[0] == messages
 
 

@@ -138,8 +138,8 @@ def test_what_went_while_a_backup_was_made_is_said(tmp_path: Path) -> None:
     assert "without --strict" in refused.stderr
     done = command.run("import", "nats-backup", file)
     assert done.stdout == (
-        "ORDERS: 2 messages imported, sequences 5 to 8; imported as a server restores it, while the server's "
-        "account differs: messages is 4 in state.json and 2 in the archive\n"
+        "ORDERS: 2 messages imported, sequences 5 to 8; imported as a server restores it, although the "
+        "server's account differs: messages is 4 in state.json and 2 in the archive\n"
     )
     (entry,) = answers(command, "import", "nats-backup", file)
     assert (entry["already"], entry["messages"]) == (True, 2)

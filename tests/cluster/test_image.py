@@ -75,7 +75,7 @@ def test_the_steps_make_a_driver_and_an_executor(tmp_path: Path) -> None:
     submit = ("spark-submit", "--master", "local[1]", "jobs/retain.py")
     done = image.run(*submit, "--config", tmp_path / "w" / "retention.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("retain: 1 stream done, 0 failed; 15 messages (")
+    assert done.stdout.startswith("retain: 1 stream done, 0 failed; removed 15 messages (")
     assert str(tmp_path) in image.run("python", "-c", "import retention; print(retention)").stdout
 
     program = shutil.which("spark-class", path=image.environment["PATH"])

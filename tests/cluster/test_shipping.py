@@ -84,7 +84,7 @@ def test_a_pass_rewrites_rows_on_workers(cluster: Cluster, folder: Path, brought
     config = ("--config", folder / "w" / "retention.yaml", "--report-file", report)
     done = cluster.submit(brought, "retain", *config)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "retain: 2 streams done, 0 failed; 132 messages (" in done.stdout
+    assert "retain: 2 streams done, 0 failed; removed 132 messages (" in done.stdout
     for entry in json.loads(report.read_text(encoding="utf-8"))["streams"]:
         assert entry["segments"] == {"dropped": 0, "rewritten": 1, "kept": 0}
         assert sequences(folder / "w", entry["stream"]) == list(range(67, 81))

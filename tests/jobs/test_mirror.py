@@ -22,7 +22,7 @@ def test_the_job_mirrors_and_reports(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("mirror: 1 stream done, 0 failed; 3 messages (")
+    assert done.stdout.startswith("mirror: 1 stream done, 0 failed; stored 3 messages (")
     (entry,) = json.loads(report.read_text(encoding="utf-8"))["streams"]
     assert (entry["stream"], entry["messages"], entry["last_seq"]) == ("COPY", 3, 3)
     refused = subprocess.run(

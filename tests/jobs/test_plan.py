@@ -62,7 +62,7 @@ def test_the_job_plans_reports_and_changes_nothing(warehouse: Warehouse, tmp_pat
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("plan: 2 streams done, 0 failed; 10 messages (")
+    assert done.stdout.startswith("plan: 2 streams done, 0 failed; would remove 10 messages (")
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     orders, other = report["streams"]
     assert report["as_of_ns"] == 1_767_225_600 * 10**9
@@ -98,14 +98,14 @@ def test_what_was_approved_goes_at_its_instant(warehouse: Warehouse, tmp_path: P
     retained = tmp_path / "retained.json"
     approved = ("--approved", str(tmp_path / "plan.json"), "--report-file", str(retained))
     done = run("retain", tmp_path, *approved)
-    assert "retain: 2 streams done, 0 failed; 10 messages" in done.stdout
+    assert "retain: 2 streams done, 0 failed; removed 10 messages" in done.stdout
     document = json.loads(retained.read_text(encoding="utf-8"))
     assert document["as_of_ns"] == report["as_of_ns"]
     assert [entry["plan_id"] for entry in document["streams"]] == [
         entry["plan_id"] for entry in report["streams"]
     ]
     again = run("retain", tmp_path, *approved)
-    assert "2 streams done, 0 failed; 0 messages" in again.stdout
+    assert "2 streams done, 0 failed; removed 0 messages" in again.stdout
     spent = warehouse.stream("ORDERS").history()[0]["run"]
     assert (
         f"retain: ORDERS: the approved report was applied before, by run {spent}, which stands; nothing was removed "

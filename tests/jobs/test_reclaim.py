@@ -31,7 +31,7 @@ def test_the_job_deletes_and_reports(tmp_path: Path) -> None:
     assert (refused.returncode, "storage's clock" in refused.stderr) == (2, True)
     done = run()
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("reclaim: 1 stream done, 0 failed; 6 files (")
+    assert done.stdout.startswith("reclaim: 1 stream done, 0 failed; deleted 6 files (")
     (entry,) = json.loads(report.read_text(encoding="utf-8"))["streams"]
     assert (entry["stream"], entry["by_reason"]["removed"]["files"]) == ("ORDERS", 3)
     assert len(data_files(tmp_path)) == 2

@@ -47,7 +47,7 @@ def test_all_streams_are_done_and_reported(folder: Path) -> None:
     report = folder / "report.json"
     done = retain(folder, *LOCAL, "--as-of", PAST, "--report-file", str(report))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("retain: 2 streams done, 0 failed; 50 messages (")
+    assert done.stdout.startswith("retain: 2 streams done, 0 failed; removed 50 messages (")
     assert len(done.stdout.splitlines()) == 1
     document = json.loads(report.read_text(encoding="utf-8"))
     assert document["format_version"] == 1
@@ -60,7 +60,7 @@ def test_named_streams_alone_are_done(folder: Path) -> None:
     done = run_job(
         "retain", folder, *LOCAL, "--as-of", PAST, "--warehouse", str(folder), "--stream", "OTHER"
     )
-    assert "1 stream done, 0 failed; 2 messages" in done.stdout
+    assert "1 stream done, 0 failed; removed 2 messages" in done.stdout
 
 
 def test_one_failure_of_several_ends_with_five_and_is_in_the_report(folder: Path) -> None:
@@ -135,7 +135,7 @@ def test_it_runs_under_spark_submit_from_anywhere_without_an_environment(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("retain: 1 stream done, 0 failed; 1 message (")
+    assert done.stdout.startswith("retain: 1 stream done, 0 failed; removed 1 message (")
     (entry,) = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
     assert entry["removed_messages"] == 1
 
