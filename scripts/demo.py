@@ -187,7 +187,7 @@ def apply(stream: Stream) -> RunReport:
     with timed("apply") as sentences:
         report = stream.plan(AS_OF).apply()
         sentences.append(
-            f"{report.removed_messages:,} messages went in one commit; the copies without them were read back and "
+            f"removed {report.removed_messages:,} messages in one commit; the copies without them were read back and "
             f"counted before it ({format_size(report.bytes_written)})"
         )
     return report
@@ -205,7 +205,7 @@ def history(stream: Stream) -> str:
     """The newest run in one line."""
     run = stream.history()[0]
     instant = format_instant(run["as_of_ns"])
-    return f"run {run['run']}: {run['removed_messages']:,} messages went as of {instant}"
+    return f"run {run['run']}: removed {run['removed_messages']:,} messages as of {instant}"
 
 
 def compare(directory: Path, lines: Path, stream: Stream, report: RunReport) -> None:

@@ -55,7 +55,7 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
         f"somebody writes {MISTAKEN}",
     )
     report = _done(warehouse.apply(as_of=NIGHT))
-    tell("gone", f"{report.removed_messages:,} messages went: max_age {MISTAKEN}")
+    tell("gone", f"removed {report.removed_messages:,} messages: max_age {MISTAKEN}")
     tell("asked", _stream(warehouse).explain(1).sentence)
     batches = _publish(warehouse, flights, (NIGHT, as_of), OFTEN_NS)
     tell("on top", f"a day's departures come in {batches} commits; then {_compacted(warehouse)}")
@@ -66,10 +66,10 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
 def _undo(warehouse: Warehouse, report: RunReport, before: pa.Table, tell: Tell) -> None:
     """Show the effect of an undo, undo, and compare the restored messages with the published ones."""
     shown = warehouse.show_undo(report.run)
-    how = "written anew" if shown["rewritten"] else "put back"
+    how = "rewriting" if shown["rewritten"] else "with"
     tell(
         "dry run",
-        f"by `undo --dry-run`, {shown['restored_messages']:,} messages would be {how} from {shown['files']} files",
+        f"by `undo --dry-run`, would restore {shown['restored_messages']:,} messages, {how} {shown['files']} files",
     )
     warehouse.undo(report.run)
     after = _messages(_stream(warehouse))
@@ -77,8 +77,8 @@ def _undo(warehouse: Warehouse, report: RunReport, before: pa.Table, tell: Tell)
         sys.exit("The messages are not what they were: this is a defect, please report it.")
     tell(
         "undone",
-        f"all {before.num_rows:,} are back, each with its sequence, subject, time, headers and payload as before; "
-        f"{after.num_rows - before.num_rows:,} came since",
+        f"restored all {before.num_rows:,}, each with its sequence, subject, time, headers and payload as before; "
+        f"{after.num_rows - before.num_rows:,} were stored since",
     )
 
 
@@ -89,11 +89,11 @@ def _reclaim(place: Path, as_of: str, tell: Tell) -> None:
     merged = _compacted(warehouse)
     tell(
         "meant",
-        f"{report.removed_messages:,} messages went: max_age {RIGHT}; {merged}; {_disk(place)} on the disk",
+        f"removed {report.removed_messages:,} messages: max_age {RIGHT}; {merged}; {_disk(place)} on the disk",
     )
     time.sleep(GRACE_S + 0.1)
-    went = reclaim_text(_done(warehouse.reclaim().apply()))[0].partition(": ")[2]
-    tell("reclaim", f"{went}; {_disk(place)} are left")
+    deleted = reclaim_text(_done(warehouse.reclaim().apply()))[0].partition(": ")[2]
+    tell("reclaim", f"{deleted}; {_disk(place)} are left")
 
 
 def _configured(place: Path, max_age: str) -> Warehouse:

@@ -56,7 +56,7 @@ def show(directory: Path, tell: Tell) -> None:
     tell("goes", stream.explain(lost[0]).sentence)
     tell("stays", stream.explain(UNPAID).sentence)
     report = plan.apply()
-    tell("left", f"{report.removed_messages} messages went, {stream.state().messages} is left")
+    tell("left", f"removed {report.removed_messages} messages, kept {stream.state().messages}")
 
 
 def work(directory: Path) -> Iterator[dict[str, Any]]:

@@ -43,7 +43,7 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
     left = stream.state(as_of)
     tell(
         "expired",
-        f"{report.removed_messages:,} states went ({_rules(report.by_rule)}); {left.messages - report.markers:,} "
+        f"removed {report.removed_messages:,} states ({_rules(report.by_rule)}); {left.messages - report.markers:,} "
         f"planes were seen within {TTL}, and of {report.markers:,} a delete marker says that they were not",
     )
     headers = _headers(stream, marker["seq"])

@@ -73,7 +73,7 @@ def test_a_slow_reader_holds_segments_back_until_it_has_read_them(tmp_path: Path
     assert "wait for consumer 1795796488, which has read up to 119" in told["held"]
     assert "clicks 120 of partition 1 is kept: consumer 1795796488 has read" in told["why"]
     assert "the active one" in told["active"]
-    assert told["gone"].startswith("7 segments went, then the 2 that billing held back")
+    assert told["gone"].startswith("removed 7 segments, then the 2 that billing held back")
     left = open_warehouse(tmp_path / "clicks").topic("clicks").state().topic
     assert left is not None
     assert [(part.first_seq, part.last_seq) for part in left.partitions] == [(360, 479)] * 3
@@ -90,12 +90,12 @@ def test_a_mistaken_limit_is_undone_over_a_compaction_and_the_disk_comes_back(
     told: dict[str, str] = {}
     demo_mistake.show(tmp_path, flights, times[-1], told.__setitem__)
     assert list(told) == STEPS[STEPS.index("mistake") :]
-    assert told["gone"] == "143 messages went: max_age 1h"
+    assert told["gone"] == "removed 143 messages: max_age 1h"
     assert "can bring it back until" in told["asked"]
-    assert "24 commits; then 25 files became 1" in told["on top"]
+    assert "24 commits; then merged 25 files into 1" in told["on top"]
     assert told["dry run"].startswith("by `undo --dry-run`, would restore 143 messages, rewriting ")
-    assert told["undone"].startswith("all 144 are back, ")
-    assert told["meant"].startswith("96 messages went: max_age 3d")
+    assert told["undone"].startswith("restored all 144, ")
+    assert told["meant"].startswith("removed 96 messages: max_age 3d")
     left = open_warehouse(tmp_path / "departures").stream("DEPARTURES").state()
     assert (left.messages, left.first_seq) == (72, 97)
 

@@ -105,4 +105,4 @@ def test_a_table_that_one_has_becomes_a_stream(
     monkeypatch.setattr("sys.argv", command[2:])
     assert ingest.main() == 0
     planned = CliRunner().invoke(app, plan[1:])
-    assert "ORDERS: 2 messages" in planned.stdout
+    assert "ORDERS: would remove 2 messages" in planned.stdout
