@@ -60,8 +60,8 @@ def show(directory: Path, as_of: str, tell: Tell) -> None:
     second = topic.plan(as_of).apply()
     tell(
         "gone",
-        f"removed {first.segments['dropped']} segments, then the {second.segments['dropped']} that {READER} held back, no "
-        f"file of any of them opened; {topic.state(as_of).messages:,} messages are left, in the active segments",
+        f"removed {first.segments['dropped']} segments, then the {second.segments['dropped']} that {READER} held back, "
+        f"opening no file of any of them; {topic.state(as_of).messages:,} messages are left, in the active segments",
     )
 
 
