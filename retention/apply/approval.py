@@ -100,8 +100,7 @@ def spend(
     rival = history.about_to_spend(limit.digest) if spending is None else spending.run
     if rival is not None:
         raise StalePlanError(
-            f"{opened.name}: run {rival} spends the approved report meanwhile; nothing was removed by this one; run "
-            "again"
+            f"{opened.name}: run {rival} is spending the approved report; this one removed nothing; run again"
         )
     return limit
 

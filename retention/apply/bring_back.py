@@ -270,8 +270,8 @@ def _check_count(opened: OpenedStream, copy: _Copy, messages: int) -> None:
     if messages != copy.messages:
         raise VerificationError(
             f"{opened.name}: {copy.task.source.location} has {messages:,} of {counted(copy.messages, 'message')} "
-            "to be copied of it: it is not the file that it was; nothing was changed; bring messages back from an "
-            "archive or a backup"
+            "to copy: the file was changed; nothing was changed by this run; restore messages from an archive or a "
+            "backup"
         )
 
 

@@ -34,9 +34,7 @@ class Budget:
         )
         for name, bound in (("--max-time", budget.max_time_ns), ("--max-bytes", budget.max_bytes)):
             if bound is not None and bound < 0:
-                raise UsageError(
-                    f"{name} is negative: write how much the run may take, or leave it out"
-                )
+                raise UsageError(f"{name} is negative: write the run's limit, or leave it out")
         return budget
 
     def spent(self, time_ns: int, size: int) -> str | None:

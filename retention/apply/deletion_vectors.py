@@ -44,7 +44,7 @@ def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> N
     if files.is_remote(opened.root) and not opened.config.exclusive:
         raise RefusedError(
             f"{opened.name}: its files carry deletion vectors, and Spark may purge them on an object store only while "
-            "nobody else writes; set exclusive: true for this stream if that is so, then run again"
+            "no other process writes; set exclusive: true for this stream if that is so, then run again"
         )
     table = for_spark(files.join(opened.root, "messages"))
     segments = defaultdict(set)

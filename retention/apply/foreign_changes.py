@@ -171,8 +171,8 @@ def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord
     if committed is not None and here < committed:
         raise RefusedError(
             f"{opened.name}: there is nothing to undo: the table is at version {here}, and run {outcome.run} "
-            f"committed version {committed}, so that the table was put back from a copy of before; it holds what the "
-            "run removed; nothing was changed"
+            f"committed version {committed}, so the table was restored from an earlier copy, which has the removed "
+            "messages; nothing was changed"
         )
 
 
@@ -196,8 +196,8 @@ def refuse_lost(undoing: UndoCheck) -> None:
 def files_lost(undoing: UndoCheck, lost: int, of: int) -> VerificationError:
     """The error where files that held the messages to restore are gone."""
     return VerificationError(
-        f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of {counted(of, 'file')} that held what it "
-        "removed are gone (VACUUM or reclaim deletes them once grace is over, or somebody emptied the trash); "
+        f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of {counted(of, 'file')} with removed "
+        "messages no longer exist (VACUUM and reclaim delete them after the grace period); "
         f"nothing was changed; {_remedies(undoing)}"
     )
 
@@ -240,17 +240,14 @@ def _cause(undoing: UndoCheck) -> str:
         who = "another program" if act is None else f"{act[1]} (version {act[0]})"
         if undoing.rewritten:
             number, of = len(undoing.rewritten), undoing.added.num_rows
-            return (
-                f"{who} has rewritten {number} of {counted(of, 'file')} that {'holds' if of == 1 else 'hold'} what it "
-                "left, whose messages would be there twice"
-            )
-        return f"{who} has put {len(undoing.back)} of the files back that it removed"
+            return f"{who} has rewritten {number} of {counted(of, 'file')} of kept messages, which would be duplicated"
+        return f"{who} has restored {len(undoing.back)} of the removed files"
     if undoing.lost:
         return (
-            f"{len(undoing.lost)} of {counted(undoing.removed.num_rows, 'file')} that it removed are gone, such as "
-            f"{undoing.lost[0]} (VACUUM deletes them once grace is over, or somebody emptied the trash)"
+            f"{len(undoing.lost)} of {counted(undoing.removed.num_rows, 'removed file')} no longer exist, such as "
+            f"{undoing.lost[0]} (VACUUM and reclaim delete them after the grace period)"
         )
-    return "files of another writer hold messages that would come back, and then be there twice"
+    return "files of another writer hold messages that it removed, which would be duplicated"
 
 
 def _state(
@@ -259,14 +256,14 @@ def _state(
     removed = undoing.outcome.removed_messages
     if messages is None or missing is None:
         if undoing.is_alone:
-            return f"none of {counted(removed, 'message')} that it removed is there"
-        return f"which of {counted(removed, 'message')} that it removed are there cannot be told"
+            return f"none of {counted(removed, 'removed message')} is in the table"
+        return f"it is unknown which of {counted(removed, 'removed message')} are in the table"
     total, gone = _total(messages), _total(missing)
     if gone == total:
-        return f"none of {counted(total, 'message')} that it removed is there"
+        return f"none of {counted(total, 'removed message')} is in the table"
     ranges = [text for part, seqs in missing.items() for text in _spelled(part, seqs)]
     some = ", ".join(ranges[:_MOST_RANGES]) + (", …" if len(ranges) > _MOST_RANGES else "")
-    return f"of {counted(total, 'message')} that it removed {total - gone:,} are there, and {gone:,} are not ({some})"
+    return f"of {counted(total, 'removed message')}, {total - gone:,} are in the table, and {gone:,} are not ({some})"
 
 
 def _spelled(partition: int, seqs: Array) -> Iterable[str]:
@@ -281,24 +278,24 @@ def _files(undoing: UndoCheck) -> str:
     count = undoing.removed.num_rows
     there = count - len(undoing.lost)
     if not there:
-        return "none of the files that it removed is there"
+        return "none of the removed files exists"
     kept = next(place for place in undoing.places(undoing.removed).values() if place is not None)
-    return f"of {counted(count, 'file')} that it removed {there:,} can be read still ({kept})"
+    return f"of {counted(count, 'removed file')}, {there:,} can still be read ({kept})"
 
 
 def _remedies(undoing: UndoCheck) -> str:
     remedies: list[str] = []
     if undoing.opened.config.archive is not None or undoing.outcome.archived is not None:
         remedies.append(
-            f"{command('restore', undoing.opened.name)} brings back from the archive what is missing"
+            f"{command('restore', undoing.opened.name)} restores the missing messages from the archive"
         )
     act = undoing.act() if undoing.rewritten and not undoing.lost else None
     if act is not None:
         remedies.append(
-            f"RESTORE TABLE {delta_name(undoing.layout.messages)} TO VERSION AS OF {act[0] - 1} makes it possible to "
-            "undo the run, and takes back whatever came since, also what was published"
+            f"RESTORE TABLE {delta_name(undoing.layout.messages)} TO VERSION AS OF {act[0] - 1} makes the undo "
+            "possible, but reverts every later commit, publishes included"
         )
-    remedies.append("a backup of before can be imported as another stream")
+    remedies.append("an earlier backup can be imported as another stream")
     return "; or ".join(remedies)
 
 

@@ -49,7 +49,7 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
     if as_of_ns > now and not guards.allow_future:
         raise RefusedError(
             f"{opened.name}: as_of {format_instant(as_of_ns)} is later than the clock ({format_instant(now)}); "
-            "messages that are still young would go; give an earlier instant, or --allow-future if you mean it"
+            "young messages would be removed; give an earlier instant, or --allow-future if you mean it"
         )
     last = history.last_as_of_ns()
     if last is None or as_of_ns >= last or guards.allow_rewind:
@@ -64,7 +64,7 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
             f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one, "
             f"{format_instant(last)}, which is later than the clock; if a clock was wrong then, "
             f"{command('repair clock', opened.name, options='--yes')} settles it, and names the run without --yes; "
-            "--allow-rewind lets this one pass through"
+            "--allow-rewind permits this run"
         )
     raise RefusedError(
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
@@ -102,7 +102,7 @@ def check_update(opened: OpenedStream, history: History) -> None:
     retention = before.get("retention", opened.config.retention)
     if retention != opened.config.retention and WORKQUEUE in {retention, opened.config.retention}:
         raise RefusedError(
-            f"{opened.name}: retention was {retention} when the stream was worked on last, and it is "
+            f"{opened.name}: retention was {retention} at the stream's last run, and it is "
             f"{opened.config.retention} now (stream configuration update can not change retention policy to/from "
             f"workqueue, server error 10052); nothing was changed; write retention: {retention} again, or configure "
             "another stream"

@@ -23,15 +23,15 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
     """
     if plan.epoch != snapshot.counters.epoch:
         raise StalePlanError(
-            f"{plan.stream}: it was purged since this plan was made, or dropped; nothing was changed; plan again"
+            f"{plan.stream}: was purged or dropped since this plan was made; nothing was changed; plan again"
         )
     live = snapshot.files
     pinned = plan.files.select(_PIN)
     changed = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
     if changed.num_rows:
         raise StalePlanError(
-            f"{plan.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} that this plan rests on have "
-            f"gone or changed, {sorted(changed['path'].to_pylist())[0]} among them; nothing was changed; plan again"
+            f"{plan.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} of this plan were removed or "
+            f"changed, such as {sorted(changed['path'].to_pylist())[0]}; nothing was changed; plan again"
         )
     if pinned.num_rows and plan.released != snapshot.counters.released:
         raise StalePlanError(
@@ -55,7 +55,7 @@ def check_copy(stream: str, planned: dict[str, Any], written: RewriteResult) -> 
         expected = planned[name] - planned[f"removed_{name}"]
         if written.total(name) != expected:
             raise VerificationError(
-                f"{stream}: the copy of {planned['path']} has {written.total(name):,} {unit} where the plan says "
-                f"{expected:,}; the file is not what its statistics say, so nothing was committed; restore "
-                "the file from a copy"
+                f"{stream}: the copy of {planned['path']} has {written.total(name):,} {unit}, and the plan says "
+                f"{expected:,}: the file contradicts its statistics; nothing was committed; restore the file from a "
+                "copy"
             )

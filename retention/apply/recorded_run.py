@@ -153,8 +153,8 @@ class RecordedRun:
     def unknown(self, error: CommitUnknownError) -> CommitUnknownError:
         """The error of a run that may have committed."""
         return CommitUnknownError(
-            f"{error}; what run {self.name} staged, {counted(self._files, 'file')}, stays where it is, and the next "
-            "run of the stream finds out whether it committed"
+            f"{error}; {counted(self._files, 'staged file')} of run {self.name} {'is' if self._files == 1 else 'are'} "
+            "kept, and the stream's next run finds out whether it committed"
         )
 
     def _swap(self, change: Change) -> Swap:

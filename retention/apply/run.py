@@ -110,7 +110,7 @@ def _plan_guarded(
     check_approval(opened.config, planned.plan, guards.approved)
     if planned.plan.expired:
         raise BusyError(
-            f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"
+            f"{opened.name}: consumers were created meanwhile that are inactive already; nothing was removed; run again"
         )
     plan = guarded(opened, planned.plan, guards)
     return replace(planned, plan=replace(plan, pins=replace(plan.pins, expired=expired)))

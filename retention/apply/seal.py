@@ -116,8 +116,8 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
         is_active = snapshot.counters.open_base.get(place[0], 0) <= place[1]
         if is_active or counts[place] != row["count_all"]:
             raise StalePlanError(
-                f"{opened.name}: messages came to segment {place[1]} of partition {place[0]} since this plan was made; "
-                "nothing was changed; plan again"
+                f"{opened.name}: messages were stored in segment {place[1]} of partition {place[0]} since this plan "
+                "was made; nothing was changed; plan again"
             )
 
 

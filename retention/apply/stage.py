@@ -137,7 +137,7 @@ def _stage_markers(
     if position.next_seq != mark.first:
         raise StalePlanError(
             f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
-            f"{mark.first:,} on; messages came since, nothing was changed; plan again"
+            f"{mark.first:,} on: messages were stored since; nothing was changed; plan again"
         )
     raw = delete_markers.rows(mark.markers, plan.policy, plan.as_of_ns)
     rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []

@@ -173,7 +173,7 @@ def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
 def _there_again(undoing: UndoCheck) -> RefusedError:
     return RefusedError(
         f"{undoing.opened.name}: messages that run {undoing.run} removed are in the table again, as after a restore "
-        "from an archive, and would be there twice; nothing was changed; bring back the others from the archive as well"
+        "from an archive, and would be duplicated; nothing was changed; restore the others from the archive as well"
     )
 
 
@@ -222,14 +222,14 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
         )
     if isinstance(outcome, SequencesRepaired):
         raise UsageError(
-            f"{opened.name}: run {run} repaired the stream, which cannot be undone: no pass goes on with what it took "
-            f"out; its files stay for the grace period, and {undo_location(opened, run, 'removed')} names them"
+            f"{opened.name}: run {run} repaired the stream, which cannot be undone: no pass can process the removed "
+            f"rows; their files are kept for the grace period, and {undo_location(opened, run, 'removed')} names them"
         )
     if not outcome.removed_messages and outcome.ends_epoch is None:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
     if outcome.request is not None and outcome.request.erase:
         raise UsageError(
-            f"{opened.name}: run {run} erased what it deleted, which cannot be undone; import a backup if you have one"
+            f"{opened.name}: run {run} erased its messages, which cannot be undone; import a backup if you have one"
         )
     return outcome
 
@@ -259,9 +259,9 @@ def _check_in_force(opened: OpenedStream, outcome: RunRecord, added: pa.Table) -
         )
     if in_force is None and added.num_rows:
         raise RefusedError(
-            f"{opened.name}: run {run} was interrupted, and neither the log nor the files of the table tell any more "
-            "whether it committed: neither those that it took nor those that it wrote in their place are there; "
-            "nothing was changed; bring messages back from an archive or a backup"
+            f"{opened.name}: run {run} was interrupted, and it is unknown whether it committed: the table has neither "
+            "the files that it removed nor those that it wrote instead; nothing was changed; restore messages from an "
+            "archive or a backup"
         )
 
 
@@ -297,16 +297,16 @@ def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
         if isinstance(record, RestoredRun):
             if segments & _segments(read_record(opened, record.run, "added")):
                 return RefusedError(
-                    f"{opened.name}: run {record.run} brought messages of the same segments back from an archive "
-                    f"after run {run}, so that they would be there twice; nothing was changed; bring back the others "
-                    "from the archive as well"
+                    f"{opened.name}: run {record.run} restored messages of the same segments from an archive after "
+                    f"run {run}, so they would be duplicated; nothing was changed; restore the others from the archive "
+                    "as well"
                 )
             continue
         if _wrote_anew(record) and segments & _written_anew(opened, record):
             return RefusedError(
-                f"{opened.name}: run {record.run} wrote messages of the same segments anew after run {run}, which "
-                "was made by a version of this program that recorded whole files alone; nothing was changed; bring "
-                "messages back from an archive or a backup"
+                f"{opened.name}: run {record.run} rewrote messages of the same segments after run {run}, and a version "
+                f"of this program that recorded only whole files made run {run}; nothing was changed; restore messages "
+                "from an archive or a backup"
             )
         counts = not isinstance(record, Undone | ReturnedRemoved)
         if not counts or record.run in undone or not record.removed_messages:
@@ -340,8 +340,8 @@ def _merged_since(undoing: UndoCheck) -> RefusedError | None:
     is_elsewhere = bool((moved | divided_mask(live, undoing.removed)).any())
     if is_elsewhere or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
         return RefusedError(
-            f"{opened.name}: the segments of run {undoing.run} have been compacted since, and it was made by a version "
-            "of this program that recorded whole files alone; nothing was changed; bring messages back from an "
+            f"{opened.name}: the segments of run {undoing.run} have been compacted since, and a version of this "
+            "program that recorded only whole files made that run; nothing was changed; restore messages from an "
             "archive or a backup"
         )
     return None
@@ -360,13 +360,13 @@ def _epochs(
         return here, here
     if isinstance(outcome, Dropped) and not snapshot.counters.dropped_ns:
         raise RefusedError(
-            f"{opened.name}: a write has begun another table since run {outcome.run} dropped the stream, which has "
-            "the sequences of the dropped one; nothing was changed; the run cannot be undone any more"
+            f"{opened.name}: a write has begun another table since run {outcome.run} dropped the stream, with "
+            "the sequences of the dropped one; nothing was changed; the run can no longer be undone"
         )
     if has_data(opened, snapshot):
         raise RefusedError(
-            f"{opened.name}: messages came since run {outcome.run} purged the topic, and have the offsets of those "
-            "that it removed; nothing was changed; the run cannot be undone any more"
+            f"{opened.name}: messages stored since run {outcome.run} purged the topic have the offsets of the removed "
+            "ones; nothing was changed; the run can no longer be undone"
         )
     return here, outcome.ends_epoch
 

@@ -59,13 +59,14 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
     if record is None:
         if opened.store.find_commit(run) is None:
             raise RefusedError(
-                f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
-                "of it: reclaim deletes both once grace is over, or the table was put back from a copy of before, and "
-                "then there is nothing to undo; nothing was changed; bring messages back from an archive or a backup"
+                f"{location}: the record of the files of run {run} no longer exists, nor its commit in the log of "
+                f"{opened.name}: reclaim deletes both after the grace period, or the table was restored from an "
+                "earlier copy, so there is nothing to undo; nothing was changed; restore messages from an archive or a "
+                "backup"
             )
         raise RefusedError(
-            f"{location}: the record of the files of run {run} is gone (reclaim deletes it once grace is "
-            "over), so the run cannot be undone; nothing was changed; bring messages back from an archive or a backup"
+            f"{location}: the record of the files of run {run} no longer exists (reclaim deletes it after the grace "
+            "period), so the run cannot be undone; nothing was changed; restore messages from an archive or a backup"
         )
     together = pa.concat_tables([FILE_STATS.empty_table(), *record.tables()])
     with judged(location, run):
@@ -87,12 +88,12 @@ def read_ranges(opened: OpenedStream, run: str) -> RecordFile:
     intent = history_of(opened.warehouse, opened.name).begun(run)
     if intent is not None and intent.names_initiator:
         raise RefusedError(
-            f"{location}: the record of the sequences that run {run} took is gone; restore it from a copy if there is "
-            "one"
+            f"{location}: the record of the sequences that run {run} removed no longer exists; restore it from a copy "
+            "if there is one"
         )
     raise RefusedError(
-        f"{opened.name}: run {run} kept no record of the sequences that it took: it took none, or an earlier version "
-        "of this program made it, which recorded whole files alone"
+        f"{opened.name}: run {run} kept no record of the sequences that it removed: it removed none, or an earlier "
+        "version of this program, which recorded only whole files, made it"
     )
 
 
@@ -132,8 +133,8 @@ def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> 
     taken = sorted(claimed.intersection(back["path"].to_pylist()))
     if taken:
         raise RefusedError(
-            f"{opened.name}: a reclaim has claimed {taken[0]} and deletes it, since its grace is over; nothing was "
-            "changed; bring messages back from an archive or a backup"
+            f"{opened.name}: a reclaim is deleting {taken[0]}, whose grace period is over; nothing was changed; "
+            "restore messages from an archive or a backup"
         )
     return AssertClaims(snapshot.counters.claims)
 

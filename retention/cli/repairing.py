@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from retention.api.dry_run import Mended, Repair
     from retention.api.log import Log
 
-repair = typer.Typer(
-    help="Repair a stream that cannot be processed (dry run unless --yes).", no_args_is_help=True
-)
+repair = typer.Typer(help="Repair a broken stream (dry run unless --yes).", no_args_is_help=True)
 
 Yes = Annotated[bool, typer.Option("--yes", help="Repair the stream (without it: a dry run).")]
 

@@ -37,7 +37,7 @@ def refuse_dropped(opened: OpenedStream, instead: str) -> None:
     """
     dropped = dropped_of(opened)
     if dropped is not None:
-        back = f"`retention undo {dropped.run}` brings it back, or " if dropped.run else ""
+        back = f"`retention undo {dropped.run}` restores it, or " if dropped.run else ""
         raise RefusedError(
             f"{opened.name}: was dropped at {format_instant(dropped.at_ns)}; nothing was changed; {back}{instead}"
         )

@@ -97,7 +97,7 @@ class Removal:
         """The user, machine and process that ran it, and the scheduler's names, in words."""
         who = self.outcome.who
         if not isinstance(who, Mapping):
-            return "nobody recorded who ran it"
+            return "an unrecorded process"
         named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
         scheduler = who.get("scheduler")
         schedulers = [
@@ -160,9 +160,9 @@ class Removal:
         if self.outcome.request is not None and self.outcome.request.erase:
             return "it was erased"
         if isinstance(self.outcome, SequencesRepaired):
-            return "what a repair of sequences takes out is not brought back"
+            return "a repair of sequences cannot be undone"
         if isinstance(self.outcome, Undone):
-            return "an undo is not undone: the next pass removes the same messages, and writes markers anew"
+            return "an undo cannot be undone: the next pass removes the same messages, and writes markers anew"
         return None
 
     def _files_are_there(self) -> bool:
@@ -220,20 +220,20 @@ class Recovery:
 
     def _fate(self) -> str:
         if self.undone_by is not None:
-            return f"run {self.undone_by} brought it back"
+            return f"run {self.undone_by} restored it"
         if self.is_final is not None:
-            return f"it does not come back: {self.is_final}"
+            return f"it cannot be restored: {self.is_final}"
         until = format_instant(self.until_ns)
         if self.reclaimed is not None:
-            return f"it cannot be undone any more: {self.reclaimed.sentence}"
+            return f"undo can no longer restore it: {self.reclaimed.sentence}"
         if not self.files_there:
-            return f"it does not come back by undo: files that held it are gone (they stay until {until} at least)"
+            return f"undo cannot restore it: files that held it were deleted (kept until {until} at least)"
         if self.is_over:
             return (
-                f"`retention undo {self.run}` may still bring it back: grace ended at {until}, and its files are there "
-                "until something deletes them"
+                f"`retention undo {self.run}` may still restore it: the grace period ended at {until}, but its files "
+                "are not deleted yet"
             )
-        return f"`retention undo {self.run}` can bring it back until {until} at least"
+        return f"`retention undo {self.run}` can restore it until {until} at least"
 
     def as_json(self) -> dict[str, Any]:
         """The recovery as JSON values."""

@@ -69,7 +69,7 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
         ]
         if deleted:
             raise MissingMessageError(
-                f"{_named(opened, place)} is not there, and whether a run removed it cannot be told: "
+                f"{_named(opened, place)} is missing, and it is unknown whether a run removed it: "
                 f"{_deleted(deleted)}"
             )
         raise MissingMessageError(_unrecorded(opened, position, place, undone))
@@ -80,8 +80,8 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
     deleted = [removal for removal in before if removal.is_forgotten()]
     if deleted:
         raise MissingMessageError(
-            f"{_named(opened, place)} is not there: the next message gets {next_seq:,}; whether one of that number was "
-            f"stored before the numbers began anew cannot be told: {_deleted(deleted)}"
+            f"{_named(opened, place)} is missing: the next message gets {next_seq:,}; it is unknown whether one with "
+            f"that sequence was stored before the sequences began anew: {_deleted(deleted)}"
         )
     raise MissingMessageError(
         f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` tells where "
@@ -123,8 +123,8 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
     is_certain = taken.is_certain and removal.outcome.is_done
     named = _named(removal.opened, place, message)
     reasons = [removal.reason(rule) for rule in rules]
-    took = "took" if taken.is_certain else "or one before it took"
-    by = f"by {' or '.join(reasons)}" if reasons else f"by no rule: {_what(removal)}"
+    earlier = "" if taken.is_certain else " or an earlier one"
+    why = " or ".join(reasons) if reasons else _what(removal)
     return Explanation(
         removal.opened.name,
         *place,
@@ -133,7 +133,9 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
         size=message.get("size", taken.row["bytes"] if taken.row["messages"] == 1 else None),
         goes=False,
         rule=rules[0] if len(rules) == 1 else None,
-        sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} {took} it, {by}; {recovery.sentence}.",
+        sentence=(
+            f"{named}{of_epoch} was removed by {_by_run(removal)}{earlier}: {why}; {recovery.sentence}."
+        ),
         arithmetic=tuple(_lines(taken, message)),
         removed=_as_json(removal, rules, recovery, certain=is_certain),
     )
@@ -152,11 +154,11 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
         goes=False,
         rule=None,
         sentence=(
-            f"{_named(removal.opened, place)} is gone: {_by_run(removal)} may have taken it; an earlier version of "
-            "this program recorded which files a run removed, not which messages, and one of them reaches across it; "
+            f"{_named(removal.opened, place)} may have been removed by {_by_run(removal)}: an earlier version of this "
+            "program recorded the files that a run removed, not the messages, and the sequences of one include it; "
             f"{recovery.sentence}, if so."
         ),
-        arithmetic=(*(removal.reason(rule) for rule in rules), removal.who()),
+        arithmetic=(*(removal.reason(rule) for rule in rules), f"run by {removal.who()}"),
         removed=_as_json(removal, rules, recovery, certain=False),
     )
 
@@ -177,20 +179,20 @@ def _unrecorded(
     if undone:
         removal = undone[0]
         return (
-            f"{named} is not there, and no run that is in force took it: run {removal.run} did, run "
-            f"{removal.undone_by} brought it back, and what took it since is not in the run history: "
-            "another program, or a copy that was put back"
+            f"{named} is missing, and no run in force removed it: run {removal.run} did, run "
+            f"{removal.undone_by} restored it, and its later removal is not in the run history: another program "
+            "removed it, or an older copy of the table was restored"
         )
     highest = position.inventory.counters.removed.get(place[0])
     expired = (
-        f"; the table says that removals reach up to {highest:,}, so a run may have taken it whose records are gone"
+        f"; the table says that removals reach up to {highest:,}, so a run without records may have removed it"
         if highest is not None and place[1] <= highest
         else ""
     )
     return (
-        f"{named} is not there, and no run that has a record took it{expired}. That does not say that it never was: "
-        "another program may have removed it, the server may have before it came here, or its number was given out and "
-        "nothing stored under it; `retention history` lists the runs"
+        f"{named} is missing, and no recorded run removed it{expired}. It may have existed: another program may have "
+        "removed it, or the server before it was copied here; or its sequence was assigned, but nothing was stored; "
+        "`retention history` lists the runs"
     )
 
 
@@ -199,9 +201,9 @@ def _deleted(removals: Sequence[Removal]) -> str:
     newest, *others = removals
     more = f", nor of {counted(len(others), 'run')} before it" if others else ""
     return (
-        f"run {newest.run} of {format_instant(newest.removed_ns)} removed {counted(newest.messages, 'message')}, and "
-        f"nothing on record tells which{more}: earlier versions of this program kept no such record, or deleted it "
-        "with reclaim; `retention history` lists the runs"
+        f"run {newest.run} of {format_instant(newest.removed_ns)} removed {counted(newest.messages, 'message')}, but "
+        f"which ones is not on record{more}: earlier versions of this program kept no such record, or reclaim deleted "
+        "it; `retention history` lists the runs"
     )
 
 
@@ -212,14 +214,14 @@ def _named(opened: OpenedStream, place: Place, message: dict[str, Any] | None = 
 
 
 def _by_run(removal: Removal) -> str:
-    known = "" if removal.outcome.is_done else ", of which nobody knows whether it committed,"
-    return f"run {removal.run}{known} of {format_instant(removal.removed_ns)}"
+    unknown = "" if removal.outcome.is_done else " (it is unknown whether it committed)"
+    return f"run {removal.run} of {format_instant(removal.removed_ns)}{unknown}"
 
 
 def _what(removal: Removal) -> str:
     if isinstance(removal.outcome, Repaired):
-        return f"a repair ({removal.outcome.repair}) removed it"
-    return "it was a marker, and undoing the run that wrote it removed it"
+        return f"a repair ({removal.outcome.repair})"
+    return "an undo of the run that wrote it, a delete marker"
 
 
 def _of_epoch(history: History, removal: Removal) -> str:
@@ -231,8 +233,8 @@ def _of_epoch(history: History, removal: Removal) -> str:
     )
     end = next(ends, removal.outcome)
     if isinstance(end, Dropped):
-        return f" with the table that run {end.run} dropped"
-    return f" with the offsets that ended when run {end.run} purged the topic"
+        return f", of the table that run {end.run} dropped,"
+    return f", of the offsets that ended when run {end.run} purged the topic,"
 
 
 def _message(taken: _Taken, seq: int) -> dict[str, Any]:
@@ -256,10 +258,10 @@ def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
         shares = zip(row["rules"], row["counts"], strict=True)
         counted = ", ".join(f"{rule} {number:,}" for rule, number in shares)
         yield (
-            f"of {row['messages']:,} messages in its range statistics told how many each rule takes ({counted}), and "
-            "not which"
+            f"of {row['messages']:,} messages in its range the number by rule is on record ({counted}), not the rule "
+            "of each"
         )
-    yield f"it lay in segment {row['segment']} ({row['path']})"
+    yield f"it was in segment {row['segment']} ({row['path']})"
     yield f"run by {taken.removal.who()}"
 
 

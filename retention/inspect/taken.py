@@ -31,7 +31,7 @@ class EndOfUndo:
         """The end in words."""
         at = format_instant(self.at_ns)
         if self.by is None:
-            return f"its files were gone when reclaim looked for them at {at}"
+            return f"reclaim found its files deleted at {at}"
         return f"reclaim {self.by} deleted the last of its files at {at}"
 
 

@@ -70,7 +70,7 @@ def _explain_purge_deletes(
         if goes
         else "its key has a value, or it is a deletion that is too young"
     )
-    verb = "goes" if goes else "stays"
+    verb = "is removed" if goes else "is kept"
     rule = request.rule if goes else None
     return explanation(
         plan.stream, message, rule, f"{named} {verb}: {request.wording}.", (deleted,)

@@ -50,9 +50,9 @@ def refused_histories(stream: str, others: Sequence[StoredManifest]) -> RefusedE
     """The error for manifests that are not known to belong to the wanted history."""
     last = left_out(others)
     return RefusedError(
-        f"{stream}: {some_of(last)}: no commit of this table, and no manifest "
-        "of its own, leads there, so that the sequences may be those of other messages; nothing was changed; bring "
-        f"back such a history as a new stream, with --from {last[0].manifest} --as NEWNAME"
+        f"{stream}: {some_of(last)}: no commit of this table, and no manifest of its own, leads there, so the "
+        "sequences may belong to other messages; nothing was changed; restore such a history into a new stream, with "
+        f"--from {last[0].manifest} --as NEWNAME"
     )
 
 

@@ -113,11 +113,11 @@ def _of_stream(place: str, stream: str, home: Origin | None) -> str:
         return files.join(base, there[0])
     if not there:
         raise UsageError(
-            f"{place}: there is no archive of {stream}; name the place that `archive:` names in the configuration"
+            f"{place}: has no archive of {stream}; name the location that `archive:` names in the configuration"
         )
     raise UsageError(
-        f"{base}: has what several tables have left ({', '.join(there)}), in which a sequence means other messages; "
-        "name the directory of one of them"
+        f"{base}: has archives of several tables ({', '.join(there)}), each with its own sequences; name the "
+        "directory of one of them"
     )
 
 
@@ -126,7 +126,7 @@ def _manifests(directory: str) -> list[StoredManifest]:
     manifests = list(read_manifests(directory))
     if not manifests:
         raise UsageError(
-            f"{directory}: there is no manifest of an archive; name the place that `archive:` names in the "
+            f"{directory}: has no manifest of an archive; name the location that `archive:` names in the "
             "configuration"
         )
     if len({manifest.content.origin for manifest in manifests}) != 1:
@@ -140,7 +140,7 @@ def _named(location: str, manifests: Sequence[StoredManifest]) -> StoredManifest
     for manifest in manifests:
         if manifest.location == location:
             return manifest
-    raise UsageError(f"{location}: there is no such manifest; name manifest that is there")
+    raise UsageError(f"{location}: there is no such manifest; name an existing one")
 
 
 def _up_to(last: StoredManifest, manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
@@ -157,8 +157,8 @@ def _table_of(manifest: StoredManifest) -> tuple[str, int]:
 
 def _elsewhere(place: str, home: Origin) -> RefusedError:
     return RefusedError(
-        f"{home.stream}: {place} holds what another table has left, or the topic before it was purged: its sequences "
-        "are those of other messages; nothing was changed; bring them back as a new stream, with --as"
+        f"{home.stream}: {place} is the archive of another table, or of the topic before a purge: its sequences belong "
+        "to other messages; nothing was changed; restore them into a new stream, with --as"
     )
 
 

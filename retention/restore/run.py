@@ -235,8 +235,8 @@ def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int
         ends[partition] = position.tail(partition).next_seq
         if highest >= ends[partition]:
             raise RefusedError(
-                f"{stream}: the archive holds sequence {highest:,}, which the table has not given out (its next one is "
-                f"{ends[partition]:,}); nothing was changed; bring the messages back as a new stream, with --as"
+                f"{stream}: the archive holds sequence {highest:,}, which the table has not assigned (its next one is "
+                f"{ends[partition]:,}); nothing was changed; restore the messages into a new stream, with --as"
             )
     return ends
 
@@ -247,7 +247,7 @@ def _commit(opened: OpenedStream, intent: RestoredRun, change: Change, snapshot:
             run.commit(intent, change)
     except (ConflictError, StalePlanError) as error:
         raise BusyError(
-            f"{opened.name}: another writer came first; nothing was brought back; try again"
+            f"{opened.name}: another writer committed first; nothing was restored; try again"
         ) from error
 
 
@@ -305,7 +305,7 @@ def _restored(
 def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
     if has_data(target, snapshot):
         raise RefusedError(
-            f"{target.name}: was written to before, so that messages cannot keep their sequences there; nothing was "
+            f"{target.name}: was written to before, so messages cannot keep their sequences there; nothing was "
             "changed; name a new one with --as"
         )
 

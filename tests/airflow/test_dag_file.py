@@ -317,7 +317,9 @@ class BesideAnOlderEngine(JobTask[Counts]):
 
 
 def test_an_engine_of_another_release_is_not_tried_again() -> None:
-    with pytest.raises(AirflowFailException, match="the engine is of another release"):
+    with pytest.raises(
+        AirflowFailException, match="the engine and these DAGs are of different releases"
+    ):
         BesideAnOlderEngine().execute({})
 
 

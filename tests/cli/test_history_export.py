@@ -116,8 +116,8 @@ def test_a_message_is_explained_in_the_same_words_after_reclaim(orders: Commands
     *_, run, reclaim = exported(orders)
     [sentence, *lines] = orders.run("explain", "ORDERS", "3").stdout.splitlines()
     assert sentence == (
-        f"ORDERS 3 is gone: run {run['run']} of {run['began']} took it, by max_msgs_per_subject 24, 24 or more on the "
-        f"subject are newer; it cannot be undone any more: reclaim {reclaim['run']} deleted the last of its files at "
+        f"ORDERS 3 was removed by run {run['run']} of {run['began']}: max_msgs_per_subject 24, 24 or more on the "
+        f"subject are newer; undo can no longer restore it: reclaim {reclaim['run']} deleted the last of its files at "
         f"{run['reclaimed']}."
     )
     assert lines[0] == "  its subject and its time are not on record: the file that held it is gone"
@@ -135,9 +135,9 @@ def test_nothing_on_record_is_not_told_as_nothing_that_happened(orders: Commands
     refused = orders.run("explain", "ORDERS", "3")
     assert (refused.exit_code, refused.stderr) == (
         2,
-        f"ORDERS 3 is not there, and whether a run removed it cannot be told: run {run['run']} of {run['began']} "
-        "removed 6 messages, and nothing on record tells which: earlier versions of this program kept no such record, "
-        "or deleted it with reclaim; `retention history` lists the runs\n",
+        f"ORDERS 3 is missing, and it is unknown whether a run removed it: run {run['run']} of {run['began']} "
+        "removed 6 messages, but which ones is not on record: earlier versions of this program kept no such record, "
+        "or reclaim deleted it; `retention history` lists the runs\n",
     )
 
 

@@ -41,7 +41,7 @@ def test_a_run_is_shown_by_segment_and_rule(orders: Commands) -> None:
     table = orders.run("history", "show", run).stdout
     assert f"{run}: apply, stream ORDERS, -6 messages" in table
     assert f"process {initiator()['pid']}" in table
-    assert f"`retention undo {run}` can bring it back until " in table
+    assert f"`retention undo {run}` can restore it until " in table
     assert "max_msgs_per_subject 6" in table
 
 
@@ -73,7 +73,7 @@ def test_an_undone_run_says_so(orders: Commands) -> None:
     shown = orders.json("history", "show", run)
     assert shown["recovery"]["undone_by"] == undo
     assert not shown["recovery"]["possible"]
-    assert f"run {undo} brought it back" in orders.run("history", "show", run).stdout
+    assert f"run {undo} restored it" in orders.run("history", "show", run).stdout
     assert f"undid run {run}" in orders.run("history", "show", undo).stdout
     assert orders.json("history", "show", undo)["by_segment"] == []
 

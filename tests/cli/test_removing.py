@@ -43,7 +43,7 @@ def test_a_purge_is_planned_carried_out_recorded_and_undone(orders: Commands) ->
 
 def test_a_delete_names_its_messages(orders: Commands) -> None:
     done = orders.run("delete", "ORDERS", 9, 2, "--yes")
-    assert "2 messages" in done.stdout
+    assert "ORDERS: removed 2 messages (" in done.stdout
     assert "2 by delete" in done.stdout
     assert left(orders) == [7, 1, 9]
 

@@ -73,8 +73,8 @@ def test_a_sequence_that_was_given_up_is_explained_by_its_repair(orders: Command
     file_of(orders, 11).unlink()
     done = orders.json("repair", "lost", "ORDERS", "--yes")
     explained = orders.run("explain", "ORDERS", 12).stdout
-    assert explained.startswith(f"ORDERS 12 is gone: run {done['run']} of ")
-    assert "a repair (lost) removed it; it does not come back by undo" in explained
+    assert explained.startswith(f"ORDERS 12 was removed by run {done['run']} of ")
+    assert ": a repair (lost); undo cannot restore it: files that held it were deleted" in explained
     [exported, *_] = orders.json("history", "export", "ORDERS")["runs"]
     assert (exported["kind"], exported["run"]) == ("repair lost", done["run"])
     assert [part["ranges"] for part in exported["removed"]] == [[[11, 12]]]

@@ -110,7 +110,7 @@ def test_its_runs_are_told_after_reclaim_as_before(
     assert {row["evidence"] for row in before} == {"files", "none", "deleted"}
     assert told("reclaimed") == before
     explained = earlier.run("explain", "ORDERS", "1")
-    assert "may have taken it; an earlier version of this program recorded" in explained.stdout
+    assert "may have been removed by run " in explained.stdout
 
 
 def test_consumers_and_offsets_are_where_they_were(earlier: Commands) -> None:

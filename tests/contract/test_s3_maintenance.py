@@ -102,7 +102,7 @@ def test_what_was_removed_is_told_after_reclaim(lake: Callable[[int], Warehouse]
     assert outcome.error is None
     told = lake(6 * HOUR).stream("ORDERS").explain(8)
     assert f"run {run} of " in told.sentence
-    assert "it cannot be undone any more: " in told.sentence
+    assert "undo can no longer restore it: " in told.sentence
     exported = lake(6 * HOUR).history_export(["ORDERS"]).select(["run", "messages"]).to_pylist()
     removed = [(row["run"], row["messages"]) for row in exported if row["messages"]]
     assert removed == [(run, 2), (second, 1)]

@@ -91,7 +91,7 @@ def test_a_mistaken_limit_is_undone_over_a_compaction_and_the_disk_comes_back(
     demo_mistake.show(tmp_path, flights, times[-1], told.__setitem__)
     assert list(told) == STEPS[STEPS.index("mistake") :]
     assert told["gone"] == "removed 143 messages: max_age 1h"
-    assert "can bring it back until" in told["asked"]
+    assert "can restore it until" in told["asked"]
     assert "24 commits; then merged 25 files into 1" in told["on top"]
     assert told["dry run"].startswith("by `undo --dry-run`, would restore 143 messages, rewriting ")
     assert told["undone"].startswith("restored all 144, ")

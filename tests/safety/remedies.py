@@ -61,7 +61,7 @@ KINDS = {
     ),
     "restore from a copy": Kind(
         r"restore (it|them|the (file|directory|record|log)|that (file|directory|folder)) from a copy|from a copy, then|"
-        r"restore them from a copy|_unreadable\(|take it from a backup again|bring the files back",
+        r"restore them from a copy|_unreadable\(|take it from a backup again|restore the files",
         (_FILES,),
     ),
     "delete or move what cannot be read": Kind(
@@ -176,7 +176,7 @@ KINDS = {
         (f"{_OWN}a_link_out_of_the_warehouse_is_replaced_as_told",),
     ),
     "undo beside others' work": Kind(
-        r"_sentence\(undoing\)|_remedies\(undoing\)|bring (messages|back the others)|back from an archive",
+        r"_sentence\(undoing\)|_remedies\(undoing\)|restore (messages|the others) from",
         ("retention/apply/test_undo.py::test_what_others_did_to_the_table_is_told_as_it_is",),
     ),
     "repair lost-commit": Kind(
@@ -226,7 +226,7 @@ KINDS = {
         (f"{_OWN}a_setting_that_forbids_a_request_is_taken_out_as_told",),
     ),
     "nothing to do": Kind(
-        r"there is nothing to undo|cannot be undone any more|kept no record of the sequences|stays out of the table|"
+        r"there is nothing to undo|can no longer be undone|kept no record of the sequences|stays out of the table|"
         r"the first: \{damaged|poll them from the server",
         untested="the sentence says that nothing is wrong, or that nothing helps",
     ),

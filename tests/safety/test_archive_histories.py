@@ -133,8 +133,8 @@ def test_a_lost_day_that_alone_has_the_messages_is_refused_by_name(
     host = json.loads(lost.read_text())["writer"]["host"]
     assert (
         f"ORDERS: {lost} (written by {lake.folder} on {host}): no commit of this table, and no manifest of its own, "
-        "leads there, so that the sequences may be those of other messages; nothing was changed; bring back such a "
-        f"history as a new stream, with --from {lost} --as NEWNAME"
+        "leads there, so the sequences may belong to other messages; nothing was changed; restore such a history "
+        f"into a new stream, with --from {lost} --as NEWNAME"
     ) in refused.output + refused.stderr
     told = Commands(lake.folder).run("restore", "ORDERS", "--from", lost, "--as", "LOST")
     assert told.exit_code == 0, told.output

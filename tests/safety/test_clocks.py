@@ -123,7 +123,7 @@ def test_a_pass_with_a_wrong_clock_is_settled_for_good(tmp_path: Path, format_: 
     assert shop.run("apply", "--yes").exit_code == 4
     repaired = shop.json("repair", "clock", "ORDERS", "--yes")
     (wrong,) = repaired["wrong"]
-    assert f"`retention undo {wrong['run']}` brings them back" in dry.stdout
+    assert f"`retention undo {wrong['run']}` restores them" in dry.stdout
     for _ in range(2):
         assert shop.run("apply", "--yes").exit_code == 0
     assert "nothing to repair" in shop.run("repair", "clock", "ORDERS", "--yes").stdout

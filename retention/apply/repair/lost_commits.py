@@ -151,11 +151,11 @@ def _reason(snapshot: Snapshot, commit: LostCommit, removed: pa.Table) -> str | 
         return "it purged or dropped the stream, or began it anew: ask for that again"
     if removed.num_rows != len(commit.removed):
         gone = len(commit.removed) - removed.num_rows
-        return f"{gone} of the files that it removed left the table otherwise: the next pass decides on what is there"
+        return f"{gone} of the files that it removed are no longer in the table: the next pass decides on the others"
     if commit.missing:
         return (
-            f"{len(commit.missing)} of its files are gone from the storage, {commit.missing[0]} the first: bring them "
-            "back from a copy first, or publish their messages again"
+            f"{len(commit.missing)} of its files no longer exist, {commit.missing[0]} the first: restore them from a "
+            "copy first, or publish their messages again"
         )
     if _unmet(snapshot, commit.added, removed).num_rows != commit.added.num_rows:
         return "the table has messages with the same sequences by now"

@@ -157,7 +157,7 @@ def _diagnose(opened: OpenedStream, named: Sequence[str]) -> _Diagnosis:
     if not named and len(reasons) == snapshot.files.num_rows > 1:
         raise RefusedError(
             f"{opened.name}: none of its {len(reasons):,} files can be read, as where a disk is not mounted; nothing "
-            "was changed; bring the files back, or name each that is to be given up"
+            "was changed; restore the files, or name each that is to be given up"
         )
     leaving = _statistics(opened, snapshot, list(reasons))
     lost = tuple(_of(row, reasons[row["path"]]) for row in leaving.to_pylist())

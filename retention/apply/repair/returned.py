@@ -184,8 +184,8 @@ def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarr
     if there is not None:
         return partial(np.isin, test_elements=there, invert=True)
     raise DamagedError(
-        f"{opened.name}: of the files that version {commit.version} was made of, {commit.removed[0]} among them, some "
-        "are not in the storage any more, so that nobody can tell what came back; nothing was changed; bring them back "
+        f"{opened.name}: some files from which version {commit.version} was made, such as {commit.removed[0]}, no "
+        "longer exist, so it is unknown which messages reappeared; nothing was changed; restore them "
         "from a copy, then run again"
     )
 
@@ -260,6 +260,6 @@ def _check(
         held = sum(copied.total(name) for copied in written)
         if held != expected:
             raise VerificationError(
-                f"{opened.name}: copies without what came back hold {held:,} {name} instead of {expected:,}; nothing "
-                "was committed; run again, and report it if it stays"
+                f"{opened.name}: copies without the reappeared messages hold {held:,} {name} instead of {expected:,}; "
+                "nothing was committed; run again, and report it if it happens again"
             )

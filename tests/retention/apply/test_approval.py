@@ -112,7 +112,7 @@ def test_a_run_under_way_has_it(stream: Stream, monkeypatch: pytest.MonkeyPatch)
     rival = history.name_run(NOW)
     spent = {"digest": DIGEST, "stream": "ORDERS", "run": rival}
     history.begin(run_record(rival, as_of_ns=NOW, approval=spent))
-    with pytest.raises(StalePlanError, match=f"run {rival} spends the approved report meanwhile"):
+    with pytest.raises(StalePlanError, match=f"run {rival} is spending the approved report"):
         approved(stream)
 
 

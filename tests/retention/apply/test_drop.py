@@ -231,10 +231,10 @@ def test_a_gone_message_is_explained_by_the_drop(tmp_path: Path, store: str) -> 
     forty(tmp_path, store)
     report = dropped(tmp_path)
     explained = reopened(tmp_path).stream("ORDERS").explain(5)
-    assert f"with the table that run {report.run} dropped" in explained.sentence
+    assert f"of the table that run {report.run} dropped" in explained.sentence
     publish(tmp_path, "new")
-    assert f"with the table that run {report.run} dropped" in explain(tmp_path, 5)
-    assert "stays" in explain(tmp_path, 1)
+    assert f"of the table that run {report.run} dropped" in explain(tmp_path, 5)
+    assert "is kept" in explain(tmp_path, 1)
 
 
 def explain(folder: Path, seq: int) -> str:

@@ -114,7 +114,7 @@ def test_a_saved_plan_does_not_take_a_part_of_a_segment(world: World) -> None:
     assert plan.plan.removed_messages == 1
     world.topic.publish([line("c", partition=0)])
     world.clock.now_ns = START + 2 * HOUR
-    with pytest.raises(StalePlanError, match="messages came to segment 0 of partition 0"):
+    with pytest.raises(StalePlanError, match="messages were stored in segment 0 of partition 0"):
         plan.apply()
     assert len(world.places()) == 3
 

@@ -142,7 +142,7 @@ def test_a_message_that_is_there_again_keeps_its_file_from_coming_back(warehouse
     swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "theirs"}, [compared])
     opened.store.commit(swap, snapshot)
     with pytest.raises(
-        RefusedError, match=r"another writer .* 1 are there, and 3 are not \(2, 6, 8\)"
+        RefusedError, match=r"another writer .* 1 are in the table, and 3 are not \(2, 6, 8\)"
     ):
         streams.undo(run)
 
@@ -170,7 +170,7 @@ NOTHING_TO_UNDO = (
 )
 REWRITTEN = (
     r"{} by \S+ \(version 3\) has rewritten 1 of 1 file .*table is sound, nothing was changed; none of 17 "
-    r".* of 2 files that it removed 2 can be read still \(.*segment=1/.*\); RESTORE TABLE .* AS OF 2 "
+    r".* of 2 removed files, 2 can still be read \(.*segment=1/.*\); RESTORE TABLE .* AS OF 2 "
 )
 ACTS: dict[str, tuple[Callable[[DeltaTable], object], str]] = {
     "RESTORE": (rolled_back, NOTHING_TO_UNDO),

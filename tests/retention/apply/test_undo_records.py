@@ -162,7 +162,7 @@ def test_an_old_run_is_known_by_its_record(make: Make) -> None:
     opened = make(max_age="60s")
     run = passed(opened)
     files.delete([undo_location(opened, run, "ranges")])
-    with pytest.raises(RefusedError, match="is gone; restore it"):
+    with pytest.raises(RefusedError, match="no longer exists; restore it"):
         read_ranges(opened, run)
     history = history_of(opened.warehouse, opened.name)
     begun = history.begun(run)
@@ -170,7 +170,10 @@ def test_an_old_run_is_known_by_its_record(make: Make) -> None:
     old = {name: value for name, value in begun.as_json().items() if name != "who"}
     place = history.begun_location(run)
     files.replace(place, json.dumps(with_checksum(old)).encode())
-    with pytest.raises(RefusedError, match="an earlier version of this program made it"):
+    with pytest.raises(
+        RefusedError,
+        match="or an earlier version of this program, which recorded only whole files, made it",
+    ):
         read_ranges(opened, run)
 
 

@@ -190,7 +190,7 @@ def test_messages_in_between_are_in_the_way_of_undoing_it(
     topic.purge().apply()
     again()
     before = held(topic)
-    with pytest.raises(RefusedError, match="messages came since"):
+    with pytest.raises(RefusedError, match="messages stored since run"):
         warehouse.undo(purge_run(topic))
     assert held(topic) == before
 
@@ -207,7 +207,7 @@ def test_an_older_run_is_not_undone_behind_it(
     assert (1, 0) in held(topic)
     topic.purge().apply()
     again()
-    with pytest.raises(RefusedError, match="messages came since"):
+    with pytest.raises(RefusedError, match="messages stored since run"):
         warehouse.undo(purge_run(topic))
 
 
@@ -299,7 +299,7 @@ def test_a_purge_is_not_undone_over_a_message_that_comes_at_the_same_time(
     with watched_by(rival), pytest.raises(BusyError):
         warehouse.undo(purge_run(topic))
     assert held(topic) == [(0, 0)]
-    with pytest.raises(RefusedError, match="messages came since"):
+    with pytest.raises(RefusedError, match="messages stored since run"):
         warehouse.undo(purge_run(topic))
 
 

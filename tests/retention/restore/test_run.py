@@ -228,7 +228,7 @@ def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="no message that is asked for"):
         topic.restore(wanted=MessageRange(partition=1))
     topic.purge().apply()
-    with pytest.raises(RefusedError, match="before it was purged"):
+    with pytest.raises(RefusedError, match="of the topic before a purge"):
         topic.restore()
     for name, message in (("small", "partitions: 2"), ("stream", "under `topics:`")):
         with pytest.raises(RefusedError, match=message):

@@ -25,8 +25,8 @@ MS = 1_000_000
 """The resolution of a storage's clock."""
 WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
     UNDONE: ((UsageError,), ("was undone already",)),
-    THERE_AGAIN: ((RefusedError,), ("there twice", "in the table again")),
-    GRACE_OVER: ((VerificationError, RefusedError), ("once grace is over",)),
+    THERE_AGAIN: ((RefusedError,), ("duplicated", "in the table again")),
+    GRACE_OVER: ((VerificationError, RefusedError), ("after the grace period",)),
 }
 """Reasons that prevent an undo → errors, and words of their sentences."""
 
