@@ -31,7 +31,7 @@ def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
     """Test reading, writing, the clock and capabilities in a warehouse."""
     place = _existing(location)
     if place != location:
-        yield ok("warehouse", f"{location} is not there yet; the first write makes it")
+        yield ok("warehouse", f"{location} does not exist yet; the first write creates it")
     try:
         with trial_place(place) as trial:
             before = clock()
@@ -107,7 +107,7 @@ def _ability(name: str, place: str, tried: Callable[[str], bool], trial: str) ->
             if files.is_remote(place)
             else _OTHER_PLACE,
         )
-    return ok(name, f"{name} work as they must: tried")
+    return ok(name, f"{name} work: tested")
 
 
 def _room(place: str) -> Finding:

@@ -59,7 +59,7 @@ def _tried(spark: SparkSession, locate: Callable[[], str]) -> Iterator[Finding]:
     except RetentionError:
         location = None
     wanted = NEEDED | (ON_S3 if location is not None and files.is_remote(location) else {})
-    yield ok("spark session", f"Spark {spark.version} is there")
+    yield ok("spark session", f"Spark {spark.version} started")
     try:
         workers = workers_of(spark, wanted)
     except RetentionError as error:

@@ -119,9 +119,9 @@ def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
     if table.unmoved:
         yield warning(
             "moves",
-            f"{counted(table.unmoved, 'commit has', 'commits have')} files that are not in their places, which only "
-            f"other readers miss",
-            "run `retention apply`: whoever opens the stream next finishes them",
+            f"{counted(table.unmoved, 'commit has', 'commits have')} files outside their directories, where only other "
+            "readers miss them",
+            "run `retention apply`: the next run of the stream moves them",
             name,
         )
     if table.grace:
@@ -180,7 +180,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
         "data files",
         "problem",
         f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not what was committed: {listed}{more}",
-        f"restore them from a copy, or give up what they held: {command('repair lost', name, options='--yes')}",
+        f"restore them from a copy, or give up their messages: {command('repair lost', name, options='--yes')}",
         name,
         damage=True,
     )
@@ -192,11 +192,11 @@ def _length(there: int | None, logged: int) -> str:
 
 def _statistics(table: Inspection, name: str) -> Finding:
     if not table.unknown:
-        return ok("statistics", "known of every file: a plan opens none to learn them", name)
+        return ok("statistics", "known for every file: a plan opens none to read them", name)
     return warning(
         "statistics",
-        f"not known of {counted(table.unknown, 'file')}, which the next plan opens once",
-        "run `retention plan` to learn them now",
+        f"unknown for {counted(table.unknown, 'file')}, which the next plan opens once",
+        "run `retention plan` to read them now",
         name,
     )
 
@@ -241,7 +241,7 @@ def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
     name, begun = opened.name, history_of(opened.warehouse, opened.name).directory
     leftovers = [orphan for orphan in orphans(opened) if not orphan.location.startswith(begun)]
     if not leftovers:
-        yield ok("leftovers", "no file is there that nothing accounts for", name)
+        yield ok("leftovers", "every file is accounted for", name)
         return
     oldest = min(leftovers, key=lambda orphan: orphan.since_ns)
     young = sum(1 for orphan in leftovers if orphan.since_ns > opened.clock() - DAY)
@@ -270,4 +270,4 @@ def _leases(opened: OpenedStream) -> Iterator[Finding]:
             opened.name,
         )
     if not held:
-        yield ok("leases", "nobody holds one", opened.name)
+        yield ok("leases", "no process holds one", opened.name)

@@ -69,7 +69,7 @@ def test_a_healthy_warehouse_has_no_problem_and_keeps_no_trace(orders: Commands)
     said = orders.run("doctor", "ORDERS").stdout.splitlines()
     assert said[0] == "machine and warehouse"
     assert "ORDERS" in said
-    assert "  ok       leases: nobody holds one" in said
+    assert "  ok       leases: no process holds one" in said
 
 
 def test_missing_and_short_files_are_named_and_end_with_6(orders: Commands) -> None:
