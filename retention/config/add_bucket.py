@@ -47,7 +47,7 @@ def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
     load_config(place, content)
     if files.read_bytes(place) != before:
         raise BusyError(
-            f"{place}: somebody else changed it this moment; nothing was written; try again"
+            f"{place}: another process has just changed it; nothing was written; try again"
         )
     if not files.is_remote(place):
         Path(place).parent.mkdir(parents=True, exist_ok=True)

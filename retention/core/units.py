@@ -259,7 +259,7 @@ def _of_datetime(value: datetime) -> int:
     zone = value.utcoffset()
     if zone is None:
         raise UsageError(
-            f"{value} has no time zone, so that nobody knows which instant it is: give it one, such as "
+            f"{value} has no time zone, so its instant is unknown: give it one, such as "
             "datetime(2026, 11, 20, tzinfo=timezone.utc), or with pandas .tz_localize('UTC')"
         )
     day = value.toordinal() - _EPOCH.toordinal()

@@ -139,7 +139,7 @@ def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
         kind = schema.field(name).type
         if pa.types.is_timestamp(kind) and kind.tz is None:
             raise UsageError(
-                f"the times in the column {name} have no time zone, so that nobody knows which instants they are; "
+                f"the times in the column {name} have no time zone, so their instants are unknown; "
                 f"nothing was written; give them one, with pandas by frame[{name!r}].dt.tz_localize('UTC'), with "
                 f"Polars by pl.col({name!r}).dt.replace_time_zone('UTC')"
             )

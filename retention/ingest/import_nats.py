@@ -141,7 +141,7 @@ class _Reading:
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:
     if position.inventory.files.num_rows or position.next_seq > opened.dialect.first_seq:
         raise RefusedError(
-            f"{opened.name}: the stream was written to before, up to sequence {position.next_seq - 1}, so that "
+            f"{opened.name}: the stream was written to before, up to sequence {position.next_seq - 1}, so "
             f"{backup.path} cannot keep its sequences; nothing was imported; import into a new stream (--stream)"
         )
 

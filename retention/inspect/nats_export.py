@@ -94,7 +94,7 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
 
 def _in_the_way(place: str) -> RefusedError:
     return RefusedError(
-        f"{place}: is there already, and an export overwrites nothing; nothing was written; name another place, or "
+        f"{place}: already exists, and an export overwrites nothing; nothing was written; name another place, or "
         "remove that file"
     )
 

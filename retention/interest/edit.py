@@ -159,8 +159,8 @@ def _without_pinned(
 ) -> ConsumerRecord:
     if current is None or not (current.deleted or pins_of([current]) == (pin,)):
         raise StalePlanError(
-            f"{opened.name}: nobody had used consumer {pin.consumer} when this plan was made, and somebody has since; "
-            "no message was removed; plan again"
+            f"{opened.name}: consumer {pin.consumer} was inactive when this plan was made, and has been used since; no "
+            "message was removed; plan again"
         )
     return _deleted(current)
 

@@ -106,8 +106,8 @@ def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
         if _knows_every_file(plan) or not _has_changed(plan, snapshot):
             raise explainer.missing(place)
         raise StalePlanError(
-            f"{plan.stream}: message {place[1]} is not there, or not any more; this plan does not know every file, and "
-            "the stream has changed since; plan again"
+            f"{plan.stream}: message {place[1]} is missing; this plan does not know every file, and the stream has "
+            "changed since; plan again"
         )
     if _has_changed(plan, snapshot) and (
         _knows_every_file(plan) or place[1] >= plan.cause.end(place[0])

@@ -56,18 +56,23 @@ def _refuse_erasing(opened: OpenedStream) -> None:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
             "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
-            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
+            "delete without --erase, then have VACUUM delete the removed files (RETAIN 0 HOURS, once no reader needs "
+            "them)"
         )
     if opened.config.archive is not None:
         raise RefusedError(
-            f"{opened.name}: what is erased shall be nowhere, and archive: {opened.config.archive} keeps a copy of all "
-            "that goes; nothing was changed; take archive out of the configuration first, and delete there what is "
-            "copied"
+            f"{opened.name}: erased messages must not remain anywhere, but archive: {opened.config.archive} keeps "
+            "copies of removed messages; nothing was changed; take archive out of the configuration first, and delete "
+            "the copies there"
         )
 
 
 def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
-    why = "only whole segments go" if isinstance(request, Delete) else "a purge takes everything"
+    why = (
+        "only whole segments are removed"
+        if isinstance(request, Delete)
+        else "a purge removes everything"
+    )
     return RefusedError(
         f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with "
         f"{command('delete-segments', opened.name, 'PARTITION', 'N')}, or all that it holds with "

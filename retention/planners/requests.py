@@ -207,5 +207,5 @@ def _not_there(
     more = f", nor {len(missing) - 1:,} more of those named" if len(missing) > 1 else ""
     return UsageError(
         f"{opened.name}: there is no message {seq}{more} ({answer}, error code {code}); nothing was changed; leave out "
-        f"what is not there: {command('messages', opened.name)} lists what is"
+        f"the missing ones: {command('messages', opened.name)} lists the stored ones"
     )

@@ -38,7 +38,7 @@ def agreed_now(layout: Layout, now_ns: int) -> int:
     if abs(there_ns - now_ns) > TOLERANCE_NS:
         raise RefusedError(
             f"stream {layout.stream}: by the clock of the storage of {layout.root} it is {format_instant(there_ns)}, "
-            f"by this machine's {format_instant(now_ns)}, so that nobody can tell which files are past their grace; "
-            "nothing was deleted; set the clocks right"
+            f"by this machine's {format_instant(now_ns)}, so it is unknown which grace periods are over; nothing was "
+            "deleted; set the clocks right"
         )
     return min(there_ns, now_ns)

@@ -39,7 +39,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert command.run("export", "nats-backup", "ORDERS", tmp_path / "a").exit_code == 0
     done = command.run("export", "nats-backup", "ORDERS", tmp_path / "a")
     assert (done.exit_code, done.stdout) == (4, "")
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert command.run("export", "nats-backup", "NONE", tmp_path / "b").exit_code == 2
     empty = command.run("export", "nats-backup", "ORDERS", tmp_path / "b").stdout
     assert empty == f"ORDERS: 0 messages exported, to {tmp_path / 'b'}\n"

@@ -112,9 +112,9 @@ def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["purge", NAME, "--keep", 1, "--dry-run"], 4, "a purge takes everything"),
-        (["delete", NAME, 1, "--yes"], 4, "only whole segments go"),
-        (["delete", NAME, 1, "--erase", "--yes"], 4, "only whole segments go"),
+        (["purge", NAME, "--keep", 1, "--dry-run"], 4, "a purge removes everything"),
+        (["delete", NAME, 1, "--yes"], 4, "only whole segments are removed"),
+        (["delete", NAME, 1, "--erase", "--yes"], 4, "only whole segments are removed"),
         (["mirror", NAME], 2, "import iggy-log DIR --topic clicks"),
         (["consumer", "ls", NAME], 2, "offset ls clicks"),
         (["consumer", "add", NAME, "billing"], 2, "offset ls clicks"),

@@ -184,7 +184,7 @@ def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -
     assert first.consumers == second.consumers == consumers
     assert json.loads(files.read_bytes(told["request"]) or b"")["state"] == second.state
     again = run(bucket, "export", "nats-backup", "ORDERS", told["file"])
-    assert (again.exit_code, "is there already" in again.stderr) == (4, True)
+    assert (again.exit_code, "already exists" in again.stderr) == (4, True)
     answer(bucket, "export", "nats-backup", "ORDERS", f"{bucket}/whole/")
     assert files.names(f"{bucket}/whole") == ["backup.json", "stream.tar.s2"]
 

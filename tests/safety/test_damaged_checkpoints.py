@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_is_named_with_what_to_delete(
     said = " ".join(refused.output.split())
     assert f"{damaged}: this checkpoint of the log of stream ORDERS cannot be read (" in said
     assert (
-        "and the log has every entry that it stands for, so that nothing is lost; nothing was changed"
+        "but the log has every entry that it replaces, so nothing is lost; nothing was changed"
         in said
     )
     for place in re.search(r"; delete (\S+(?: and \S+)*)", said)[1].split(" and "):  # type: ignore[index]
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_nothing_can_replace_is_to_be_restored(tmp_path: Path,
     refused = Commands(tmp_path).run("state", "ORDERS")
     assert refused.exit_code == 6
     assert (
-        "and entries that it stands for are gone, that of version 0 the first; nothing was changed; restore the file "
+        "and entries that it replaces are missing, that of version 0 the first; nothing was changed; restore the file "
         "from a copy"
     ) in " ".join(refused.output.split())
     classic(log).write_bytes(content)

@@ -339,7 +339,7 @@ def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
     if hold.action == "hold" and not (hold.max_age or hold.max_bytes):
         yield refusal(
             "hold_for_consumers",
-            "has no bound, so that a consumer that nobody reads any more would keep everything;"
+            "has no bound, so an abandoned consumer would keep everything;"
             " add max_age, max_bytes or both, or write action: warn",
             None,
         )

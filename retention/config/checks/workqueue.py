@@ -22,10 +22,10 @@ def work_queue_refusals(
         return
     pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # see 10084
     if consumer.ack_policy not in {"explicit", "flow_control"} and not pulls_without_acks:
-        text = "a work queue lets go what is acknowledged one by one; write explicit"
+        text = "a work queue removes messages acknowledged one by one; write explicit"
         yield refusal("ack_policy retention", text, 10098)
     if consumer.deliver_policy != "all":
-        text = f"{consumer.deliver_policy} would leave messages to nobody; write all"
+        text = f"{consumer.deliver_policy} would leave messages without a consumer; write all"
         yield refusal("deliver_policy retention", text, 10101)
     rival = next((other.name for other in others if not other.is_internal), None)
     if rival is not None and not consumer.filters:

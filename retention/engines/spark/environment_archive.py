@@ -138,7 +138,7 @@ def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
         stated = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
         raise UsageError(
-            f"{distribution} is not installed in {sys.prefix}, so that nobody knows what it needs; install it, or run "
+            f"{distribution} is not installed in {sys.prefix}, so its requirements are unknown; install it, or run "
             "`make setup`"
         ) from None
     for line in stated:

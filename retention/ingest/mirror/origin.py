@@ -208,8 +208,8 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
     sources = _sources(config)
     if not sources:
         raise UsageError(
-            f"{config.name}: it has no mirror and no sources, so that nothing can come; name a stream that has, or "
-            "add them to its configuration"
+            f"{config.name}: has no mirror and no sources, so there is nothing to copy; name a stream that has, or add "
+            "them to its configuration"
         )
     for source in sources:
         if source.external is not None:

@@ -124,7 +124,7 @@ def _refuse_used(opened: OpenedStream, snapshot: Snapshot, topic: Topic) -> None
         known.get(partition.number) is not None for partition in topic.partitions
     ):
         raise RefusedError(
-            f"{opened.name}: the topic was written to before, so that {topic.directory} cannot keep its offsets; "
+            f"{opened.name}: the topic was written to before, so {topic.directory} cannot keep its offsets; "
             "nothing was imported; import into a new topic"
         )
 

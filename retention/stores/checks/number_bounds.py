@@ -66,7 +66,7 @@ def refuse_counters(layout: Layout, counters: Counters) -> None:
         partition, value = next(iter(values.items()))
         raise ForeignRowsError(
             f"stream {layout.stream}: its log has {value} as the {name} of partition {partition}, and "
-            f"{seq_bounds(layout)}: rows with impossible sequences were taken in once, or somebody else set that "
+            f"{seq_bounds(layout)}: rows with impossible sequences were adopted once, or another program set that "
             f"counter; nothing was changed; {remedy(layout.stream)}"
         )
 

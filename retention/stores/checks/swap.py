@@ -135,7 +135,7 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
     if current.num_rows != pinned.num_rows:
         gone = pc.invert(pc.is_in(pinned["path"], value_set=current["path"].combine_chunks()))
         path = pinned["path"].filter(gone)[0].as_py()
-        raise StalePlanError(f"stream {stream}: {path} is not in the table any more; {PLAN_AGAIN}")
+        raise StalePlanError(f"stream {stream}: {path} is no longer in the table; {PLAN_AGAIN}")
     for name in _PIN[1:]:
         changed = pc.not_equal(current[name], pinned[name])
         if pc.any(changed).as_py():

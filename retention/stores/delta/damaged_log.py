@@ -72,11 +72,11 @@ def _of_checkpoints(
     what = f"{first.damaged}: this checkpoint of the log of stream {layout.stream} cannot be read ({first.reason})"
     if gone:
         return DamagedError(
-            f"{what}, and entries that it stands for are gone, that of version {gone[0]} the first; nothing was "
+            f"{what}, and entries that it replaces are missing, that of version {gone[0]} the first; nothing was "
             "changed; restore the file from a copy"
         )
     return DamagedError(
-        f"{what}, and the log has every entry that it stands for, so that nothing is lost; nothing was changed; delete "
+        f"{what}, but the log has every entry that it replaces, so nothing is lost; nothing was changed; delete "
         f"{' and '.join(spent)}"
     )
 

@@ -121,7 +121,7 @@ def test_a_backup_is_not_overwritten_by_another(stream: Stream, tmp_path: Path) 
     (tmp_path / "out.arc").touch()
     stream.export_nats_backup(tmp_path / "out.arc")
     before = (tmp_path / "out.arc").read_bytes()
-    with pytest.raises(RefusedError, match=r"out.arc: is there already"):
+    with pytest.raises(RefusedError, match=r"out.arc: already exists"):
         stream.export_nats_backup(tmp_path / "out.arc")
     assert (tmp_path / "out.arc").read_bytes() == before
 

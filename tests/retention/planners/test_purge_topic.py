@@ -114,7 +114,7 @@ def test_an_empty_topic_is_not_purged_again(topic: Topic) -> None:
 
 def test_what_is_asked_has_to_be_everything(topic: Topic) -> None:
     for some in ({"subject": "a"}, {"seq": 5}, {"keep": 5}):
-        with pytest.raises(RefusedError, match="takes everything"):
+        with pytest.raises(RefusedError, match="removes everything"):
             topic.purge(**some)
 
 
