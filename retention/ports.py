@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from retention.core.counter_names import counters_of
-from retention.core.inventory import EPOCH, Counters, DataFile, Inventory, SeqRanges
+from retention.core.inventory import EPOCH, Counters, DataFile, Inventory
 from retention.core.run_names import parse_run_name
 from retention.core.table_requirements import TableRequirement
 from retention.core.table_updates import TableUpdate
@@ -163,27 +162,6 @@ class IncrementalInventory(Protocol):
         ...
 
 
-class ReleasedRows(Protocol):
-    """A record of row tombstones: of each file, what is left of it, and the ranges of sequences that are released."""
-
-    @property
-    def files(self) -> pa.Table:
-        """The files, shape `TOMBSTONED_STATS`."""
-        ...
-
-    def tables(self, wanted: np.ndarray) -> Iterator[pa.Table]:
-        """The rows of the `files` in `wanted`, a mask, with their ranges, some at a time; shape `TOMBSTONED_FILES`."""
-        ...
-
-    def ranges_of(self, path: str) -> np.ndarray | SeqRanges:
-        """The released ranges of a file, shape (n, 2), or where they are; none of a file that is not in the record."""
-        ...
-
-    def hide(self, file: DataFile) -> DataFile:
-        """A file as it is to be read: without its released messages."""
-        ...
-
-
 class Store(Protocol):
     """One stream's table. Implementations: `stores.delta.store`, `stores.parquet.store`."""
 
@@ -327,30 +305,6 @@ class Store(Protocol):
         """Locations at which the live files in `files` (any table with the columns of `LOGGED_FILES`) open now."""
         ...
 
-    def hides(self) -> bool:
-        """Whether anything was ever recorded that is released and still in a file."""
-        ...
-
-    def stored(self, files: pa.Table) -> pa.Table:
-        """`FILE_STATS` rows of an inventory, with what is released and still in the files counted in."""
-        ...
-
-    def released(self, number: int) -> ReleasedRows:
-        """A record of row tombstones, released rows still in live files; 0 is the empty one.
-
-        Raises:
-            DamagedError: the record is gone or cannot be read.
-        """
-        ...
-
-    def keep_released(self, tables: Iterable[pa.Table]) -> int:
-        """Write a record of row tombstones, some files at a time, for a commit to name; its number.
-
-        Args:
-            tables: shape `TOMBSTONED_FILES`; each file is in one of them.
-        """
-        ...
-
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; the new version.
 
@@ -364,10 +318,6 @@ class Store(Protocol):
             VerificationError: an added file is missing or has another length.
             CommitUnknownError: the storage failed while committing and nobody can say what happened.
         """
-        ...
-
-    def has_change_feed(self, snapshot: Snapshot) -> bool:
-        """Whether the table tells its readers which rows come and go, by what commits call a change of data."""
         ...
 
     def find_commit(self, run: str, after: int = -1) -> int | None:

@@ -46,25 +46,6 @@ sequence. `never` counts messages whose deadline is `NEVER`, `deadlines` those w
 never falls as `seq` rises.
 """
 
-_DESCRIBED = list(FILE_STATS)[len(LOGGED_FILES) :]
-
-TOMBSTONED_STATS = pa.schema(
-    [*FILE_STATS, *[field.with_name(f"stored_{field.name}") for field in _DESCRIBED]]
-)
-"""A data file with row tombstones, without the ranges: `FILE_STATS` of the remaining rows, the same columns as
-`stored_<column>` of all rows."""
-
-TOMBSTONED_FILES = pa.schema(
-    [
-        *TOMBSTONED_STATS,
-        pa.field("first_seqs", pa.list_(pa.int64()), nullable=False),
-        pa.field("last_seqs", pa.list_(pa.int64()), nullable=False),
-    ]
-)
-"""A data file with row tombstones, rows that are deleted and still in it: `FILE_STATS` of the remaining rows, the same
-columns as `stored_<column>` of all rows, and the deleted ranges of sequences, ascending, both ends inclusive.
-"""
-
 KEPT_IDS = pa.schema(
     [
         pa.field("digest", pa.binary(16), nullable=False),

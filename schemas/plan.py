@@ -34,8 +34,8 @@ PLANNED_FILES = pa.schema(
         pa.field("removed_bytes", pa.int64(), nullable=False),
     ]
 )
-"""A file that a plan touches: `action` is `drop` (it goes whole), `rewrite` (a copy without some rows takes its
-place) or `tombstone` (it stays, and nobody reads some of its rows any more)."""
+"""A file that a plan touches: `action` is `drop` (it goes whole) or `rewrite` (a copy without some rows takes its
+place)."""
 
 RULE = pa.dictionary(pa.int8(), pa.string())
 """A rule by its name, one of `RULE_NAMES`; in a saved plan it is a string."""

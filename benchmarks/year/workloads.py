@@ -95,7 +95,7 @@ class Queue(Workload):
     """Orders in a work queue, settled an hour after arrival; one in twenty is delayed for three days."""
 
     settings = (
-        "retention: workqueue, release_share: 30%, "
+        "retention: workqueue, "
         "consumers: [{durable_name: packing, ack_policy: explicit, ack_wait: 12h}]"
     )
 

@@ -28,7 +28,6 @@ from retention.ingest.records import append_records
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.removed_message import explain_removed
 from retention.inspect.state import state_of
-from retention.plan.actions import TOMBSTONE
 from retention.plan.compaction import CompactionPlan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
@@ -314,7 +313,6 @@ class BoundPlan(Public):
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan touches, one row each: the messages removed from each, and by which rule."""
         files: pd.DataFrame = self.plan.actions.files_with_rules.to_pandas()
-        files["action"] = files["action"].replace(TOMBSTONE, "hide")
         return files
 
     def as_json(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.foreign_changes import UndoCheck, files_lost
-from retention.apply.unhide import record_without
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
@@ -71,8 +70,6 @@ class ComingBack:
     """The files to add, shape `FILE_STATS`."""
     removed: pa.Table
     """The files to remove, shape `FILE_STATS`."""
-    released: tuple[int, int]
-    """The numbers of two records of row tombstones: the current one, and the one after the commit."""
     markers: pa.Table
     """The delete markers of the run that the undo removes, shape `RUN_RANGES`; no rule removes them."""
     requirements: Sequence[TableRequirement]
@@ -96,8 +93,7 @@ def find_removed(undoing: UndoCheck, ranges: Iterable[pa.Table], there: RefusedE
     live = undoing.opened.store.inventory(undoing.snapshot).files
     taken = list(taken_of_files(ranges))
     sources = _sources(undoing, taken)
-    # Ranges of commits are compared with those of whole files, hidden rows included.
-    compared = _compared(undoing, undoing.opened.store.stored(live), taken, sources)
+    compared = _compared(undoing, live, taken, sources)
     if compared is None:
         raise there
     return Findings(live, taken, sources, compared, list(_marked(undoing, live)))
@@ -110,37 +106,26 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
         VerificationError: a source file has changed; nothing was committed.
     """
     opened, live = undoing.opened, findings.live
-    here = set(live["path"].to_pylist())
-    elsewhere = [
-        (part, source)
-        for part, source in zip(findings.taken, findings.sources, strict=True)
-        if part.path not in here
-    ]
+    taken = list(zip(findings.taken, findings.sources, strict=True))
     copies = [
         *(
             _Copy(RewriteTask(source, (target,), part.others), part.messages)
-            for part, source, target in _placed(opened, live, elsewhere)
+            for part, source, target in _placed(opened, live, taken)
         ),
         *(_without_markers(opened, live, file) for file in findings.marked if file.messages),
     ]
     goes = pc.is_in(live["path"], pa.array([file.path for file in findings.marked], pa.string()))
     added = _staged(opened, copies, live.filter(pc.invert(goes)), engines)
-    hiding = undoing.snapshot.counters.released
-    shown = {part.path: part.ranges for part in findings.taken if part.path in here}
-    shows = record_without(opened, hiding, live, shown) if shown else hiding
     markers = ranges_of_files(
         live.filter(goes),
         {file.path: file.ranges for file in findings.marked if file.messages},
         [],
-        opened.store.released(hiding),
     )
     requirements: list[TableRequirement] = [
         AssertSegmentOrder(added),
         RowsCompared(findings.compared),
     ]
-    return ComingBack(
-        added, live.filter(goes), (hiding, shows), markers, requirements, is_rewritten=True
-    )
+    return ComingBack(added, live.filter(goes), markers, requirements, is_rewritten=True)
 
 
 @dataclass(frozen=True)

@@ -90,5 +90,5 @@ def _hold(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> GuardsHold:
         loss_of(plan),
         released_by(plan),
         opened.store.inventory(snapshot).files.select(["path", "messages"]),
-        plan.actions.leaving["path"].combine_chunks(),
+        plan.files["path"].combine_chunks(),
     )

@@ -71,7 +71,6 @@ def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
         config.segment_span_ns,
         config.topic is None and not config.whole_segments,
         config.most_files,
-        opened.store.has_change_feed(snapshot),
     )
     return plan_merges(opened.store.inventory(snapshot), bounds)
 
@@ -83,7 +82,7 @@ def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> Compa
         HiddenRowsError, ForeignRowsError, DamagedError: as `plan_compaction`.
     """
     if not opened.store.exists():
-        return CompactionPlan(opened.name, "", -1, 0, 0)
+        return CompactionPlan(opened.name, "", -1, 0)
     return plan_compaction(opened, opened.store.snapshot()).within(max_bytes)
 
 
@@ -146,11 +145,9 @@ def _report(
         merges=len(merged),
         files_before=sum(merge.files.num_rows for merge in merged),
         files_after=len(added),
-        dead_bytes=sum(merge.dead_bytes for merge in merged),
         bytes_read=sum(merge.bytes_rewritten for merge in merged),
         bytes_written=sum(row["file_bytes"] for row in added),
         pending=len(plan.merges) - len(merged),
-        left=tuple(left.as_json() for left in plan.left),
         amplification=(compaction_totals(opened).load() or CompactionTotals()).amplification,
         seconds=round((opened.clock() - started) / SECOND, 6),
     )

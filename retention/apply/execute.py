@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-
-import pyarrow as pa
 
 from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.erase import erase
@@ -15,7 +13,7 @@ from retention.apply.permits import permit_of
 from retention.apply.plan_record import intent_of, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
-from retention.apply.stage import Additions, TombstoneUpdate, next_record, stage_additions
+from retention.apply.stage import Additions, stage_additions
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.table_requirements import AssertEpoch
@@ -24,7 +22,6 @@ from retention.core.table_updates import (
     set_epoch,
     set_next_seqs,
     set_open_bases,
-    set_row_tombstones,
 )
 from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
@@ -97,7 +94,6 @@ def carry_out(
     with recorded_run(opened, snapshot, run) as recorded:
         prepared = _prepared(opened, plan, snapshot, engines, recorded)
         intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
-            released=prepared.tombstones.numbers,
             spark_application=engines.application(),
             approval=permit.approval,
             reason=None if terms.guards is None else terms.guards.reason,
@@ -118,7 +114,6 @@ class _Prepared:
     """Everything written before a plan is committed."""
 
     additions: Additions
-    tombstones: TombstoneUpdate
     archived: Archived | None
     ids_read: ReadCount
 
@@ -126,7 +121,7 @@ class _Prepared:
     def read(self) -> ReadCount:
         """The files and bytes read to prepare it."""
         archived = self.archived.read if self.archived else ReadCount()
-        return self.additions.read + self.tombstones.read + self.ids_read + archived
+        return self.additions.read + self.ids_read + archived
 
 
 def _prepared(
@@ -135,12 +130,11 @@ def _prepared(
     """Stage the files that a plan adds, archive those that it removes, and keep the message ids that still count."""
     additions = stage_additions(opened, plan, snapshot, engines)
     run.staged(stats_table(additions.stats))
-    tombstones = next_record(opened, plan, snapshot, engines)
     archived = _archived(opened, plan, snapshot, engines)
     ids_read = keep_ids_of(opened, plan, snapshot)
     if isinstance(plan.request, Drop):
         opened.store.note_dropping()
-    return _Prepared(additions, tombstones, archived, ids_read)
+    return _Prepared(additions, archived, ids_read)
 
 
 def _recorded_alone(
@@ -165,7 +159,7 @@ def _archived(
     """Copy departing files to the stream's archive; None: no archive is configured, or no such file."""
     if opened.config.archive is None:
         return None
-    files = plan.actions.leaving_with_rules
+    files = plan.actions.files_with_rules
     leaving = LeavingFiles(files, plan.plan_id, plan.as_of_ns, plan.by_rule)
     return archive(opened, leaving, snapshot, engines)
 
@@ -183,30 +177,23 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     return snapshot
 
 
-def _ranges(opened: OpenedStream, plan: Plan, tombstones: TombstoneUpdate) -> Iterator[pa.Table]:
-    """The messages that a plan removes from files, in batches; shape `RUN_RANGES`."""
-    yield from ranges_of_plan(plan, opened.store.released(tombstones.before))
-
-
 def _change(
     opened: OpenedStream, plan: Plan, prepared: _Prepared, epochs: tuple[int, int]
 ) -> Change:
-    tombstones = prepared.tombstones
     drops = isinstance(plan.request, Drop)
     bases = _first_bases(opened) if plan.begins_epoch else prepared.additions.open_base
     return Change(
-        remove=plan.actions.leaving.select(FILE_STATS.names),
+        remove=plan.files.select(FILE_STATS.names),
         add=stats_table(prepared.additions.stats),
         archived=prepared.archived,
         requirements=[AssertEpoch(epochs[0])],
-        ranges=_ranges(opened, plan, tombstones),
+        ranges=ranges_of_plan(plan),
         stepped_over=_stepped_over(plan),
         begins_epoch=plan.begins_epoch,
         asks_consumers=plan.consumers is not None,
         updates=[
             *set_next_seqs(sequences_after(plan)),
             *set_open_bases({} if drops else bases),
-            *set_row_tombstones(tombstones.before, tombstones.after),
             *set_epoch(*epochs),
             *([SetDropped(opened.clock())] if drops else ()),
         ],

@@ -28,11 +28,8 @@ def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCou
     """Keep the ids of the messages that a plan removes, as `keep_ids`; topics have none."""
     if plan.policy.topic is not None:
         return ReadCount()
-    lost = {
-        path: ranges
-        for action in (plan.actions.rewrite, plan.actions.tombstone)
-        for path, ranges in zip(action.files["path"].to_pylist(), action.ranges(), strict=True)
-    }
+    rewrite = plan.actions.rewrite
+    lost = dict(zip(rewrite.files["path"].to_pylist(), rewrite.ranges(), strict=True))
     return keep_ids(opened, plan.files, lost, snapshot)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
@@ -65,7 +64,7 @@ def merge_batch(
             if done:
                 added = [row for result in results for row in result.stats]
                 work = MergedBatch(run.name, done, added, damaged)
-                _commit(opened, run, work, engines)
+                _commit(opened, run, work)
                 return work
     except StalePlanError:
         # Another writer changed files of the batch: the next compaction plans again.
@@ -75,9 +74,7 @@ def merge_batch(
 
 def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -> list[Merge]:
     """The merges whose files are unchanged since the plan."""
-    counters = snapshot.counters
-    state = (snapshot.table_id, counters.epoch, counters.released)
-    if state != (plan.table_id, plan.epoch, plan.released):
+    if (snapshot.table_id, snapshot.counters.epoch) != (plan.table_id, plan.epoch):
         return []
     live = snapshot.files["path"].combine_chunks()
     return [merge for merge in batch if pc.all(pc.is_in(merge.files["path"], live)).as_py()]
@@ -118,33 +115,19 @@ def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:
     opened.store.discard([target.path for task in tasks for target in task.targets])
 
 
-def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch, engines: Engines) -> None:
-    """Archive the files whose deleted rows end with them, and commit the merges."""
+def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch) -> None:
     added = run.staged(stats_table(work.added))
-    archived = _archive_dead(opened, work, run.snapshot, engines)
     removed = pa.concat_tables([merge.files for merge in work.merged]).select(FILE_STATS.names)
     change = Change(
         remove=removed,
         add=added,
         ranges=(),
-        archived=archived,
         requirements=[AssertSegmentOrder(added)],
         metadata={"merges": len(work.merged)},
         data_change=False,
     )
     outcome = run.commit(_record(opened, work), change)
     run.outcome = outcome.updated(next_seq=dict(run.snapshot.counters.next_seq))
-
-
-def _archive_dead(
-    opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines
-) -> Archived | None:
-    """Archive the files whose deleted rows end with them; None: no archive is configured, or no such file."""
-    dead = [merge.files.select(FILE_STATS.names) for merge in work.merged if merge.dead_bytes]
-    if not dead:
-        return None
-    leaving = LeavingFiles(pa.concat_tables(dead), work.run, opened.clock(), {})
-    return archive(opened, leaving, snapshot, engines)
 
 
 def _record(opened: OpenedStream, work: MergedBatch) -> Compacted:
@@ -158,5 +141,4 @@ def _record(opened: OpenedStream, work: MergedBatch) -> Compacted:
         files_after=len(work.added),
         bytes_read=sum(merge.bytes_rewritten for merge in work.merged),
         bytes_written=sum(row["file_bytes"] for row in work.added),
-        dead_bytes=sum(merge.dead_bytes for merge in work.merged),
     )

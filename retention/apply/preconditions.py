@@ -15,11 +15,11 @@ _PIN = LOGGED_FILES.names
 
 
 def check_pins(plan: Plan, snapshot: Snapshot) -> None:
-    """Compare the files that a plan pinned with the live files and their hidden rows.
+    """Compare the files that a plan pinned with the live files.
 
     Raises:
-        StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or another run has
-            since recorded released messages, or the topic was purged.
+        StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or the topic was
+            purged.
     """
     if plan.epoch != snapshot.counters.epoch:
         raise StalePlanError(
@@ -32,11 +32,6 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
         raise StalePlanError(
             f"{plan.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} of this plan were removed or "
             f"changed, such as {sorted(changed['path'].to_pylist())[0]}; nothing was changed; plan again"
-        )
-    if pinned.num_rows and plan.released != snapshot.counters.released:
-        raise StalePlanError(
-            f"{plan.stream}: another run has recorded since what is released, so this plan counts what is gone; "
-            "nothing was changed; plan again"
         )
 
 

@@ -1,64 +1,45 @@
-"""Restoring the files that a run removed, in place of its copies, and the rows that it hid."""
+"""Restoring the files that a run removed, in place of its copies."""
 
 from __future__ import annotations
-
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.bring_back import ComingBack
 from retention.apply.foreign_changes import UndoCheck, back_under_other_names
-from retention.context.context import OpenedStream
 from retention.core.table_requirements import RowsCompared
-from retention.errors import ForeignRowsError
-from retention.history.record import RunRecord
+from retention.errors import ForeignRowsError, RefusedError
 from retention.plan.run_ranges import ranges_of_files
-from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks import swap as swaps
 from retention.stores.layout import Layout
-from retention.stores.row_tombstones import no_row_tombstones
-from schemas.files import TOMBSTONED_STATS
+from retention.stores.row_tombstones import LAST_BUILD, tombstoned_paths
 
 
 def put_back(undoing: UndoCheck) -> ComingBack:
-    """The files that a run removed, in place of its copies; the rows that it hid are shown again."""
+    """The files that a run removed, in place of its copies."""
     compared = compare_rows(undoing)
-    released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
-    markers = ranges_of_files(undoing.markers, {}, [], no_row_tombstones())
-    return ComingBack(undoing.removed, undoing.added, released, markers, compared)
+    markers = ranges_of_files(undoing.markers, {}, [])
+    return ComingBack(undoing.removed, undoing.added, markers, compared)
 
 
-def recorded_anew(opened: OpenedStream, outcome: RunRecord) -> pa.Table:
-    """The files of both records of released ranges in which a run changed the hidden rows, shape `TOMBSTONED_STATS`."""
-    if outcome.released is None:
-        return TOMBSTONED_STATS.empty_table()
-    before, after = (opened.store.released(number).files for number in outcome.released)
-    return pa.concat_tables([_without(before, after), _without(after, before)])
+def refuse_undo_of_released(undoing: UndoCheck) -> None:
+    """Refuse to undo a run that read or changed row tombstones of an earlier build.
 
-
-def _without(record: pa.Table, other: pa.Table) -> pa.Table:
-    """The rows of one record that the other lacks."""
-    columns = ["path", "messages"]
-    both = [pc.binary_join_element_wise(*_texts(table, columns), "/") for table in (record, other)]
-    return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
-
-
-def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
-    return [record[name].cast(pa.string()) for name in columns]
-
-
-def _record_before(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> tuple[int, int]:
-    """The numbers of two records of released ranges: the current one, and one that hides what it hid before the run."""
-    number = snapshot.counters.released
-    touched = recorded_anew(opened, outcome)["path"].combine_chunks()
-    if outcome.released is None or not len(touched):
-        return number, number
-    now, before = opened.store.released(number), opened.store.released(outcome.released[0])
-    others = pc.invert(pc.is_in(now.files["path"], value_set=touched)).to_numpy()
-    again = pc.is_in(before.files["path"], value_set=touched).to_numpy()
-    return number, opened.store.keep_released(chain(now.tables(others), before.tables(again)))
+    Raises:
+        RefusedError: the run's files hold messages that were released before it, or it released messages in files
+            that it kept.
+        DamagedError: the current record of row tombstones cannot be read.
+    """
+    layout = Layout(undoing.opened.root, undoing.opened.name)
+    hidden = tombstoned_paths(layout, undoing.snapshot.counters.released)
+    meets = pc.any(pc.is_in(undoing.removed["path"], value_set=hidden), min_count=0).as_py()
+    if undoing.outcome.released is not None or meets:
+        raise RefusedError(
+            f"{undoing.opened.name}: an earlier build released messages in the files of run {undoing.run} without "
+            "rewriting them, and this one cannot tell those messages from the others; nothing was changed; undo it "
+            f"with commit {LAST_BUILD} of this project"
+        )
 
 
 def compare_rows(undoing: UndoCheck) -> list[RowsCompared]:

@@ -18,7 +18,6 @@ from retention.core.labels import labelled
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
-    AssertRowTombstones,
     TableRequirement,
 )
 from retention.core.table_updates import SetConsumerEdits, TableUpdate, set_removed
@@ -168,7 +167,6 @@ class RecordedRun:
             metadata={"run": self.name, **change.metadata},
             requirements=[
                 AssertEpoch(counters.epoch),
-                AssertRowTombstones(counters.released),
                 *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
                 *archived.requirements,
                 *change.requirements,

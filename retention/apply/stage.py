@@ -1,36 +1,28 @@
-"""Staging for a plan's commit: copies without removed rows, markers, and the record of hidden rows, each verified."""
+"""Staging for a plan's commit: copies without removed rows, and markers, each verified."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow.compute as pc
 
 from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
 from retention.context.position import locate
-from retention.core.inventory import DataFile, ExpectedStats, ReadCount
+from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
 from retention.core.message_rows import complete_rows
-from retention.core.seq_ranges import joined_ranges
-from retention.datafile.parquet import describe
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.engine_port import Engine
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.plan.actions import Rewrite, Tombstone
+from retention.plan.actions import Rewrite
 from retention.plan.plan import Plan
 from retention.planners.scratch import within_reach
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
-from retention.stores.row_tombstones import recorded_file
-from retention.stores.tombstone_files import file_tables
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 
 @dataclass(frozen=True)
@@ -48,21 +40,6 @@ class Additions:
     def bytes(self) -> int:
         """The length of all the files."""
         return sum(row["file_bytes"] for row in self.stats)
-
-
-@dataclass(frozen=True)
-class TombstoneUpdate:
-    """The numbers of two records of released ranges: the previous one, and the one that the commit names."""
-
-    before: int
-    after: int
-    read: ReadCount = field(default_factory=ReadCount)
-    """The cost of reading what remains of files."""
-
-    @property
-    def numbers(self) -> list[int] | None:
-        """The two numbers for the run history; None: the record is unchanged."""
-        return None if self.before == self.after else [self.before, self.after]
 
 
 def stage_additions(
@@ -143,46 +120,3 @@ def _stage_markers(
     rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})
-
-
-@labelled(step="count rows that stay")
-def next_record(
-    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
-) -> TombstoneUpdate:
-    """Write the record that takes effect once a plan is carried out.
-
-    Files that the plan does not touch keep their hidden rows, live or not: undoing a roll-up restores them.
-
-    Raises:
-        VerificationError: the remainder of a file differs from the plan; nothing was committed.
-    """
-    number = snapshot.counters.released
-    before = opened.store.released(number)
-    touched = pc.is_in(before.files["path"], value_set=plan.files["path"].combine_chunks())
-    hides = plan.actions.tombstone.files
-    if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
-        return TombstoneUpdate(number, number)
-    engine = engines.pick(
-        opened.config.engine, sum(hides["file_bytes"].to_pylist()), opened.config.local_limit
-    )
-    tombstoned = list(_hiding(opened, plan.actions.tombstone, engine))
-    remaining = engine.map(describe, tombstoned, hides["file_bytes"].to_pylist())
-    stored = opened.store.stored(hides.select(FILE_STATS.names)).to_pylist()
-    rows = []
-    for planned, file, left, whole in zip(
-        hides.to_pylist(), tombstoned, remaining, stored, strict=True
-    ):
-        check_copy(opened.name, planned, RewriteResult([left.stats], left.read))
-        pin = {name: planned[name] for name in LOGGED_FILES.names}
-        rows.append((recorded_file(left.stats | pin, whole), file.hidden))
-    record = chain(before.tables(pc.invert(touched).to_numpy()), file_tables(rows))
-    read = sum((left.read for left in remaining), ReadCount())
-    return TombstoneUpdate(number, opened.store.keep_released(record), read)
-
-
-def _hiding(opened: OpenedStream, tombstone: Tombstone, engine: Engine) -> Iterator[DataFile]:
-    """The kept files as they will be read from now on; their rows are not known yet."""
-    files = opened.store.data_files(tombstone.files)
-    reached = within_reach(opened, engine, tombstone.removed, tombstone.numbers)
-    for file, ranges in zip(files, reached.of_files(tombstone.numbers), strict=True):
-        yield replace(file, hidden=joined_ranges(file.hidden, ranges), claim=ExpectedStats())

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.apply.bring_back import (
     ComingBack,
@@ -21,7 +20,7 @@ from retention.apply.foreign_changes import (
     refuse_lost,
     refuse_put_back,
 )
-from retention.apply.put_back import compare_rows, put_back, recorded_anew
+from retention.apply.put_back import compare_rows, put_back, refuse_undo_of_released
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import (
@@ -35,11 +34,10 @@ from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
 from retention.core.labels import on_stream
-from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
+from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import (
     SetDropped,
     set_epoch,
-    set_row_tombstones,
 )
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
@@ -145,7 +143,9 @@ def _check_undoing(opened: OpenedStream, history: History, run: str, later: Late
     _refuse_undone(opened, run, later)
     removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
     _check_in_force(opened, outcome, added)
-    return UndoCheck(opened, snapshot, outcome, removed, added)
+    undoing = UndoCheck(opened, snapshot, outcome, removed, added)
+    refuse_undo_of_released(undoing)
+    return undoing
 
 
 def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
@@ -191,19 +191,17 @@ def _commit(
         epoch=epochs[1],
     )
     if back.is_rewritten:
-        intent = intent.updated(rewritten=True, released=list(back.released))
+        intent = intent.updated(rewritten=True)
     change = Change(
         remove=back.removed,
         add=added,
         ranges=[back.markers],
         requirements=[
             AssertEpoch(epochs[0]),
-            AssertRowTombstones(back.released[0]),
             refuse_claimed(opened, undoing.snapshot, added),
             *back.requirements,
         ],
         updates=[
-            *set_row_tombstones(*back.released),
             *set_epoch(*epochs),
             *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
         ],
@@ -292,7 +290,7 @@ def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
     """The error if a later run removed messages from the same segments, or restored some there; None: none did."""
     opened, run = undoing.opened, undoing.run
     undone = {record.undoes for record in later if isinstance(record, Undone)}
-    segments = _segments(undoing.removed) | _segments(recorded_anew(opened, undoing.outcome))
+    segments = _segments(undoing.removed)
     for record in later:
         if isinstance(record, RestoredRun):
             if segments & _segments(read_record(opened, record.run, "added")):
@@ -311,8 +309,7 @@ def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
         counts = not isinstance(record, Undone | ReturnedRemoved)
         if not counts or record.run in undone or not record.removed_messages:
             continue
-        theirs = _segments(read_record(opened, record.run, "removed"))
-        if segments & (theirs | _segments(recorded_anew(opened, record))):
+        if segments & _segments(read_record(opened, record.run, "removed")):
             return RefusedError(
                 f"{opened.name}: run {record.run} removed messages of the same segments after run {run}; undo "
                 "that one first"
@@ -326,19 +323,15 @@ def _wrote_anew(record: RunRecord) -> bool:
 
 
 def _written_anew(opened: OpenedStream, record: RunRecord) -> set[tuple[int, int]]:
-    """The segments in which an undo wrote messages, or showed hidden rows again."""
-    added = read_record(opened, record.run, "added")
-    return _segments(added) | _segments(recorded_anew(opened, record))
+    """The segments in which an undo wrote messages."""
+    return _segments(read_record(opened, record.run, "added"))
 
 
 def _merged_since(undoing: UndoCheck) -> RefusedError | None:
-    """The error if segments were merged since, or files with hidden rows are gone; None: neither."""
+    """The error if segments were merged since; None: they were not."""
     opened, live = undoing.opened, undoing.snapshot.files
-    hidden = recorded_anew(opened, undoing.outcome)["path"]
-    known = pa.chunked_array([*live["path"].chunks, *undoing.removed["path"].chunks], pa.string())
     moved = homes_of(live, undoing.removed) != undoing.removed["segment"].to_numpy()
-    is_elsewhere = bool((moved | divided_mask(live, undoing.removed)).any())
-    if is_elsewhere or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
+    if bool((moved | divided_mask(live, undoing.removed)).any()):
         return RefusedError(
             f"{opened.name}: the segments of run {undoing.run} have been compacted since, and a version of this "
             "program that recorded only whole files made that run; nothing was changed; restore messages from an "

@@ -36,10 +36,9 @@ def keep_for_undo(
         added: the files that it adds, likewise.
         ranges: the messages that it removes from files, in batches; shape `RUN_RANGES`.
     """
-    store = opened.store
     records: dict[str, tuple[pa.Schema, Iterable[pa.Table]]] = {
-        "removed": (FILE_STATS, [store.stored(removed)]),
-        "added": (FILE_STATS, [store.stored(added)]),
+        "removed": (FILE_STATS, [removed]),
+        "added": (FILE_STATS, [added]),
         RANGES: (RUN_RANGES, ranges),
     }
     contents = {f"{run}.{name}{SUFFIX}": content_of(*of) for name, of in records.items()}

@@ -96,7 +96,6 @@ class StreamConfig(StreamFields):
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
             unmatched=self.unmatched,
-            release_share=self.release_share or None,
             hold=None if self.hold_for_consumers is None else self.hold_for_consumers.rule(),
             archive=self.archive,
             **self._for_markers(),

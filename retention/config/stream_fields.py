@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import WithJsonSchema
 
 from retention.config.consumer import ConsumerConfig
 from retention.config.keeping import Selected, StorageSettings
@@ -27,6 +29,11 @@ from retention.config.types import (
     SmallByteLimit,
 )
 from retention.core.policy import Discard, Expiry, Retention, Unmatched
+
+_WITHOUT_EFFECT = {
+    "const": 0,
+    "description": "of earlier builds: it has no effect, delete the line",
+}
 
 
 class StreamFields(StorageSettings, Selected, DescriptiveFields):
@@ -79,6 +86,6 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     exclusive: Flag = False
     quiet: Flag = False
     unmatched: Unmatched = "keep"
-    release_share: Share = 0
+    release_share: Annotated[Share, WithJsonSchema(_WITHOUT_EFFECT)] = 0
     hold_for_consumers: ConsumerHold | None = None
     consumers: tuple[ConsumerConfig, ...] = ()

@@ -230,7 +230,8 @@ class PlanHeader(Document):
     request: Request | None
     consumers: list[_Pin] | None
     expired: list[_Pin]
-    released: Natural
+    released: Natural = 0
+    """The number of the record of row tombstones of an earlier build; 0: there was none."""
     epoch: Natural
     begins_epoch: bool
     held: dict[str, Any] | None = None

@@ -13,7 +13,7 @@ import pyarrow as pa
 CONSUMERS = "consumers"
 """The name under which logs keep the counter of consumers' edits."""
 RELEASED = "released"
-"""The name under which logs keep the number of the record of released ranges."""
+"""The name under which logs of earlier builds keep the number of a record of row tombstones."""
 EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
 RUN = "run"
@@ -71,7 +71,7 @@ class Counters:
 
     @property
     def released(self) -> int:
-        """The number of the record of row tombstones (deleted rows in live files); 0: there is none."""
+        """The number of an earlier build's record of row tombstones (deleted rows in live files); 0: there is none."""
         return self.edits.get(RELEASED, 0)
 
     @property
@@ -140,14 +140,14 @@ class DataFile:
     """The stream of the file, for errors; empty: none, as for a copy in an archive."""
     later: str | None = None
     """The location of the file after a rival's commit has removed it, if it differs."""
-    hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive, shape
-    (n, 2); many ranges are a `SeqRanges`, read on demand."""
+    hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Sequences of rows hidden from readers, as of an archived copy: ascending, disjoint ranges,
+    both ends inclusive, shape (n, 2)."""
 
     @property
     def hides_rows(self) -> bool:
         """Whether the file has rows hidden from readers."""
-        return not isinstance(self.hidden, np.ndarray) or len(self.hidden) > 0
+        return len(self.hidden) > 0
 
     def named(self, path: str) -> DataFile:
         """The file under another name in the same directory."""
@@ -198,10 +198,7 @@ class Inventory:
     table_id: str
     version: int
     files: pa.Table
-    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; rows
-    deleted by tombstones do not count."""
+    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path."""
     counters: Counters
     read: ReadCount = ReadCount()
     """The reads for statistics that neither the log nor a cache had."""
-    hidden_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Path → the bytes, by the broker's accounting, of that file's deleted rows."""

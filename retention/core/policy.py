@@ -33,7 +33,7 @@ class ConsumerProtection:
     """The bytes of newest messages to hold; older messages are not held. None: no limit."""
 
 
-_RARE = ("archive", "hold", "topic", "release_share", "delete_retention_ns", "max_subjects")
+_RARE = ("archive", "hold", "topic", "delete_retention_ns", "max_subjects")
 """Fields omitted from the JSON when they are None."""
 
 
@@ -61,8 +61,6 @@ class Policy:
     sealed: bool = False
     unmatched: Unmatched = "keep"
     """The fate of messages that no consumer's filter matches; under `limits` it plays no part."""
-    release_share: int | None = None
-    """The percentage of a segment's bytes that must be released before it is rewritten; None: any."""
     hold: ConsumerProtection | None = None
     """The consumers for which limits keep messages; only under `limits`."""
     topic: TopicPolicy | None = None
@@ -103,7 +101,9 @@ def policy_from_json(values: Mapping[str, Any]) -> Policy:
     if held is not None:
         named = held["consumers"]
         held = ConsumerProtection(**held | {"consumers": named if named is None else tuple(named)})
-    return Policy(**{**values, "hold": held, "topic": topic and TopicPolicy(**topic)})
+    # Earlier builds had this rule of rewriting.
+    known = {name: value for name, value in values.items() if name != "release_share"}
+    return Policy(**{**known, "hold": held, "topic": topic and TopicPolicy(**topic)})
 
 
 UNLIMITED = Policy()
@@ -234,14 +234,7 @@ def _releases(policy: Policy) -> list[str]:
     unwanted = (
         ["one that no consumer wants is removed, too"] if policy.unmatched == "remove" else []
     )
-    later = (
-        []
-        if policy.release_share is None
-        else [
-            f"a file is rewritten for it when {policy.release_share}% of its segment are released"
-        ]
-    )
-    return [sentence, *unwanted, *later]
+    return [sentence, *unwanted]
 
 
 def _holds(policy: Policy) -> list[str]:

@@ -137,25 +137,3 @@ def log_window(entries: Mapping[int, int], states: Mapping[int, int], cutoff_ns:
     wanted = range(first, newest + 1)
     present = tuple(version for version in wanted if version in entries)
     return LogWindow(present, rests and len(present) == len(wanted))
-
-
-def spent_records(
-    written: Mapping[int, int], in_force: int, named: Collection[int], cutoff_ns: int
-) -> list[int]:
-    """The numbers of unneeded records of row tombstones, ascending.
-
-    A number above the current one may belong to a commit in progress. A lower number that no
-    version names never will be named: its commit requires the record current before it, and that
-    record is never current again.
-
-    Args:
-        written: number → storage time of the record, nanoseconds since the epoch.
-        in_force: the number in the newest version.
-        named: the numbers in versions since the cutoff, and in runs that can be undone.
-        cutoff_ns: the end of the grace.
-    """
-    return sorted(
-        number
-        for number, at_ns in written.items()
-        if number < in_force and number not in named and at_ns < cutoff_ns
-    )

@@ -1,39 +1,17 @@
-"""Ranges of deleted sequences that a data file still contains: filters for rows, and unions of ranges."""
+"""Ranges of sequences: filters for rows, unions and differences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from retention.core.inventory import NO_RANGES, DataFile, SeqRanges
+from retention.core.inventory import DataFile, SeqRanges
 from schemas.bounds import MAX_SEQ
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
-
-
-@dataclass(frozen=True)
-class JoinedRanges:
-    """Ranges of two sources without overlap; implements `SeqRanges`."""
-
-    first: np.ndarray | SeqRanges
-    second: np.ndarray | SeqRanges
-
-    def read(self) -> np.ndarray:
-        """The ranges of both, as `union_of_ranges`."""
-        return union_of_ranges(ranges_in(self.first), ranges_in(self.second))
-
-
-def joined_ranges(
-    first: np.ndarray | SeqRanges, second: np.ndarray | SeqRanges
-) -> np.ndarray | SeqRanges:
-    """The union of both, as `union_of_ranges`: computed now if both are in memory, otherwise on demand."""
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return union_of_ranges(first, second)
-    return JoinedRanges(first, second)
 
 
 def ranges_in(ranges: np.ndarray | SeqRanges) -> np.ndarray:
@@ -105,11 +83,11 @@ def visible_rows(file: DataFile, rows: Rows) -> Rows:
     """Rows of a file, `seq` among their columns, without the hidden ones."""
     if not file.hides_rows:
         return rows
-    gone = in_ranges(rows.column("seq").to_numpy(), ranges_in(file.hidden))
+    gone = in_ranges(rows.column("seq").to_numpy(), file.hidden)
     return rows.filter(pa.array(~gone))
 
 
 def columns_with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
     """The columns to read for `visible_rows`: with `seq` if the file has hidden rows."""
     wanted = list(columns)
-    return wanted if "seq" in wanted or file.hidden is NO_RANGES else [*wanted, "seq"]
+    return wanted if "seq" in wanted or not file.hides_rows else [*wanted, "seq"]

@@ -90,24 +90,6 @@ class AssertConsumerEdits:
 
 
 @dataclass(frozen=True)
-class AssertRowTombstones:
-    """The current record of row tombstones has this number; 0: there is none."""
-
-    number: int
-
-    def check(self, state: TableState) -> None:
-        """Refuse a table with another current record.
-
-        Raises:
-            StalePlanError: one was.
-        """
-        if state.counters.released != self.number:
-            raise StalePlanError(
-                f"stream {state.stream}: another run recorded meanwhile what is released; {PLAN_AGAIN}"
-            )
-
-
-@dataclass(frozen=True)
 class AssertClaims:
     """Dead files were claimed exactly this many times, so no file that the commit restores is being deleted."""
 

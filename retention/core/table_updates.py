@@ -20,7 +20,6 @@ from retention.core.inventory import (
     DROPPED,
     EPOCH,
     GENERATION,
-    RELEASED,
     STAGING_CLAIMS,
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
@@ -168,22 +167,6 @@ class SetConsumerEdits:
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement has the previous number."""
-
-
-@dataclass(frozen=True)
-class SetRowTombstones:
-    """The number of the current record of row tombstones; a dependent commit also has `AssertRowTombstones`."""
-
-    number: int
-    assigns_sequences: ClassVar[bool] = False
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        """The counter that the update sets, by name."""
-        return {RELEASED: self.number}
-
-    def check(self, state: TableState) -> None:
-        """Check nothing: the requirement has the previous record."""
 
 
 @dataclass(frozen=True)
@@ -338,11 +321,6 @@ def set_removed(*highest: Mapping[int, int]) -> list[TableUpdate]:
 def set_epoch(before: int, after: int) -> list[TableUpdate]:
     """The update from one epoch to another; empty if they are equal."""
     return [] if before == after else [SetEpoch(after)]
-
-
-def set_row_tombstones(before: int, after: int) -> list[TableUpdate]:
-    """The update from one record of row tombstones to another; empty if they are equal."""
-    return [] if before == after else [SetRowTombstones(after)]
 
 
 def _reaching(files: pa.Table, next_seq: int) -> pa.ChunkedArray:

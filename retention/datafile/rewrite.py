@@ -48,13 +48,12 @@ class RewriteTask:
 
     def with_ranges(self) -> RewriteTask:
         """The task with its ranges loaded; the original task does not retain them."""
-        source = replace(self.source, hidden=ranges_in(self.source.hidden))
-        return replace(self, source=source, removed=ranges_in(self.removed))
+        return replace(self, removed=ranges_in(self.removed))
 
     @cached_property
     def gone(self) -> np.ndarray:
         """The ranges of omitted sequences: removed ones, and the source's hidden ones; shape (n, 2)."""
-        return union_of_ranges(ranges_in(self.removed), ranges_in(self.source.hidden))
+        return union_of_ranges(ranges_in(self.removed), self.source.hidden)
 
 
 @dataclass(frozen=True)

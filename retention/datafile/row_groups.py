@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
-from retention.core.seq_ranges import ranges_in, visible_rows
+from retention.core.seq_ranges import visible_rows
 from retention.datafile.parquet import (
     SMALL_BYTES,
     in_sequence_order,
@@ -53,7 +52,6 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     if any(later[0] <= earlier[1] for earlier, later in pairwise(bounds)):
         yield read_columns(file, columns)[0]
         return
-    file = replace(file, hidden=ranges_in(file.hidden))
     try:
         for group in groups:
             # For a small group, decoding is faster than handing columns to threads.
@@ -101,7 +99,7 @@ def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterato
         for number in range(opened.metadata.num_row_groups)
         if _may_hold(opened, number, seqs)
     ]
-    file, missing = replace(file, hidden=ranges_in(file.hidden)), len(seqs)
+    missing = len(seqs)
     rows = _FEW_ROWS if missing <= _FEW else _MANY_ROWS
     try:
         for batch in opened.iter_batches(rows, row_groups=groups, columns=list(columns)):

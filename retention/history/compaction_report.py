@@ -18,18 +18,14 @@ class CompactionReport:
     """The number of merged files."""
     files_after: int = 0
     """The number of files that replaced them."""
-    dead_bytes: int = 0
-    """Bytes, by the broker's accounting, of deleted rows that were removed from files."""
     bytes_read: int = 0
     bytes_written: int = 0
     pending: int = 0
     """Planned merges that were not executed: time or bytes ran out, or another process changed their files first."""
-    left: tuple[dict[str, Any], ...] = ()
-    """Unchanged files, each with the reason."""
     amplification: float | None = None
     """The average number of writes so far of a byte found by compactions, its first included; None without any."""
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return vars(self) | {"runs": list(self.runs), "left": list(self.left)}
+        """The report as JSON values; `dead_bytes` and `left` are of earlier builds, and always empty."""
+        return vars(self) | {"runs": list(self.runs), "dead_bytes": 0, "left": []}

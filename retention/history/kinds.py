@@ -82,8 +82,6 @@ class Compacted(RunRecord):
     kind: Literal["compact"] = "compact"
     files_before: Natural = 0
     files_after: Natural = 0
-    dead_bytes: Natural = 0
-    """Bytes, by the broker's accounting, of deleted rows that were removed from files."""
 
 
 class ClaimedFiles(RecordPart):

@@ -63,8 +63,7 @@ def commit_removal(
     )
     with Engines("local") as engines:
         archived = archive(opened, leaving, snapshot, engines)
-    hidden = opened.store.released(snapshot.counters.released)
-    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule], hidden)
+    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule])
     keep_ids(opened, removal.files, removal.lost, snapshot)
     record = RolledUp(
         run=removal.run,

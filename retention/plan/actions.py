@@ -19,7 +19,7 @@ from schemas.plan import (
     RULE_NAMES,
 )
 
-DROP, REWRITE, TOMBSTONE = "drop", "rewrite", "tombstone"
+DROP, REWRITE = "drop", "rewrite"
 """Kinds of action on a file, the values of the column `action` of `PLANNED_FILES`."""
 
 
@@ -51,10 +51,6 @@ class Rewrite(PartialRemoval):
     """Files to replace by copies without some of their rows."""
 
 
-class Tombstone(PartialRemoval):
-    """Files to keep, with some of their rows hidden from readers."""
-
-
 @dataclass(frozen=True)
 class Mark:
     """Sequences that the plan uses: for appended delete markers, or skipped by a purge."""
@@ -67,7 +63,7 @@ class Mark:
     """The stream's next sequence after the action."""
 
 
-Action = Drop | Rewrite | Tombstone | Mark
+Action = Drop | Rewrite | Mark
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class Actions:
 
     def __iter__(self) -> Iterator[Action]:
         """Iterate over the kinds of action, each with all its files; kinds without effect are skipped."""
-        to_files = (self.drop, self.rewrite, self.tombstone)
+        to_files = (self.drop, self.rewrite)
         yield from (action for action in to_files if action.files.num_rows)
         if self.mark is not None:
             yield self.mark
@@ -104,11 +100,6 @@ class Actions:
         return Rewrite(*self._with_action(REWRITE), self.removed)
 
     @property
-    def tombstone(self) -> Tombstone:
-        """The files to keep with some rows hidden."""
-        return Tombstone(*self._with_action(TOMBSTONE), self.removed)
-
-    @property
     def mark(self) -> Mark | None:
         """The sequences used; None: the next sequence is unchanged."""
         return None if self.sequences is None else Mark(self.markers, *self.sequences)
@@ -121,21 +112,7 @@ class Actions:
             files = files.append_column(f"by_{rule}", pa.array(counts[:, at]))
         return files
 
-    @property
-    def leaving(self) -> pa.Table:
-        """The files to remove or replace; shape `PLANNED_FILES`."""
-        return _leaving(self.files)
-
-    @property
-    def leaving_with_rules(self) -> pa.Table:
-        """The files to remove or replace, with the columns of `files_with_rules`."""
-        return _leaving(self.files_with_rules)
-
     def _with_action(self, action: str) -> tuple[pa.Table, Array]:
         """The files with an action, and their row numbers in `files`."""
         mask = pc.equal(self.files["action"], action)
         return self.files.filter(mask), np.flatnonzero(mask.to_numpy())
-
-
-def _leaving(files: pa.Table) -> pa.Table:
-    return files.filter(pc.not_equal(files["action"], TOMBSTONE))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
+from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import cause_of_files, cause_of_pass
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.header import Header, Pins, SegmentCounts
@@ -83,8 +83,7 @@ def make_plan(
     cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
         losses = losses.only(_sealed_and_spent(inventory, losses))
-    stays = _waiting(inventory, policy, losses)
-    plan = _plan(inventory, policy, as_of_ns, losses, answers, stays)
+    plan = _plan(inventory, policy, as_of_ns, losses, answers)
     header = replace(plan.header, read=plan.read + left.read)
     return replace(plan, header=header, cause=cause)
 
@@ -135,13 +134,11 @@ def _plan(
     as_of_ns: int,
     losses: FileLosses,
     answers: Sequence[Answer],
-    stays: Array | None = None,
 ) -> Plan:
-    """Build the plan of losses; `stays` masks files that are not rewritten for theirs (None: no file)."""
+    """Build the plan of losses."""
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
-    stays = np.zeros(len(messages), dtype=bool) if stays is None else stays
-    actions = np.where(stays, TOMBSTONE, np.where(losses.messages == messages, DROP, REWRITE))
+    actions = np.where(losses.messages == messages, DROP, REWRITE)
     files = _planned(inventory.files, losses, touched, actions)
     header = Header(
         stream=inventory.stream,
@@ -150,7 +147,7 @@ def _plan(
         as_of_ns=as_of_ns,
         policy=policy,
         epoch=inventory.counters.epoch,
-        segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
+        segments=_segment_counts(inventory.files, losses.messages, messages),
         read=sum((answer.read for answer in answers), inventory.read),
     )
     done = Actions(
@@ -158,8 +155,7 @@ def _plan(
         rules=rule_rows(losses.by_rule[touched], losses.bytes[touched]),
         removed=_of_planned(files, losses, touched),
     )
-    pins = Pins(released=inventory.counters.released)
-    return Plan(header, pins, done, cause_of_files(inventory))
+    return Plan(header, Pins(), done, cause_of_files(inventory))
 
 
 def _file_losses(
@@ -244,23 +240,6 @@ def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedR
     in_part = pc.not_equal(files["action"], DROP).to_numpy()
     numbers[touched] = np.where(in_part, np.arange(len(touched)), -1)
     return losses.ranges.renumbered(numbers)
-
-
-def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:
-    """A mask of files that lose only released messages, in segments with too few released bytes to rewrite."""
-    files = inventory.files
-    messages, size = (files[name].to_numpy() for name in ("messages", "bytes"))
-    if policy.release_share is None or not len(messages):
-        return np.zeros(len(messages), dtype=bool)
-    released = losses.by_rule[:, RULES.index(policy.retention)]
-    # A file that is removed or rewritten for a limit keeps no released messages.
-    stays = (losses.messages < messages) & (losses.messages == released)
-    hidden = np.array([inventory.hidden_bytes.get(path, 0) for path in files["path"].to_pylist()])
-    number, _ = segment_numbers(files)
-    gone = np.bincount(number, weights=np.where(stays, hidden + losses.bytes, 0))
-    stored = np.bincount(number, weights=np.where(stays, hidden + size, 0))
-    is_little = gone * 100 < stored * policy.release_share
-    return stays & (losses.messages > 0) & is_little[number]
 
 
 def segment_numbers(files: pa.Table) -> tuple[Array, int]:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Reason = Literal["small_files", "small_segments", "hollow_segments", "dead_rows"]
+Reason = Literal["small_files", "small_segments", "hollow_segments"]
 """`small_files`: a segment has many small files; `small_segments`: many small sealed neighbours fit
 into one small segment; `hollow_segments`: sealed neighbours with few remaining messages fit into
-one segment; `dead_rows`: a file still has rows hidden from readers."""
+one segment."""
 _OPENING_BYTES = 1 << 20
 """The cost of opening a file, as the bytes that a reader could read instead."""
 BATCH_BYTES = 1 << 30
@@ -33,8 +33,6 @@ class Merge:
     """Sizes of groups of files, in order; sequences interleave only within a group."""
     files_after: int
     """The maximum number of files that replace them."""
-    dead_bytes: int = 0
-    """Bytes, by the broker's accounting, of hidden rows in the files."""
 
     @property
     def partition(self) -> int:
@@ -64,7 +62,7 @@ class Merge:
     @property
     def benefit(self) -> float:
         """The bytes saved in a full read, with `_OPENING_BYTES` per file, per byte rewritten."""
-        return (self.files_saved * _OPENING_BYTES + self.dead_bytes) / max(self.bytes_rewritten, 1)
+        return self.files_saved * _OPENING_BYTES / max(self.bytes_rewritten, 1)
 
     def as_json(self) -> dict[str, Any]:
         """The merge as JSON values, without its files."""
@@ -78,22 +76,8 @@ class Merge:
             "files": self.files.num_rows,
             "files_after": self.files_after,
             "bytes_rewritten": self.bytes_rewritten,
-            "dead_bytes": self.dead_bytes,
+            "dead_bytes": 0,
         }
-
-
-@dataclass(frozen=True)
-class LeftFiles:
-    """Files that qualify for a merge but are left alone."""
-
-    files: pa.Table
-    """Shape `FILE_STATS`."""
-    why: str
-    """The reason in one phrase."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The paths and the reason as JSON values."""
-        return {"files": self.files["path"].to_pylist(), "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -104,13 +88,10 @@ class CompactionPlan:
     table_id: str
     version: int
     epoch: int
-    released: int
-    """The number of the record of row tombstones that the plan is based on."""
     merges: tuple[Merge, ...] = ()
     """Best first."""
     files: int = 0
     """The live files of the stream."""
-    left: tuple[LeftFiles, ...] = ()
 
     @property
     def files_saved(self) -> int:
@@ -121,11 +102,6 @@ class CompactionPlan:
     def bytes_rewritten(self) -> int:
         """The total length of all files to rewrite."""
         return sum(merge.bytes_rewritten for merge in self.merges)
-
-    @property
-    def dead_bytes(self) -> int:
-        """Bytes, by the broker's accounting, of hidden rows to erase."""
-        return sum(merge.dead_bytes for merge in self.merges)
 
     def batches(self) -> Iterator[Sequence[Merge]]:
         """The merges in their order, in batches of one commit each."""
@@ -160,7 +136,7 @@ class CompactionPlan:
             "files": self.files,
             "files_saved": self.files_saved,
             "bytes_rewritten": self.bytes_rewritten,
-            "dead_bytes": self.dead_bytes,
+            "dead_bytes": 0,
             "merges": [merge.as_json() for merge in self.merges],
-            "left": [left.as_json() for left in self.left],
+            "left": [],
         }

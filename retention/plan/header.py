@@ -56,5 +56,3 @@ class Pins:
     """The consumers whose needs were read; None: the pass read none."""
     expired: tuple[Pin, ...] = ()
     """Inactive consumers: the pass ignores their needs, and deletes them."""
-    released: int = 0
-    """The number of the record of row tombstones at which the stream was read."""

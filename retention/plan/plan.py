@@ -124,11 +124,6 @@ class Plan:
         return self.pins.expired
 
     @property
-    def released(self) -> int:
-        """The number of the record of row tombstones that the plan is based on."""
-        return self.pins.released
-
-    @property
     def files(self) -> pa.Table:
         """Every file that it touches; shape `PLANNED_FILES`."""
         return self.actions.files
@@ -207,8 +202,6 @@ class Plan:
             optional["request"] = as_json(self.request)
         if self.consumers is not None:
             optional["consumers"] = pins_as_json(self.consumers)
-        if self.released:
-            optional["released"] = self.released
         if self.expired:
             optional["expired"] = pins_as_json(self.expired)
         if self.epoch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -20,7 +20,7 @@ from retention.core.file_records import check_columns, check_file_records
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
-from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
+from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import CauseFiles
 from retention.plan.cause_codec import cause_as_json, cause_files, cause_from, cause_tables
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
@@ -52,7 +52,7 @@ from schemas.plan import (
 )
 
 _PLAN = pa.field("plan", pa.int32())
-_ACTIONS = {DROP, REWRITE, TOMBSTONE}
+_ACTIONS = {DROP, REWRITE}
 _TABLES = {
     "files": PLANNED_FILES,
     "rules": PLANNED_RULES,
@@ -174,10 +174,24 @@ def _judged(location: str) -> Iterator[None]:
         raise _damaged(location, f"a part of it is not what was written ({error})") from error
 
 
+def _refuse_released(location: str, header: Mapping[str, Any]) -> None:
+    """Refuse a plan of an earlier build that released messages without rewriting their files.
+
+    Raises:
+        StalePlanError: it is one.
+    """
+    if header.get("released") or "release_share" in header["policy"]:
+        raise StalePlanError(
+            f"{location}: an earlier build made this plan of stream {header['stream']} with release_share, which this "
+            "one does not know; nothing was changed; plan again"
+        )
+
+
 def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     headers = document["plans"]
     for header in headers:
         judge(PlanHeader, header)
+        _refuse_released(location, header)
     contents = {part: _content(location, part, document["sha256"][part]) for part in _TABLES}
     causes = cache(partial(_by_plan, contents.pop("cause"), "cause", cause_files))
     ranges = _by_plan(contents.pop("removed"), "removed", _removed)
@@ -262,7 +276,6 @@ def _header(plan: Plan) -> dict[str, Any]:
         "request": plan.request and as_json(plan.request),
         "consumers": pins_as_json(plan.consumers),
         "expired": pins_as_json(plan.expired),
-        "released": plan.released,
         "epoch": plan.epoch,
         "begins_epoch": plan.begins_epoch,
         "cause": cause_as_json(plan.cause),
@@ -325,7 +338,6 @@ def _plan(header: dict[str, Any], actions: Actions, read_files: Callable[[], Cau
         Pins(
             pins_from_json(header["consumers"]),
             pins_from_json(header["expired"]) or (),
-            header["released"],
         ),
         replace(actions, sequences=tuple(header["sequences"]) if header["sequences"] else None),
         cause_from(read_files, header["cause"]),

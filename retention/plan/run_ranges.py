@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import NO_RANGES
-from retention.core.seq_ranges import difference_of_ranges, ranges_in, union_of_ranges
+from retention.core.seq_ranges import difference_of_ranges, ranges_in
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
 from retention.plan.removed_ranges import RemovedRanges
 from retention.plan.rule_rows import rule_counts
-from retention.ports import ReleasedRows
 from retention.rules import RULES
 from schemas.runs import RUN_RANGES
 
@@ -26,26 +25,20 @@ _MOST_EXCEPTED = 1 << 18
 """Exceptions held at a time, without a split of a file's exceptions."""
 
 
-def ranges_of_plan(plan: Plan, tombstones: ReleasedRows) -> Iterator[pa.Table]:
+def ranges_of_plan(plan: Plan) -> Iterator[pa.Table]:
     """The ranges that a plan removes, in pieces of shape `RUN_RANGES`.
 
     For a partly removed file, rows gave every range and its rule. A completely removed file is one
     range. If several rules share such a file, ranges known from rows are listed separately, and the
     rest is one range.
-
-    Args:
-        plan: the plan.
-        tombstones: the rows hidden in files before the plan is applied.
     """
     shares = _shares_of_dropped(plan)
-    yield from _whole_files(plan.files, shares, tombstones)
+    yield from _whole_files(plan.files, shares)
     for parts in chain(plan.actions.removed.tables(), shares.by_rows.tables()):
         yield _parts(plan.files, parts)
 
 
-def ranges_of_files(
-    files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str], tombstones: ReleasedRows
-) -> pa.Table:
+def ranges_of_files(files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str]) -> pa.Table:
     """The ranges that a run removes from files by one rule, or by none; shape `RUN_RANGES`.
 
     Args:
@@ -53,7 +46,6 @@ def ranges_of_files(
         lost: path → ranges removed from a replaced file, each sequence of them a message; shape (n,
             2). Files without an entry are removed completely.
         rules: the rule, or empty.
-        tombstones: the rows hidden in the files before.
     """
     partly = pc.is_in(files["path"], value_set=pa.array(list(lost), pa.string()))
     going = files.filter(pc.invert(partly))
@@ -62,7 +54,7 @@ def ranges_of_files(
         counts[:, RULES.index(rule)] = going["messages"].to_numpy()
     numbers = np.arange(going.num_rows)
     shares = _Shares(numbers, counts, counts > 0, going["messages"].to_numpy(), going["bytes"])
-    whole = _whole_files(going, shares, tombstones)
+    whole = _whole_files(going, shares)
     rows = [
         {
             "path": row["path"],
@@ -182,11 +174,11 @@ def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
     return plan.cause.parts.renumbered(of_plan)
 
 
-def _whole_files(files: pa.Table, shares: _Shares, tombstones: ReleasedRows) -> Iterator[pa.Table]:
+def _whole_files(files: pa.Table, shares: _Shares) -> Iterator[pa.Table]:
     """One range for each completely removed file, in pieces if there are many exceptions; `RUN_RANGES`."""
     going = files.take(pa.array(shares.numbers))
     start, excepted, held = 0, [], 0
-    for at, ranges in _excepted(going, shares, tombstones):
+    for at, ranges in _excepted(going, shares):
         excepted.append((at - start, ranges))
         held += len(ranges)
         if held >= _MOST_EXCEPTED:
@@ -223,16 +215,13 @@ def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array
     return pa.table(columns).cast(RUN_RANGES)
 
 
-def _excepted(
-    going: pa.Table, shares: _Shares, tombstones: ReleasedRows
-) -> Iterator[tuple[int, Array]]:
+def _excepted(going: pa.Table, shares: _Shares) -> Iterator[tuple[int, Array]]:
     """Row of `going` → the ranges between its ends that are not part of it, ascending; rows without any are omitted."""
-    hiding = pc.is_in(going["path"], value_set=tombstones.files["path"].combine_chunks()).to_numpy()
-    among = np.flatnonzero(hiding | np.isin(shares.numbers, shares.by_rows.files))
+    among = np.flatnonzero(np.isin(shares.numbers, shares.by_rows.files))
     apart = shares.by_rows.of_files(shares.numbers[among])
-    bounds = going.select(["path", "min_seq", "max_seq"]).take(pa.array(among)).to_pylist()
+    bounds = going.select(["min_seq", "max_seq"]).take(pa.array(among)).to_pylist()
     for at, row, by_rows in zip(among.tolist(), bounds, apart, strict=True):
-        ranges = union_of_ranges(ranges_in(tombstones.ranges_of(row["path"])), ranges_in(by_rows))
+        ranges = ranges_in(by_rows)
         inside = (ranges[:, 1] >= row["min_seq"]) & (ranges[:, 0] <= row["max_seq"])
         if inside.any():
             yield at, ranges[inside]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from retention.config.keeping import Compaction
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, by_segment, spans_of
-from retention.plan.compaction import CompactionPlan, LeftFiles, Merge, Reason
+from retention.plan.compaction import CompactionPlan, Merge, Reason
 from retention.stores.layout import merged_mask
 
 _PARTS = 1.5
@@ -32,8 +32,6 @@ class MergeBounds:
     """Whether neighbouring segments are merged; not if segments are only removed completely."""
     most_files: int = 1
     """The maximum number of files of a merge, with messages divided by deadline."""
-    keeps_dead: bool = False
-    """Whether deleted rows must remain in files, because a change feed would not report their removal."""
 
 
 def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
@@ -43,31 +41,26 @@ def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
         inventory: the stream.
         bounds: limits and thresholds of merges.
     """
-    files, hidden = inventory.files, inventory.hidden_bytes
+    files = inventory.files
     spans = spans_of(files)
-    stream = _SpannedFiles(files, spans, _dead_bytes(files, hidden), bounds)
+    stream = _SpannedFiles(files, spans, bounds)
     merges, taken = [], np.zeros(len(spans), dtype=bool)
     for reason, first, last in (
         *_hollow_runs(inventory, stream),
         *_small_segments(inventory, stream),
         *_small_runs(stream),
         *_shuffled_spans(stream),
-        *_dead_spans(stream),
     ):
         if not taken[first:last].any():
             taken[first:last] = True
             merges.append(stream.merge(reason, first, last))
-    allowed, left = _allowed(merges, bounds)
-    counters = inventory.counters
     return CompactionPlan(
         inventory.stream,
         inventory.table_id,
         inventory.version,
-        counters.epoch,
-        counters.released,
-        tuple(sorted(allowed, key=_rank)),
+        inventory.counters.epoch,
+        tuple(sorted(merges, key=_rank)),
         files.num_rows,
-        left,
     )
 
 
@@ -77,8 +70,6 @@ class _SpannedFiles:
 
     files: pa.Table
     spans: Spans
-    dead: Array
-    """Bytes of deleted rows in each file, by the broker's accounting."""
     bounds: MergeBounds
 
     @cached_property
@@ -113,19 +104,12 @@ class _SpannedFiles:
             self.files.slice(start, end - start),
             tuple(counts.tolist()),
             _files_after(counts, self.bounds.most_files),
-            int(self.dead[start:end].sum()),
         )
 
 
 def _files_after(counts: Array, most_files: int) -> int:
     """The number of files after a merge of spans: the highest file count of one span, at most `most_files`."""
     return 1 if most_files == 1 else min(max(int(counts.max()), 1), most_files)
-
-
-def _dead_bytes(files: pa.Table, hidden: Mapping[str, int]) -> Array:
-    if not hidden:
-        return np.zeros(files.num_rows, dtype=np.int64)
-    return np.array([hidden.get(path, 0) for path in files["path"].to_pylist()], dtype=np.int64)
 
 
 def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
@@ -234,15 +218,6 @@ def _shuffled_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
             yield "small_files", at, at + 1
 
 
-def _dead_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Single files with a large share of deleted rows."""
-    dead = stream.of_span(stream.dead)
-    share = stream.bounds.settings.dead_share / 100
-    many = (dead > 0) & (dead >= share * (dead + stream.spans.bytes))
-    for at in np.flatnonzero(many).tolist():
-        yield "dead_rows", at, at + 1
-
-
 def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]]:
     """The widest runs of neighbours in which no weight exceeds the total size of the run; ascending.
 
@@ -265,18 +240,6 @@ def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]
         else:
             open_ += [(start, heaviest), (heaviest + 1, end)]
     return sorted(runs)
-
-
-def _allowed(
-    merges: Sequence[Merge], bounds: MergeBounds
-) -> tuple[list[Merge], tuple[LeftFiles, ...]]:
-    """The allowed merges, and the files of the others."""
-    if not bounds.keeps_dead:
-        return list(merges), ()
-    kept = [merge for merge in merges if merge.dead_bytes]
-    why = "rows that are deleted would have to go, of which the table's change feed would not tell"
-    left = tuple(LeftFiles(merge.files, why) for merge in kept)
-    return [merge for merge in merges if not merge.dead_bytes], left
 
 
 def _rank(merge: Merge) -> tuple[float, int, int]:

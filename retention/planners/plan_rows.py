@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.inventory import DataFile
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import DamagedError, StalePlanError
 from retention.plan.plan import Plan
 from retention.planners.probe import read_span
-from retention.ports import ReleasedRows, Snapshot
+from retention.ports import Snapshot
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import CAUSE_FILES
 
@@ -76,14 +75,7 @@ class PlannedFileRows:
     def _located(self, files: pa.Table) -> list[DataFile]:
         located = self.opened.store.data_files(files)
         claims = expected_stats_of(files)
-        return [
-            self._released.hide(replace(file, hidden=NO_RANGES, claim=claim))
-            for file, claim in zip(located, claims, strict=True)
-        ]
-
-    @cached_property
-    def _released(self) -> ReleasedRows:
-        return self.opened.store.released(self.plan.released)
+        return [replace(file, claim=claim) for file, claim in zip(located, claims, strict=True)]
 
     def _refuse_gone(self, files: pa.Table, damaged: DamagedError) -> None:
         live = self.opened.store.snapshot().files["path"].combine_chunks()

@@ -15,7 +15,7 @@ from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
-from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
+from retention.core.inventory import ExpectedStats, Inventory
 from retention.core.labels import on_stream
 from retention.core.table_requirements import RowsCompared
 from retention.core.table_updates import (
@@ -157,9 +157,9 @@ def restore_in_place(
             return Restored(opened.name, archive.directory, 0, 0, already, left_out=others)
         ends = _ends(opened.name, position_in(opened, snapshot, inventory), selected)
         with staged(opened, archive, selected, inventory.files, engines) as added:
-            stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
-            index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
-            compared = RowsCompared(stored["path"].combine_chunks())
+            live = inventory.files.select(FILE_STATS.names)
+            index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([live, added])))
+            compared = RowsCompared(live["path"].combine_chunks())
             change = _change(added, set_next_seqs(ends), compared)
             _commit(opened, _intent(opened, run, archive, added, ends), change, snapshot)
         again = _expires_again(opened, added, engines)
@@ -214,12 +214,12 @@ def restore_as(
 
 
 def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
-    """The files of a stream as stored, including released messages that are still in them."""
-    stored = opened.store.stored(inventory.files)
-    bounds = zip(*(stored[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
+    """The files of a stream."""
+    live = inventory.files
+    bounds = zip(*(live[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
     return [
-        StoredFile(replace(file, hidden=NO_RANGES, claim=ExpectedStats()), low, high)
-        for file, (low, high) in zip(opened.store.data_files(stored), bounds, strict=True)
+        StoredFile(replace(file, claim=ExpectedStats()), low, high)
+        for file, (low, high) in zip(opened.store.data_files(live), bounds, strict=True)
     ]
 
 

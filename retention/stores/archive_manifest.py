@@ -62,7 +62,7 @@ class ArchivedFile:
     by_rule: Mapping[str, int]
     """The number of the file's messages that the run removed, by rule; it copied the others into another file."""
     hidden: list[list[int]]
-    """Ranges of sequences in the file that were released earlier, both ends inclusive."""
+    """Ranges of sequences in the file that an earlier build released before, both ends inclusive; now always empty."""
 
     def data_file(self, directory: str) -> DataFile:
         """The copy, read without the messages that were released earlier."""

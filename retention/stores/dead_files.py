@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import RELEASED
 from retention.core.reclaim import DeadFile, LogWindow, Reason, log_window
 from retention.core.units import DAY
-from retention.errors import BusyError, DamagedError
+from retention.errors import DamagedError
 from retention.ports import Snapshot, Store, VersionToken
 from retention.storage import files
-from retention.stores.delta import counters, internals
+from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.log_diff import Changes, changes
 from retention.stores.layout import Layout
@@ -65,10 +64,6 @@ class DeadFiles(Protocol):
         Raises:
             DamagedError: one cannot be read.
         """
-        ...
-
-    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers of row-tombstone records in versions since an instant; None if the log cannot tell."""
         ...
 
     def places(self, file: DeadFile) -> list[str]:
@@ -156,16 +151,6 @@ class DeltaDeadFiles:
                 raise _unreadable(place, self.layout.stream, error) from error
         return YoungEntries(frozenset(paths), is_whole)
 
-    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers in the transactions of the young entries and of the last version before them."""
-        entries, states = internals.log_times(self.layout.messages)
-        window = log_window(entries, states, cutoff_ns)
-        before = _before(window, max(entries, default=-1))
-        with suppress(BusyError, DamagedError):
-            named = counters.values(self.layout, RELEASED, before, window.versions)
-            return named if window.is_whole else None
-        return None
-
     def places(self, file: DeadFile) -> list[str]:
         """The locations of the file, its Hadoop checksum and its subject digest."""
         return [self.layout.live(file.path), *_beside(self.layout, file.path)]
@@ -226,17 +211,6 @@ class ParquetDeadFiles:
             paths.update(entry.remove)
             paths.update(row["path"] for row in entry.add)
         return YoungEntries(frozenset(paths), window.is_whole)
-
-    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers in the young entries, and in the state before them."""
-        log = ParquetLog(self.layout)
-        window = log_window(*log.times(), cutoff_ns)
-        before = _before(window, log.newest())
-        with suppress(DamagedError):
-            named = {log.read(before).counters.released if before >= 0 else 0}
-            named.update(log.entry(version).edits.get(RELEASED, 0) for version in window.versions)
-            return frozenset(named) if window.is_whole else None
-        return None
 
     def places(self, file: DeadFile) -> list[str]:
         """The locations of the file, in the trash or in staging, and of its subject digest."""

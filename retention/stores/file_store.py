@@ -43,7 +43,7 @@ from retention.stores.layout import (
     siblings_of,
     write_format,
 )
-from retention.stores.row_tombstones import RowTombstoneRecords, RowTombstones, no_row_tombstones
+from retention.stores.row_tombstones import refuse_row_tombstones
 from retention.stores.sidecar import subject_digests
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -58,8 +58,6 @@ class FileStore(ABC):
         self._settings = settings
         self._clock = clock
         self._staged = _Staged()
-        self._records = RowTombstoneRecords(layout)
-        self._released = no_row_tombstones()
         self._staging_claims = 0
 
     @property
@@ -190,36 +188,17 @@ class FileStore(ABC):
         return self._layout.data_file((path, partition, segment), location)
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """The live files at their current locations, with the rows that the newest snapshot hides."""
-        return [self._released.hide(file) for file in self._located(files)]
+        """The live files at their current locations."""
+        return self._located(files)
 
-    def hides(self) -> bool:
-        """Whether released rows that remain in a file were ever recorded."""
-        return self._records.any()
+    def _follow(self, counters: Counters, files: pa.Table) -> None:
+        """Refuse files with row tombstones, and stage under the log's claims from now on.
 
-    def stored(self, files: pa.Table) -> pa.Table:
-        """`FILE_STATS` rows of an inventory that also count the released messages still in the files."""
-        return self._released.stored(files)
-
-    def released(self, number: int) -> RowTombstones:
-        """Read a record of the released messages that remain in live files."""
-        return self._released if number == self._released.number else self._records.read(number)
-
-    def keep_released(self, tables: Iterable[pa.Table]) -> int:
-        """Write a record of released messages, some files at a time, for a commit to name; returns its number."""
-        return self._records.write(tables)
-
-    def _follow(self, counters: Counters) -> None:
-        """Hide the messages of the log's current record, and stage under its claims, from now on."""
+        Raises:
+            RefusedError: an earlier build released messages without rewriting their files.
+        """
+        refuse_row_tombstones(self._layout, counters.released, files)
         self._staging_claims = counters.staging_claims
-        if counters.released != self._released.number:
-            self._released = self._records.read(counters.released)
-
-    def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-        """Statistics of the remaining messages of files, in order; and path → the file's hidden bytes."""
-        if not self._released.number:
-            return table, {}
-        return inventory.in_order(self._released.left(table)), self._released.hidden_bytes(table)
 
     def _located(self, files: pa.Table) -> list[DataFile]:
         """The live files at their current locations, as stored."""

@@ -32,7 +32,6 @@ _WORDS: Mapping[str, str] = {
     "unmarked": "named by no commit, and not marked as ours",
     "unfinished": "named by runs with an unknown outcome",
     "gap": "dead, but the log has lost entries younger than the grace period",
-    "row_tombstones": "records of deleted rows, which no version within the grace needs",
     "notes": "notes on deleted files",
     "log": "log entries replaced by a checkpoint or a list",
     "recent": "in a version younger than the grace period",

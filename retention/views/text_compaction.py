@@ -22,14 +22,12 @@ def compaction_plan_text(plan: CompactionPlan) -> Iterator[str]:
     else:
         yield (
             f"{plan.stream}: {counted(len(plan.merges), 'merge')} would save {counted(plan.files_saved, 'file')} of "
-            f"{plan.files:,}{_dead(plan.dead_bytes)}, rewriting {format_size(plan.bytes_rewritten)}"
+            f"{plan.files:,}, rewriting {format_size(plan.bytes_rewritten)}"
         )
     for merge in plan.merges[:_MOST_MERGES]:
         yield f"  {_merge_text(merge)}"
     if len(plan.merges) > _MOST_MERGES:
         yield f"  and {counted(len(plan.merges) - _MOST_MERGES, 'more merge')}"
-    for left in plan.left:
-        yield f"  left: {counted(left.files.num_rows, 'file')}, {left.files['path'][0].as_py()} first: {left.why}"
 
 
 def compaction_text(report: CompactionReport) -> Iterator[str]:
@@ -39,13 +37,10 @@ def compaction_text(report: CompactionReport) -> Iterator[str]:
         yield f"{report.stream}: merged nothing{rest}"
     else:
         yield (
-            f"{report.stream}: merged {counted(report.files_before, 'file')} into {report.files_after:,}"
-            f"{_dead(report.dead_bytes)}; read {format_size(report.bytes_read)}, "
-            f"wrote {format_size(report.bytes_written)}{rest}"
+            f"{report.stream}: merged {counted(report.files_before, 'file')} into {report.files_after:,}; "
+            f"read {format_size(report.bytes_read)}, wrote {format_size(report.bytes_written)}{rest}"
         )
         yield f"  {counted(len(report.runs), 'run')}, {report.runs[0]} first{_so_far(report)}; {report.seconds:.2f} s"
-    for left in report.left:
-        yield f"  left: {counted(len(left['files']), 'file')}, {left['files'][0]} first: {left['why']}"
 
 
 def _so_far(report: CompactionReport) -> str:
@@ -64,13 +59,7 @@ def _merge_text(merge: Merge) -> str:
         what = f"{counted(merge.segments, 'hollow segment')} become one"
     elif merge.reason == "small_segments":
         what = f"{counted(merge.segments, 'small segment')} become one"
-    elif merge.reason == "dead_rows":
-        what = f"a file without its {format_size(merge.dead_bytes)} of deleted rows"
     else:
         about = "" if merge.files_after == 1 else "about "
         what = f"{counted(merge.files.num_rows, 'small file becomes', 'small files become')} {about}{merge.files_after}"
     return f"{where}: {what} ({rewritten})"
-
-
-def _dead(size: int) -> str:
-    return f" and {format_size(size)} of deleted rows" if size else ""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -27,13 +26,11 @@ from retention.history.runs import history_of
 from retention.ports import Swap
 from schemas.files import LOGGED_FILES
 from tests.contract.test_engines import FILES
-from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import (
     SECOND,
     START,
     File,
     Laid,
-    even_segments,
     held,
     lay,
     rows_of,
@@ -133,27 +130,6 @@ def test_hollow_neighbours_become_one_segment_and_appends_go_on(make: Make) -> N
     assert sorted(bases(stream)) == [1, 21, 21]
 
 
-def test_row_tombstones_end_and_what_they_hid_is_archived(make: Make, tmp_path: Path) -> None:
-    archive = str(tmp_path / "archive")
-    settings = {"retention": "interest", "release_share": "90%", "archive": archive}
-    stream = make(even_segments(4, 10), **settings)
-    stand(stream.opened, "billing", progress(4, 4))
-    stream.plan().apply()
-    before = content(stream)
-    [plan] = [stream.compact().plan]
-    assert {merge.reason for merge in plan.merges} == {"dead_rows"}
-    report = stream.compact().apply()
-    assert report.dead_bytes == plan.dead_bytes > 0
-    assert content(stream).equals(before)
-    rows = sum(
-        pq.ParquetFile(file.location).metadata.num_rows
-        for file in stream.opened.store.data_files(stream.opened.store.snapshot().files)
-    )
-    assert rows == before.num_rows == 36
-    [manifest] = [json.loads(path.read_bytes()) for path in Path(archive).rglob("manifests/*.json")]
-    assert [file["hidden"] for file in manifest["files"]] == [[[1, 4]]]
-
-
 def test_what_comes_between_plan_and_commit_is_left_to_the_next_time(make: Make) -> None:
     stream = make(HOLLOW)
     opened = stream.opened
@@ -237,20 +213,6 @@ def test_time_and_bytes_that_are_up_leave_the_rest(make: Make) -> None:
         report = compact_now(stream.opened, LOCAL, limits)
         assert (report.merges, report.pending) == (0, 1)
     assert stream.compact().apply().merges == 1
-
-
-def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"retention": "interest", "release_share": "90%", "compact": EAGER}
-    stream = warehouse_with(tmp_path, "delta", NOW, **settings).stream("ORDERS")
-    lay(stream.opened, even_segments(4, 10))
-    stand(stream.opened, "billing", progress(4, 4))
-    stream.plan().apply()
-    DeltaTable(f"{stream.opened.root}/messages").alter.set_table_properties(
-        {"delta.enableChangeDataFeed": "true"}
-    )
-    report = stream.compact().apply()
-    assert report.merges == 0
-    assert len(report.left) == 1
 
 
 @pytest.mark.parametrize(

@@ -154,17 +154,15 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("share", [None, "90%"])
 def test_what_consumers_leave_is_the_same_wherever_it_lies(
-    laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: str | None
+    laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "MOST_HELD", 1)
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     limits = {"retention": "interest", "max_msgs_per_subject": 2, "max_age": "820s"}
     left, reports = [], []
     for engine in ENGINES:
-        settings = limits if share is None else limits | {"release_share": share}
-        warehouse = copied(laid, tmp_path / engine, engine, settings)
+        warehouse = copied(laid, tmp_path / engine, engine, limits)
         opened = warehouse.stream("ORDERS").opened
         stand(opened, "billing", progress(20, 210, *range(21, 211, 3)))
         stand(opened, "mail", progress(90, 90), "s.1", "s.4")

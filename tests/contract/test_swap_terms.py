@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED
+from retention.core.inventory import CONSUMERS, EPOCH
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
@@ -24,12 +24,11 @@ from retention.core.table_updates import (
     SetEpoch,
     SetNextSeq,
     SetOpenBase,
-    SetRowTombstones,
     TableUpdate,
 )
 from retention.errors import ConflictError, RefusedError, StalePlanError, VerificationError
 from retention.ports import Store, Swap
-from schemas.files import FILE_STATS, TOMBSTONED_FILES
+from schemas.files import FILE_STATS
 from tests.contract.conftest import FORMATS, Stage
 from tests.contract.streams import (
     NOTHING,
@@ -143,12 +142,11 @@ def test_logs_have_the_counters_under_the_names_that_they_always_had(
     run = "20270115T080000.000000000Z-0a1b2c"
     swap = appending(staged(store, rows(range(1, 11))), 11, batches={"loader/a b": 7})
     store.commit(swap, store.snapshot())
-    number = store.keep_released([TOMBSTONED_FILES.empty_table()])
     edits = replace(
         EMPTY,
         metadata={"run": run, "plan_id": "p"},
         requirements=[AssertEpoch(0), AssertConsumerEdits(0)],
-        updates=[SetConsumerEdits(0), SetRowTombstones(number)],
+        updates=[SetConsumerEdits(0)],
     )
     store.commit(edits, store.snapshot())
     _, files = latest(store)
@@ -160,7 +158,6 @@ def test_logs_have_the_counters_under_the_names_that_they_always_had(
     ]
     store.commit(replace(removing(files), updates=begins), store.snapshot())
     assert store.snapshot().counters.edits[EPOCH] == 9
-    assert store.snapshot().counters.edits[RELEASED] == 1
     assert store.snapshot().counters.edits[CONSUMERS] == 0
     wanted = _OF_DELTA if stage.format == "delta" else _OF_PARQUET
     for version, expected in wanted.items():
@@ -185,7 +182,7 @@ _STARTED_NS = 1_800_000_000 * 10**9
 _OTHERS = ("version", "time_ms", "remove", "add", "metadata", "table_id", "check")
 _OF_DELTA = {
     1: {"next_seq/0": 11, "open_base/0": 1, "batch/loader/a b": 7},
-    2: {"consumers": 0, "released": 1, "run": _STARTED_NS},
+    2: {"consumers": 0, "run": _STARTED_NS},
     3: {"epoch": 9, "epoch/9/next_seq/0": 0, "epoch/9/open_base/0": 0, "epoch/9/batch/app": 1},
 }
 _KEPT = {"next_seq": {"0": 11}, "open_base": {"0": 1}}
@@ -195,7 +192,6 @@ _OF_PARQUET = {
         **_KEPT,
         "batches": {},
         "consumers": 0,
-        "released": 1,
         "run": "20270115T080000.000000000Z-0a1b2c",
     },
     3: {

@@ -144,6 +144,12 @@ KINDS = {
         r"undo that one first", (f"{_OWN}runs_are_undone_in_the_order_that_is_told",)
     ),
     "undo of a drop": Kind(r"\{back\}\{instead\}", (f"{_OWN}a_dropped_stream_comes_back_as_told",)),
+    "a build that reads row tombstones": Kind(
+        r"(of|with) commit \{LAST_BUILD\}",
+        (
+            "contract/test_released.py::test_a_stream_is_read_after_the_remedy_that_its_refusal_names",
+        ),
+    ),
     "plan again": Kind(
         r"or plan again|plan again$|changed; plan again",
         (f"{_OWN}a_damaged_plan_is_made_again_as_told",),

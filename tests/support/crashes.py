@@ -342,12 +342,6 @@ def compacted_over(folder: Path, format_: str) -> None:
     apply(folder)
 
 
-def hidden_twice(folder: Path, format_: str) -> None:
-    """A run has hidden messages in a file, and a later run has hidden more."""
-    with_released(folder, format_)
-    apply(folder)
-
-
 def scattered(folder: Path, format_: str) -> None:
     """A segment of many small files, nearly empty neighbours, and the open segment."""
     settings: dict[str, Any] = {"compact": {"min_files": 2}, "segment_span": "off"}
@@ -446,29 +440,6 @@ def with_consumers(folder: Path, format_: str) -> None:
     table = ConsumerTable(opened.root)
     for version in range(KEPT):
         table.update("billing", lambda _, at=version: replace(billing, folded={"acks": at}))  # type: ignore[misc]
-
-
-def with_released(folder: Path, format_: str) -> None:
-    """Some messages of a segment are released but still in its file; the next pass hides more in another."""
-    with_consumers(folder, format_)
-    listed = [{"durable_name": "billing", "ack_policy": "explicit"}]
-    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "consumers": listed}
-    opened = warehouse_with(folder, format_, NOW, **rules).stream("ORDERS").opened
-    first = partial(_settled_all_but, range(26, 41))
-    ConsumerTable(opened.root).update("billing", first)
-    apply(folder)
-    more = partial(_settled_all_but, [*range(29, 33), *range(35, 41)])
-    ConsumerTable(opened.root).update("billing", more)
-
-
-def _settled_all_but(needed: Sequence[int], record: ConsumerRecord | None) -> ConsumerRecord:
-    assert record is not None
-    places = {
-        "delivered": {"consumer_seq": 40, "stream_seq": 40},
-        "ack_floor": {"consumer_seq": min(needed) - 1, "stream_seq": min(needed) - 1},
-    }
-    pending = {str(seq): {"Sequence": seq, "Timestamp": START} for seq in needed}
-    return replace(record, state=from_json(places | {"pending": pending}))
 
 
 _PLACES = {"delivered": 26, "ack_floor": 20}
@@ -641,8 +612,6 @@ SCENARIOS = {
     "mirror": Scenario(mirroring, carry),
     "apply": Scenario(due, apply),
     "release": Scenario(with_consumers, apply),
-    "hide": Scenario(with_released, apply),
-    "undo-hide": Scenario(with_released, undo),
     "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
     "archive": Scenario(due_with_archive, apply),
@@ -657,7 +626,6 @@ SCENARIOS = {
     "erase": Scenario(applied, erase),
 }
 SCENARIOS["undo-compacted"] = Scenario(compacted_over, undo)
-SCENARIOS["undo-hidden-twice"] = Scenario(hidden_twice, undo)
 SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
 SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)

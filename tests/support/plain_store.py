@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,8 +20,7 @@ from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
 from retention.ports import LostCommit, Returned, Snapshot, Swap, VersionToken
 from retention.stores.checks.inventory import in_order
-from retention.stores.row_tombstones import RowTombstones
-from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES, TOMBSTONED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES
 from schemas.messages import FILE_COLUMNS
 
 
@@ -35,8 +34,6 @@ class PlainStore:
     swaps: list[Swap] = field(default_factory=list)
     before_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], None]] = field(default_factory=list)
-    records: list[pa.Table] = field(default_factory=list)
-    """Records of released rows still in files, numbered from 1."""
     subject_reads: int = 0
 
     def exists(self) -> bool:
@@ -77,11 +74,7 @@ class PlainStore:
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         del run
         files, counters = self.versions[snapshot.version]
-        hidden = self._hidden().hidden_bytes(files)
-        left = in_order(self._hidden().left(files))
-        return Inventory(
-            self.stream, "plain", snapshot.version, left, counters, hidden_bytes=hidden
-        )
+        return Inventory(self.stream, "plain", snapshot.version, in_order(files), counters)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """All files have valid sequences."""
@@ -130,26 +123,8 @@ class PlainStore:
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         return [
-            self._hidden().hide(self._file(row["path"], row["partition"], row["segment"]))
-            for row in files.to_pylist()
+            self._file(row["path"], row["partition"], row["segment"]) for row in files.to_pylist()
         ]
-
-    def hides(self) -> bool:
-        return bool(self.records)
-
-    def stored(self, files: pa.Table) -> pa.Table:
-        return self._hidden().stored(files)
-
-    def released(self, number: int) -> RowTombstones:
-        record = self.records[number - 1] if number else TOMBSTONED_FILES.empty_table()
-        return RowTombstones.of(number, record)
-
-    def keep_released(self, tables: Iterable[pa.Table]) -> int:
-        self.records.append(pa.concat_tables([TOMBSTONED_FILES.empty_table(), *tables]))
-        return len(self.records)
-
-    def _hidden(self) -> RowTombstones:
-        return self.released(self.versions[-1][1].released)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         if self.before_commit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retention.apply.reclaim.beside import delete_spent, remove_emptied, spent_tombstones
+from retention.apply.reclaim.beside import delete_spent, remove_emptied
 from retention.apply.reclaim.claim import (
     Deletion,
     by_reason,
@@ -37,8 +37,6 @@ RECORDS = "undo_records"
 """The reason for deleting records of files that runs removed and added: those files are deleted for good."""
 HISTORY = "history"
 """The reason for deleting records of the run history: they are older than the configuration keeps them."""
-TOMBSTONES = "row_tombstones"
-"""The reason for deleting records of row tombstones: no version within the grace period names them."""
 NOTES = "notes"
 """The reason for deleting notes: the files that they describe are no longer all in the table."""
 LOG = "log"
@@ -56,7 +54,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
     going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked).places())
-    going |= _amount(TOMBSTONES, spent_tombstones(looked)) | _amount(NOTES, _notes(looked))
+    going |= _amount(NOTES, _notes(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), oldest_ns=looked.oldest_ns
@@ -90,7 +88,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         going = _going(looked, deletion)
         gone = (file for file in looked.judgement.going if file.path not in deletion.spared)
         remove_emptied(layout, gone, looked.snapshot.counters.open_base)
-        going |= _forget_beside(looked, deletion)
+        going |= _forget_notes(looked)
         fold_spent(looked, deletion, now_ns)
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
@@ -114,12 +112,12 @@ def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
     return going | _amount(RECORDS, looked.records(deletion.spared))
 
 
-def _forget_beside(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
-    """Delete records of row tombstones and notes that are no longer needed; reason → their amount."""
-    tombstones, notes = spent_tombstones(looked, deletion.spared), _notes(looked)
-    amounts = _amount(TOMBSTONES, tombstones) | _amount(NOTES, notes)
-    delete_spent([*tombstones, *notes])
-    return amounts
+def _forget_notes(looked: Survey) -> dict[str, Amount]:
+    """Delete notes that are no longer needed; reason → their amount."""
+    notes = _notes(looked)
+    amount = _amount(NOTES, notes)
+    delete_spent(notes)
+    return amount
 
 
 def _notes(looked: Survey) -> list[str]:

@@ -220,7 +220,7 @@ def _statistics(opened: OpenedStream, snapshot: Snapshot, paths: Sequence[str]) 
     """Statistics of possibly unreadable files: the known ones, otherwise those in the log."""
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(paths, pa.string())))
     with suppress(RetentionError):
-        known = opened.store.stored(opened.store.inventory(snapshot).files)
+        known = opened.store.inventory(snapshot).files
         return known.filter(pc.is_in(known["path"], pa.array(paths, pa.string()))).select(
             FILE_STATS.names
         )
@@ -256,11 +256,10 @@ def _of(row: dict[str, Any], reason: str) -> LostFile:
 
 def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
     snapshot, leaving, repair = diagnosis.snapshot, diagnosis.leaving, diagnosis.repair
-    hidden = opened.store.released(snapshot.counters.released)
     with recorded_run(opened, snapshot) as run:
         change = Change(
             remove=leaving,
-            ranges=[ranges_of_files(leaving, {}, [], hidden)],
+            ranges=[ranges_of_files(leaving, {}, [])],
             updates=set_next_seqs(_known_from_files(opened, snapshot)),
             metadata={"repair": KIND},
         )

@@ -211,13 +211,12 @@ def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -
     paths = pa.array([part.file.path for part in repair.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
-    hidden = opened.store.released(snapshot.counters.released)
     lost = {part.file.path: part.ranges for part in repair.back}
     with recorded_run(opened, snapshot) as run:
         change = Change(
             remove=whole,
             add=run.staged(_copies(opened, whole, repair)),
-            ranges=[ranges_of_files(whole, lost, [], hidden)],
+            ranges=[ranges_of_files(whole, lost, [])],
             metadata={"repair": KIND},
         )
         intent = ReturnedRemoved(

@@ -37,7 +37,6 @@ from retention.stores.checks.number_bounds import impossible_counters
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.row_tombstones import no_row_tombstones
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
 
@@ -382,4 +381,4 @@ def _recorded(diagnosis: _Diagnosis) -> pa.Table:
 def _ranges(diagnosis: _Diagnosis) -> pa.Table:
     """The sequences to remove, by no rule, shape `RUN_RANGES`; numbers below 0 are not sequences."""
     lost = {result.file.path: result.gone[result.gone[:, 0] >= 0] for result in diagnosis.examined}
-    return ranges_of_files(_recorded(diagnosis), lost, [], no_row_tombstones())
+    return ranges_of_files(_recorded(diagnosis), lost, [])

@@ -234,17 +234,10 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
             " ever does; write layout: sequence, or remove whole_segments",
             None,
         )
-    if stream.release_share and stream.retention == "limits":
+    if stream.release_share:
         yield refusal(
-            "release_share retention",
-            "says when files are rewritten for what consumers release, and with retention: limits they release"
-            " nothing; remove release_share, or write retention: interest or workqueue",
-            None,
-        )
-    if stream.release_share and stream.whole_segments:
-        yield refusal(
-            "release_share whole_segments",
-            "with whole_segments no file is ever rewritten; remove one of the two",
+            "release_share",
+            "files are rewritten as soon as consumers release messages in them, so no share can wait; delete this line",
             None,
         )
     yield from _delete_retention(stream)

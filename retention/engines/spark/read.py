@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import NO_RANGES, DataFile
-from retention.core.seq_ranges import ranges_in
 from retention.engines.spark.connect import setting_of
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.engines.spark.session import refuse_stopped
 from retention.errors import UsageError
 from retention.storage import files
+from retention.stores.layout import Layout
+from retention.stores.row_tombstones import has_records
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -44,15 +43,12 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     refuse_stopped(spark)
     if not opened.store.exists():
         return spark.createDataFrame([], ddl_of(MESSAGES))
-    if not opened.store.hides():
-        return _read_delta(opened, spark) if _is_delta(opened) else _read_parquet(opened, spark)
-    snapshot = opened.store.snapshot()
-    rows = (
-        _read_delta(opened, spark, versionAsOf=snapshot.version)
-        if _is_delta(opened)
-        else _read_parquet(opened, spark)
-    )
-    return _visible(rows, opened.store.data_files(snapshot.files), spark)
+    if not _is_delta(opened):
+        return _read_parquet(opened, spark)
+    if has_records(Layout(opened.root, opened.name)):
+        # Opening the table refuses row tombstones of earlier builds.
+        opened.store.snapshot()
+    return _read_delta(opened, spark)
 
 
 def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> DataFrame:
@@ -69,11 +65,11 @@ def _is_delta(opened: OpenedStream) -> bool:
     return opened.config.format == "delta"
 
 
-def _read_delta(opened: OpenedStream, spark: SparkSession, **options: int) -> DataFrame:
+def _read_delta(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     _refuse_lenient(opened, spark)
     location = for_spark(files.join(opened.root, "messages"))
     with reaching(location):
-        rows = spark.read.options(**options).format("delta").load(location)
+        rows = spark.read.format("delta").load(location)
         return rows.select(*MESSAGES.names)
 
 
@@ -84,16 +80,6 @@ def _refuse_lenient(opened: OpenedStream, spark: SparkSession) -> None:
                 f"{opened.name}: {name} is on in this Spark session, so that files which are damaged or gone would be "
                 f'passed over in silence; nothing was read; spark.conf.set("{name}", "false") and read again'
             )
-
-
-def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> DataFrame:
-    """The rows without hidden ones; only streams hide rows, so sequences identify them."""
-    hidden = np.concatenate([NO_RANGES, *(ranges_in(file.hidden) for file in live)])
-    if not len(hidden):
-        return rows
-    ranges = spark.createDataFrame(pa.table({"first": hidden[:, 0], "last": hidden[:, 1]}))
-    gone = ranges.selectExpr("explode(sequence(first, last)) AS seq")
-    return rows.join(gone, on="seq", how="left_anti").select(*MESSAGES.names)
 
 
 def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:

@@ -19,7 +19,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
-from retention.core.seq_ranges import in_ranges, ranges_in
+from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import parse_instant
@@ -273,10 +273,9 @@ def _rises(opened: pq.ParquetFile) -> bool:
 def _by_group(
     file: DataFile, opened: pq.ParquetFile, columns: Sequence[str], wanted: Wanted
 ) -> Iterator[pa.Table]:
-    hidden = ranges_in(file.hidden)
     for group in range(opened.metadata.num_row_groups):
         narrow = opened.read_row_group(group, columns=_NARROW)
-        mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), hidden)
+        mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), file.hidden)
         if not mask.any():
             continue
         metadata = opened.metadata.row_group(group)

@@ -47,6 +47,7 @@ from retention.stores.delta.table import DeltaHandle
 from retention.stores.describing import describe_missing
 from retention.stores.file_store import FileStore, table_id_of
 from retention.stores.layout import Layout, StoreSettings
+from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.files import LOGGED_FILES
 
@@ -77,8 +78,8 @@ class DeltaStore(FileStore):
 
     def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
         """The inventory cache, updated from later log entries; None if the table must be opened."""
-        # Only the table knows the released messages that are still in files.
-        return None if self.hides() else self._ahead.at(mark)
+        # Opening the table refuses row tombstones of earlier builds.
+        return None if has_records(self._layout) else self._ahead.at(mark)
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         """Rebuild the inventory cache, unless the table's properties differ from the configuration."""
@@ -111,7 +112,7 @@ class DeltaStore(FileStore):
             handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
         self._grace_differs = properties.pending(self._layout, handle.table, grace_ns)
-        self._follow(handle.logged)
+        self._follow(handle.logged, live)
         return Snapshot(
             handle.table.version(),
             table_id_of(handle.table_id, handle.logged),
@@ -126,11 +127,6 @@ class DeltaStore(FileStore):
         """Paths of the files with rows hidden by another writer's deletion vectors, sorted."""
         handle: DeltaHandle = snapshot.handle
         return sorted(handle.vectors)
-
-    def has_change_feed(self, snapshot: Snapshot) -> bool:
-        """Whether `delta.enableChangeDataFeed` is set."""
-        handle: DeltaHandle = snapshot.handle
-        return handle.rules.change_data_feed
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Add full statistics to the snapshot's files, from the cache first."""
@@ -147,9 +143,7 @@ class DeltaStore(FileStore):
         overlapping = index.refuse_overlaps(self.stream, table)
         read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
         counters = index.effective(snapshot.counters, table)
-        left, hidden = self._left_of(table)
-        version = snapshot.version
-        return Inventory(self.stream, snapshot.table_id, version, left, counters, read, hidden)
+        return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""

@@ -100,7 +100,7 @@ class ParquetStore(FileStore):
                 self.create()
             state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
-        self._follow(state.counters)
+        self._follow(state.counters, state.files)
         table_id = table_id_of(state.table_id, state.counters)
         return Snapshot(
             state.version, table_id, state.files, state.counters, handle, seal=state.seal
@@ -118,10 +118,9 @@ class ParquetStore(FileStore):
         overlapping = index.refuse_overlaps(self.stream, table)
         read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
         counters = index.effective(state.counters, table)
-        self._follow(counters)
-        left, hidden = self._left_of(table)
+        self._staging_claims = counters.staging_claims
         table_id = table_id_of(state.table_id, counters)
-        return Inventory(self.stream, table_id, state.version, left, counters, read, hidden)
+        return Inventory(self.stream, table_id, state.version, table, counters, read)
 
     def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
@@ -169,11 +168,6 @@ class ParquetStore(FileStore):
                     "stream %s: the next run will finish the moves: %s", self.stream, error
                 )
         return version
-
-    def has_change_feed(self, snapshot: Snapshot) -> bool:
-        """Always False: plain Parquet has no change data feed."""
-        del snapshot
-        return False
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         """The version later than `after` that the run committed; None if no log entry names the run."""

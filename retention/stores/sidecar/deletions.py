@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core import kv
-from retention.core.inventory import NO_RANGES, DataFile, ExpectedStats, ReadCount
+from retention.core.inventory import DataFile, ReadCount
 from retention.datafile import parquet
 from retention.datafile.row_groups import rows_in_order
 from retention.datafile.subject_digest import digest_at, pack_deletions, unpack_deletions
@@ -19,7 +19,7 @@ _LOOKED_AT = ("subject", "seq", "ts_ns", "headers")
 
 
 def kept_deletions(file: DataFile) -> pa.Table | None:
-    """The stored deletions of a data file, shape `DELETIONS`, hidden ones included; None if not yet read."""
+    """The stored deletions of a data file, shape `DELETIONS`; None if not yet read."""
     digest = digest_at(file.digest_location).load()
     if digest is None or digest.packed_deletions is None:
         return None
@@ -27,22 +27,18 @@ def kept_deletions(file: DataFile) -> pa.Table | None:
 
 
 def find_deletions(file: DataFile) -> tuple[pa.Table, ReadCount]:
-    """Read and store the deletions of a data file, hidden ones included: shape `DELETIONS`, and the cost of reading.
+    """Read and store the deletions of a data file: shape `DELETIONS`, and the cost of reading.
 
     One row group's headers are in memory at a time.
 
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    whole = file
-    if file.hides_rows:
-        # Undo of a release reveals the hidden rows again.
-        whole = replace(file, hidden=NO_RANGES, claim=ExpectedStats())
-    groups = (_deleting(rows) for rows in rows_in_order(whole, _LOOKED_AT))
+    groups = (_deleting(rows) for rows in rows_in_order(file, _LOOKED_AT))
     deletions = pa.concat_tables([DELETIONS.empty_table(), *groups])
     with files.if_writable():
         _keep(file, deletions)
-    read = parquet.compressed_bytes(parquet.open_messages(whole), _LOOKED_AT)
+    read = parquet.compressed_bytes(parquet.open_messages(file), _LOOKED_AT)
     return deletions, ReadCount(1, read)
 
 

@@ -83,31 +83,6 @@ def test_segments_that_went_whole_come_back_between_merged_ones(make: Make) -> N
     assert seqs(make())[-1] == 41
 
 
-def test_what_was_released_before_a_run_stays_away(make: Make) -> None:
-    """Removed files minus copies would also restore the released messages."""
-    stream = make(retention="interest", release_share="90%")
-    stand(stream.opened, "billing", progress(5, 5))
-    stream.plan().apply()
-    released = last_run(stream)
-    run = removed(stream, 6, 7)
-    stream.compact().apply()
-    removed(stream, 8)
-    undo_run(stream.opened, run)
-    assert seqs(make()) == [6, 7, *range(9, 41)]
-    undo_run(stream.opened, released)
-    assert seqs(make()) == [*range(1, 8), *range(9, 41)]
-
-
-def test_rows_that_were_hidden_and_then_merged_away_come_back(make: Make) -> None:
-    stream = make(retention="interest", release_share="90%")
-    stand(stream.opened, "billing", progress(4, 4))
-    stream.plan().apply()
-    run = last_run(stream)
-    assert stream.compact().apply().dead_bytes
-    undo_run(stream.opened, run)
-    assert seqs(make()) == list(range(1, 41))
-
-
 def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
     soon = [Laid(seq, f"s.{seq}", headers=b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n") for seq in (1, 2)]
     settings = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1h"}

@@ -49,7 +49,6 @@ def seqs(opened: OpenedStream) -> set[int]:
 CASES: dict[str, dict[str, Any]] = {
     "segments go whole and a file is rewritten": {"max_age": "60s"},
     "rows decide": {"max_msgs_per_subject": 2},
-    "released rows are hidden": {"retention": "interest", "release_share": "50%"},
 }
 
 

@@ -24,7 +24,7 @@ from retention.ingest.publish import publish
 from retention.inspect.messages import Selection, read_messages
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.cached import plan_stream
-from retention.rules.requests import Delete, Purge
+from retention.rules.requests import Delete
 from retention.storage import files
 from retention.storage.checksum import with_checksum
 from schemas.runs import RUN_RANGES
@@ -79,7 +79,6 @@ CASES: dict[str, dict[str, Any]] = {
     "several rules share files": {"max_msgs": 33, "max_bytes": 900, "max_msgs_per_subject": 8},
     "rows alone decide": {"max_msgs_per_subject": 2},
     "released rows are rewritten": {"retention": "interest"},
-    "released rows are hidden": {"retention": "interest", "release_share": "50%"},
     "limits follow what is released": {"retention": "interest", "max_msgs": 20},
 }
 
@@ -99,23 +98,6 @@ def test_a_pass_records_what_is_gone(make: Make, settings: dict[str, Any]) -> No
     assert counted == report.by_rule
     shared = {seq for seq, rules in gone.items() if len(rules) > 1}
     assert shared <= (set(range(1, 11)) if "max_bytes" in settings else set())
-
-
-def test_what_was_hidden_before_is_not_taken_again(make: Make) -> None:
-    opened = make(retention="interest", release_share="90%")
-    stand(opened, "billing", progress(13, 13))
-    passed(opened)
-    before = seqs(opened)
-    stand(opened, "billing", progress(26, 26))
-    run = passed(opened, AS_OF + SECOND)
-    assert set(taken(opened, run, before)) == before - seqs(opened) == set(range(14, 27))
-    again = history_of(opened.warehouse, opened.name).name_run
-    purge = remove_now(opened, Purge(keep=2), LOCAL)
-    assert purge.run < again(NOW)
-    left = set(range(27, 41))
-    rows = read_ranges(opened, purge.run).to_pylist()
-    assert rows[0]["first_seq"] == 27
-    assert set(taken(opened, purge.run, left)) == left - {39, 40}
 
 
 def test_a_saved_plan_records_the_same(make: Make, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from retention.core.table_requirements import (
     AssertClaims,
     AssertConsumerEdits,
     AssertEpoch,
-    AssertRowTombstones,
     AssertStagingClaims,
     TableRequirement,
     TableState,
@@ -33,11 +32,9 @@ from retention.core.table_updates import (
     SetNextSeq,
     SetOpenBase,
     SetRemoved,
-    SetRowTombstones,
     TableUpdate,
     set_epoch,
     set_removed,
-    set_row_tombstones,
 )
 from retention.errors import ConflictError, RefusedError, RetentionError, StalePlanError
 from retention.ports import Swap
@@ -74,7 +71,6 @@ def swap(*updates: TableUpdate) -> Swap:
             "a consumer was created, edited or deleted",
         ),
         (AssertArchiveHead(8), AssertArchiveHead(0), "another run archived files meanwhile"),
-        (AssertRowTombstones(5), AssertRowTombstones(0), "another run recorded meanwhile"),
         (AssertClaims(4), AssertClaims(3), "dead files were claimed"),
         (
             AssertStagingClaims(1),
@@ -98,7 +94,6 @@ def test_a_requirement_holds_of_one_value_alone(
         (SetOpenBase(0, 90), "open_base/0", 90),
         (SetBatch("a/b c", 4), "batch/a/b c", 4),
         (SetConsumerEdits(3), "consumers", 3),
-        (SetRowTombstones(6), "released", 6),
         (SetEpoch(13), "epoch", 13),
         (SetRemoved(1, 6), "removed/1", 6),
     ],
@@ -131,7 +126,6 @@ def test_an_update_has_one_name_in_every_log(update: TableUpdate, name: str, val
         (SetBatch("other", 1), None, ""),
         (SetBatch("loader", 3), ConflictError, "batch 3 of writer loader is there already"),
         (SetConsumerEdits(3), None, ""),
-        (SetRowTombstones(6), None, ""),
         (SetRemoved(0, 3), None, ""),
         (SetRemoved(0, MAX_SEQ), None, ""),
         (SetRemoved(0, MAX_SEQ + 1), RefusedError, "sequences end at 2^62"),
@@ -175,19 +169,18 @@ def test_a_new_epoch_gives_no_sequence_out_that_a_file_has() -> None:
         (SetEpoch(13), True),
         (SetOpenBase(0, 90), False),
         (SetConsumerEdits(3), False),
-        (SetRowTombstones(6), False),
         (SetRemoved(0, 6), False),
     ],
 )
 def test_what_gives_out_sequences_is_tried_once(update: TableUpdate, is_tried_once: bool) -> None:
     assert swap(update).assigns_sequences is is_tried_once
-    assert swap(SetRowTombstones(6), update).assigns_sequences is is_tried_once
+    assert swap(SetConsumerEdits(3), update).assigns_sequences is is_tried_once
     assert not swap().assigns_sequences
 
 
 def test_what_stays_is_not_set() -> None:
-    assert (set_epoch(12, 12), set_row_tombstones(5, 5)) == ([], [])
-    assert (set_epoch(12, 0), set_row_tombstones(5, 6)) == ([SetEpoch(0)], [SetRowTombstones(6)])
+    assert set_epoch(12, 12) == []
+    assert set_epoch(12, 0) == [SetEpoch(0)]
 
 
 def test_the_highest_removed_sequence_rises_alone() -> None:

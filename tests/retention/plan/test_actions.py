@@ -7,7 +7,7 @@ import pytest
 
 from retention.core.policy import Policy
 from retention.core.seq_ranges import ranges_in
-from retention.plan.actions import Drop, Mark, Rewrite, Tombstone
+from retention.plan.actions import Drop, Mark, Rewrite
 from retention.plan.plan import Plan
 from tests.support.worlds import Message, World, plan_of
 
@@ -25,15 +25,6 @@ def test_actions_are_of_every_kind_that_does_something(plan: Plan) -> None:
     assert plan.actions.drop.files["max_seq"].to_pylist() == [5]
     assert [ranges_in(ranges).tolist() for ranges in plan.actions.rewrite.ranges()] == [[[6, 7]]]
     assert list(replace(plan.actions, sequences=(16, 18)))[-1] == Mark(plan.markers, 16, 18)
-    hidden = plan.files.set_column(
-        plan.files.schema.get_field_index("action"),
-        plan.files.schema.field("action"),
-        [["drop", "tombstone"]],
-    )
-    stays = replace(plan.actions, files=hidden)
-    assert [type(action) for action in stays] == [Drop, Tombstone]
-    assert [ranges_in(ranges).tolist() for ranges in stays.tombstone.ranges()] == [[[6, 7]]]
-    assert stays.leaving_with_rules["by_max_msgs"].to_pylist() == [5]
 
 
 def test_a_file_that_loses_nothing_has_no_range(plan: Plan) -> None:

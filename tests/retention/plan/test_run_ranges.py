@@ -4,20 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 
 from retention.core.file_records import check_ranges
 from retention.core.policy import Policy
-from retention.plan import run_ranges
 from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
-from retention.stores.row_tombstones import RowTombstones, no_row_tombstones
-from schemas.files import TOMBSTONED_FILES
 from schemas.runs import RUN_RANGES
 from tests.support.laws import law
 from tests.support.worlds import World, instants, plan_of, policies, update, worlds
-
-NOTHING_HIDDEN = no_row_tombstones()
 
 
 def taken(world: World, ranges: pa.Table) -> dict[int, set[str]]:
@@ -43,7 +37,7 @@ def test_ranges_are_exactly_the_messages_that_a_plan_takes(
     world: World, policy: Policy, as_of: int
 ) -> None:
     expected = update(world.messages, policy, as_of)
-    ranges = pa.concat_tables(ranges_of_plan(plan_of(world, policy, as_of), NOTHING_HIDDEN))
+    ranges = pa.concat_tables(ranges_of_plan(plan_of(world, policy, as_of)))
     check_ranges(ranges, RUN_RANGES)
     gone = taken(world, ranges)
     assert set(gone) == set(expected)
@@ -72,55 +66,22 @@ def files(*rows: tuple[str, int, int, int]) -> pa.Table:
     )
 
 
-def hidden(name: str, *ranges: tuple[int, int]) -> RowTombstones:
-    """A record with hidden ranges of one file only."""
-    row: dict[str, object] = {
-        field.name: [] if pa.types.is_list(field.type) else None for field in TOMBSTONED_FILES
-    } | {
-        "path": f"partition=0/segment=1/{name}.parquet",
-        "first_seqs": [first for first, _ in ranges],
-        "last_seqs": [last for _, last in ranges],
-    }
-    return RowTombstones.of(1, pa.Table.from_pylist([row], schema=TOMBSTONED_FILES))
-
-
 def shown(table: pa.Table) -> list[tuple[object, ...]]:
     columns = ("first_seq", "last_seq", "messages", "rules", "except_firsts", "except_lasts")
     return [tuple(row[name] for name in columns) for row in table.to_pylist()]
 
 
-def test_a_file_that_goes_whole_is_one_range_without_what_was_hidden_before() -> None:
-    table = ranges_of_files(
-        files(("a", 5, 6, 12), ("b", 3, 20, 22)), {}, ["rollup"], hidden("a", (1, 5), (9, 10))
-    )
-    assert shown(table) == [
-        (6, 12, 5, ["rollup"], [9], [10]),
-        (20, 22, 3, ["rollup"], [], []),
-    ]
-
-
-def test_exceptions_are_laid_out_some_files_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = files(
-        ("a", 2, 1, 9), ("b", 3, 20, 22), ("c", 5, 30, 39), ("d", 5, 40, 49), ("e", 1, 60, 60)
-    )
-    record = hidden("a", (2, 4), (6, 9)), hidden("c", (31, 35)), hidden("d", (40, 40), (45, 48))
-    together = RowTombstones.of(
-        1, pa.concat_tables(table for one in record for table in one.read())
-    )
-    whole = ranges_of_files(of, {}, ["rollup"], together)
-    monkeypatch.setattr(run_ranges, "_MOST_EXCEPTED", 2)
-    cut = ranges_of_files(of, {}, ["rollup"], together)
-    assert cut == whole
-    assert [len(chunk) for chunk in cut["path"].chunks if len(chunk)] == [1, 3, 1]
-    assert [len(chunk) for chunk in whole["path"].chunks if len(chunk)] == [5]
+def test_a_file_that_goes_whole_is_one_range() -> None:
+    table = ranges_of_files(files(("a", 5, 6, 12), ("b", 3, 20, 22)), {}, ["rollup"])
+    assert shown(table) == [(6, 12, 5, ["rollup"], [], []), (20, 22, 3, ["rollup"], [], [])]
 
 
 def test_a_file_that_is_replaced_has_the_ranges_that_go() -> None:
     lost = {"partition=0/segment=1/a.parquet": np.array([[3, 4], [7, 7]])}
-    table = ranges_of_files(files(("a", 9, 1, 9)), lost, ["rollup"], NOTHING_HIDDEN)
+    table = ranges_of_files(files(("a", 9, 1, 9)), lost, ["rollup"])
     assert shown(table) == [(3, 4, 2, ["rollup"], [], []), (7, 7, 1, ["rollup"], [], [])]
 
 
 def test_a_repair_takes_messages_by_no_rule() -> None:
-    [row] = ranges_of_files(files(("a", 9, 1, 9)), {}, [], NOTHING_HIDDEN).to_pylist()
+    [row] = ranges_of_files(files(("a", 9, 1, 9)), {}, []).to_pylist()
     assert (row["messages"], row["rules"], row["counts"]) == (9, [], [])

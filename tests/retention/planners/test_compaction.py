@@ -64,9 +64,7 @@ def planned(
     given = {"segment_size": 1 << 28} | bounds
     last = max(entry["max_seq"] for entry in files)
     table = in_order(pa.Table.from_pylist(files, schema=FILE_STATS))
-    inventory = Inventory(
-        "S", "id", 7, table, Counters({0: last + 1}, {0: open_base}), hidden_bytes=hidden or {}
-    )
+    inventory = Inventory("S", "id", 7, table, Counters({0: last + 1}, {0: open_base}))
     return plan_merges(inventory, MergeBounds(settings, **given))
 
 
@@ -260,18 +258,6 @@ def test_quiet_days_are_written_a_few_times_and_leave_a_few_segments() -> None:
 def test_the_open_segment_is_merged_with_no_other() -> None:
     plan = planned(HOLLOW, open_base=31, segment_size=1_000)
     assert merged(plan) == [("hollow_segments", 1, [1, 11, 21])]
-
-
-def test_a_file_of_deleted_rows_is_written_anew_unless_a_change_feed_would_not_tell() -> None:
-    files = [file(1, 1, 10), file(11, 11, 20)]
-    hidden = {files[0]["path"]: 30, files[1]["path"]: 10}
-    plan = planned(files, hidden=hidden)
-    assert merged(plan) == [("dead_rows", 1, [1])]
-    assert plan.dead_bytes == 30
-    kept = planned([*TENS, file(41, 41, 50)], hidden={TENS[0]["path"]: 1}, keeps_dead=True)
-    assert kept.merges == ()
-    assert [left.files.num_rows for left in kept.left] == [4]
-    assert "change feed" in kept.left[0].why
 
 
 def test_the_best_come_first_and_only_as_many_as_the_bytes_allow() -> None:

@@ -115,13 +115,11 @@ def test_a_plan_agrees_with_a_fresh_explanation_and_outlives_it(
 
 
 @FORMATS
-@pytest.mark.parametrize("share", [None, "90%"])
 def test_consumers_that_come_further_change_no_explanation(
-    tmp_path: Path, format_: str, share: str | None, kept: Kept
+    tmp_path: Path, format_: str, kept: Kept
 ) -> None:
-    settings = {} if share is None else {"release_share": share}
     held = {"max_msgs": 12, "max_msgs_per_subject": 3, "max_subjects": 2, "retention": "interest"}
-    stream = forty(tmp_path, format_, **held, **settings).stream("ORDERS")
+    stream = forty(tmp_path, format_, **held).stream("ORDERS")
     stand(stream.opened, "billing", progress(15, 17, 16))
     made = stream.plan()
     before = [stream.explain(seq) for seq in ALL]

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.consumers.state import from_json
 from retention.core.inventory import DataFile
 from retention.core.table_requirements import AssertConsumerEdits
 from retention.core.table_updates import SetConsumerEdits
@@ -22,7 +21,6 @@ from retention.restore import select
 from retention.restore.select import MessageRange, StoredFile, select_parts
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.archive_manifest import ArchivedFile, read_manifests
-from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.reclaiming import TICK_S, real_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -274,32 +272,6 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
         warehouse.undo(applied)
     with pytest.raises(UsageError, match="removed nothing"):
         warehouse.undo(str(run))
-
-
-@pytest.mark.parametrize("format_", ["delta", "parquet"])
-def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: str) -> None:
-    """Released messages were hidden in the archived file; the archive records their sequences."""
-    billing = {"durable_name": "billing", "ack_policy": "explicit"}
-    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "archive": "kept"}
-    warehouse = warehouse_with(tmp_path, format_, NOW, consumers=[billing], **rules)
-    stream = warehouse.stream("ORDERS")
-    lay(stream.opened, even_segments(2, 10))
-    needed = [3, 4, 9, *range(11, 21)]
-    places = {"consumer_seq": 20, "stream_seq": 20}
-    floor = {"consumer_seq": 2, "stream_seq": 2}
-    pending = {str(seq): {"Sequence": seq, "Timestamp": START} for seq in needed}
-    state = from_json({"delivered": places, "ack_floor": floor, "pending": pending})
-    record = ConsumerRecord("billing", billing, state)
-    ConsumerTable(stream.opened.root).update("billing", lambda _: record)
-    stream.plan(AS_OF).apply()
-    assert seqs(held(warehouse)) == needed
-    stream.purge().apply()
-    restored = stream.restore()
-    assert (restored.messages, restored.already) == (len(needed), 0)
-    assert seqs(held(warehouse)) == needed
-    new = warehouse.new_stream("BACK")
-    assert stream.restore(wanted=MessageRange(first=4, last=11), into=new).messages == 3
-    assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
 
 
 @pytest.mark.parametrize("record", ["kept", "reclaimed", "damaged"])

@@ -1,165 +1,105 @@
-"""Records of row tombstones keep few ranges in memory, and read records of earlier versions."""
+"""Tables with row tombstones of earlier builds are refused on both stores, until nothing live has any."""
 
 from __future__ import annotations
 
-import pickle
-import weakref
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from retention.core.inventory import DataFile
-from retention.core.seq_ranges import ranges_in
-from retention.errors import DamagedError
-from retention.stores import tombstone_files
-from retention.stores.layout import Layout
-from retention.stores.row_tombstones import RowTombstoneRecords, recorded_file
-from schemas.files import FILE_STATS, TOMBSTONED_FILES
+from retention.context.context import OpenedStream
+from retention.core.inventory import RELEASED
+from retention.core.table_requirements import TableState
+from retention.errors import DamagedError, RefusedError
+from retention.ports import Swap
+from schemas.files import FILE_STATS, LOGGED_FILES
+from tests.support.laying import SECOND, START, laid_stream
 
-MOST = 10
-COUNTS = [1, 3, 4, 9, 1, 25, 2, 2, 2, 2, 2, 2, 7, 10, 1]
-"""Ranges of each file of the record."""
-
-
-@pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tombstone_files, "MOST_HELD", MOST)
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> RowTombstoneRecords:
-    return RowTombstoneRecords(Layout(str(tmp_path), "S"))
-
-
-def path_of(number: int) -> str:
-    return f"partition=0/segment={number * 100}/{number:032x}.parquet"
-
-
-def stats_of(number: int) -> dict[str, object]:
-    row: dict[str, object] = {field.name: 1 for field in FILE_STATS}
-    return row | {
-        "path": path_of(number),
-        "partition": 0,
-        "segment": number * 100,
-        "in_time_order": True,
-    }
-
-
-def hidden_of(number: int, count: int) -> np.ndarray:
-    firsts = number * 100 + 2 * np.arange(count)
-    return np.stack([firsts, firsts], axis=1)
-
-
-def rows(counts: list[int]) -> Iterator[tuple[dict[str, object], np.ndarray]]:
-    for number, count in enumerate(counts):
-        stats = stats_of(number)
-        yield recorded_file(stats, stats), hidden_of(number, count)
-
-
-def tables(counts: list[int]) -> list[pa.Table]:
-    return list(tombstone_files.file_tables(rows(counts)))
-
-
-def ranges_in_tables(read: list[pa.Table]) -> list[int]:
-    return [len(table["first_seqs"].combine_chunks().flatten()) for table in read]
-
-
-def data_file(number: int) -> DataFile:
-    return DataFile(path_of(number), 0, number * 100, "", "")
-
-
-@pytest.mark.parametrize("counts", [COUNTS, [2, 3, 5], [11], [0, 0, 4], []])
-def test_a_record_is_read_as_it_was_written(
-    records: RowTombstoneRecords, counts: list[int]
-) -> None:
-    record = records.read(records.write(tables(counts)))
-    assert record.files["path"].to_pylist() == [path_of(number) for number in range(len(counts))]
-    assert (record.place is None) is (sum(counts) <= MOST)
-    for number, count in enumerate(counts):
-        file = pickle.loads(pickle.dumps(record.hide(data_file(number))))  # noqa: S301
-        assert ranges_in(file.hidden).tolist() == hidden_of(number, count).tolist()
-        assert file.claim.messages == 1
-    assert record.hide(data_file(99)) == data_file(99)
-    everything = np.ones(len(counts), dtype=bool)
-    together = pa.concat_tables([TOMBSTONED_FILES.empty_table(), *record.tables(everything)])
-    assert together == pa.concat_tables([TOMBSTONED_FILES.empty_table(), *tables(counts)])
-
-
-def test_few_ranges_are_held_at_a_time(records: RowTombstoneRecords) -> None:
-    record = records.read(records.write(tables(COUNTS)))
-    assert isinstance(record.ranges_of(path_of(3)), tombstone_files.RecordedRanges)
-    assert "first_seqs" not in record.files.column_names
-    wanted = np.arange(len(COUNTS)) % 2 == 0
-    read = list(record.tables(np.ones(len(COUNTS), dtype=bool)))
-    # Ranges of one file are never split.
-    assert max(ranges_in_tables(read)) == max(COUNTS)
-    assert sorted(ranges_in_tables(read))[-2] <= MOST
-    some = pa.concat_tables(record.tables(wanted))
-    assert some["path"].to_pylist() == [
-        path_of(number) for number in np.flatnonzero(wanted).tolist()
-    ]
-
-
-def test_tables_that_are_written_are_let_go_one_by_one(records: RowTombstoneRecords) -> None:
-    alive: set[int] = set()
-    most = 0
-
-    def made() -> Iterator[pa.Table]:
-        nonlocal most
-        for number, row in enumerate(rows([MOST - 1] * 20)):
-            [table] = tombstone_files.file_tables([row])
-            alive.add(number)
-            weakref.finalize(table, alive.discard, number)
-            most = max(most, len(alive))
-            yield table
-            del table
-
-    assert len(records.read(records.write(made())).files) == 20
-    assert most <= 3
-
-
-def test_a_record_of_an_earlier_version_is_read_some_files_at_a_time(
-    records: RowTombstoneRecords, tmp_path: Path
-) -> None:
-    whole = pa.concat_tables(tables([3] * 40))
-    place = tmp_path / "_retention" / "released" / f"{7:020}.parquet"
-    place.parent.mkdir(parents=True)
-    pq.write_table(whole, place, compression="zstd", write_page_checksum=True)
-    assert pq.read_metadata(place).num_row_groups == 1
-    record = records.read(7)
-    assert record.place == str(place)
-    read = list(record.tables(np.ones(40, dtype=bool)))
-    assert max(ranges_in_tables(read)) <= MOST
-    assert pa.concat_tables(read) == whole
-    assert ranges_in(record.ranges_of(path_of(31))).tolist() == hidden_of(31, 3).tolist()
-    # An earlier version reads a table of one schema, with any number of row groups.
-    again = tmp_path / "_retention" / "released" / f"{records.write([whole]):020}.parquet"
-    assert pq.read_metadata(again).num_row_groups > 1
-    assert pq.read_table(again) == whole
-
-
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [([3, 1], [3, 1]), ([1, 4], [5, 6]), ([4], [3]), ([-1], [3]), ([1, 2], [1]), ([None], [1])],
+REFUSAL = (
+    "stream ORDERS: an earlier build released messages in 1 file of it without rewriting them, and this one would show "
+    "those messages again; nothing was changed; set compact: {dead_share: 0} for the stream, run `retention compact` "
+    "of commit 64accb89 of this project, which rewrites these files, then come back"
 )
-def test_ranges_that_are_none_are_refused(
-    records: RowTombstoneRecords, first: list[int | None], last: list[int]
-) -> None:
-    stats = stats_of(0)
-    row = recorded_file(stats, stats) | {"first_seqs": first, "last_seqs": last}
-    number = records.write([pa.Table.from_pylist([row], schema=TOMBSTONED_FILES)])
-    with pytest.raises(DamagedError, match="restore it from a copy"):
-        records.read(number)
 
 
-def test_a_record_that_is_gone_is_refused_where_its_ranges_are_needed(
-    records: RowTombstoneRecords, tmp_path: Path
+@dataclass(frozen=True)
+class SetReleased:
+    """The number of the current record, as earlier builds set it."""
+
+    number: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {RELEASED: self.number}
+
+    def check(self, state: TableState) -> None:
+        del state
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenedStream:
+    return laid_stream(tmp_path, request.param, START + 100 * SECOND, 2)
+
+
+def commit(opened: OpenedStream, number: int, remove: Sequence[str] = ()) -> None:
+    """Commit the number of a record, as the last run of an earlier build."""
+    snapshot = opened.store.snapshot()
+    goes = pc.is_in(snapshot.files["path"], value_set=pa.array(remove, pa.string()))
+    swap = Swap(
+        remove=snapshot.files.filter(goes).select(LOGGED_FILES.names).cast(LOGGED_FILES),
+        add=FILE_STATS.empty_table(),
+        metadata={"run": f"released-{number}"},
+        updates=[SetReleased(number)],
+    )
+    opened.store.commit(swap, snapshot)
+
+
+def record(opened: OpenedStream, number: int, *paths: str) -> Path:
+    """A record that names files, as earlier builds placed it."""
+    place = Path(opened.root, "_retention", "released", f"{number:020d}.parquet")
+    place.parent.mkdir(exist_ok=True)
+    table = pa.table({"path": pa.array(paths, pa.string()), "messages": [1] * len(paths)})
+    pq.write_table(table, place)
+    return place
+
+
+def test_a_table_with_row_tombstones_is_refused_by_every_way_to_open_it(
+    opened: OpenedStream,
 ) -> None:
-    file = records.read(records.write(tables(COUNTS))).hide(data_file(3))
-    next((tmp_path / "_retention" / "released").iterdir()).unlink()
-    with pytest.raises(DamagedError, match="restore it from a copy"):
-        ranges_in(file.hidden)
+    path = opened.store.snapshot().files["path"][0].as_py()
+    record(opened, 1, path, "partition=0/segment=1/gone.parquet")
+    commit(opened, 1)
+    for opening in (opened.store.snapshot, opened.store.returned, opened.store.lost):
+        with pytest.raises(RefusedError) as refused:
+            opening()
+        assert str(refused.value) == REFUSAL
+    mark = opened.store.mark()
+    assert mark is None or opened.store.outlook(mark) is None
+
+
+def test_a_table_is_opened_once_its_tombstoned_files_are_rewritten(opened: OpenedStream) -> None:
+    path = opened.store.snapshot().files["path"][0].as_py()
+    record(opened, 1, path)
+    commit(opened, 1, [path])
+    assert opened.store.snapshot().files.num_rows == 1
+    assert opened.store.inventory(opened.store.snapshot()).counters.released == 1
+
+
+@pytest.mark.parametrize("content", [None, b"not a record"])
+def test_a_record_that_cannot_be_read_is_damage(
+    opened: OpenedStream, content: bytes | None
+) -> None:
+    place = record(opened, 1)
+    commit(opened, 1)
+    if content is None:
+        place.unlink()
+    else:
+        place.write_bytes(content)
+    with pytest.raises(DamagedError, match="record of what is released in stream ORDERS"):
+        opened.store.snapshot()

@@ -35,8 +35,6 @@ def random_terms(rng: Random) -> Terms:
         terms["layout"] = "deadline"
     if retention == "interest":
         terms["unmatched"] = rng.choice(["keep", "remove"])
-    if retention != "limits" and rng.random() < 0.5:
-        terms["release_share"] = rng.choice(["20%", "50%", "100%"])
     if retention == "limits" and rng.random() < 0.2:
         terms["whole_segments"] = True
         terms["layout"] = "sequence"
@@ -98,19 +96,15 @@ CHANGING = (
 
 def changed(terms: Terms, rng: Random) -> Terms:
     """The terms after a random edit."""
-    what = rng.choice(["limits", "limits", "grace", "compact", "layout", "release_share", "ttl"])
-    graces, shares = ["0s", "10s", "1m", "10m"], ["0%", "30%", "100%"]
+    what = rng.choice(["limits", "limits", "grace", "compact", "layout", "ttl"])
+    graces = ["0s", "10s", "1m", "10m"]
     edits: Mapping[str, Terms] = {
         "grace": {"grace": rng.choice(graces)},
         "compact": {"compact": {"min_files": rng.choice([2, 3, 8]), "dead_share": "10%"}},
         "layout": {"layout": rng.choice(["sequence", "deadline"])},
-        "release_share": {"release_share": rng.choice(shares)},
         "ttl": {"allow_msg_ttl": True},
     }
-    refused = {
-        "layout": terms.get("whole_segments"),
-        "release_share": terms["retention"] == "limits",
-    }
+    refused = {"layout": terms.get("whole_segments")}
     if what == "limits":
         return with_limits(terms, rng)
     return terms if refused.get(what) else terms | edits[what]

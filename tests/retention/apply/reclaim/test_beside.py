@@ -11,32 +11,18 @@ import pytest
 
 from retention.api.warehouse import open_warehouse
 from retention.apply.compact import CompactionLimits, compact_now
-from retention.apply.reclaim.run import NOTES, TOMBSTONES, plan_reclaim, reclaim_now
-from retention.apply.undo import undo_run
+from retention.apply.reclaim.run import NOTES, plan_reclaim, reclaim_now
 from retention.context.context import OpenedStream
-from retention.core.reclaim import spent_records
 from retention.core.units import DAY
 from retention.engines.select import Engines
-from retention.history.runs import history_of
-from retention.stores.dead_files import dead_files_of
 from retention.stores.delta import commit_tokens
-from retention.stores.layout import Layout
-from tests.retention.planners.test_interest import progress, stand
-from tests.support.laying import File, Laid, even_segments, held, lay
-from tests.support.reclaiming import TICK_S, again, emptied, log_directory, real_warehouse, run_pass
+from tests.support.laying import File, Laid, held, lay
+from tests.support.reclaiming import TICK_S, again, emptied, real_warehouse
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
 PUBLISHES = int(os.environ.get("RETENTION_PUBLISHES", "40"))
 """500: `make publishes`."""
 MOST_FILES = 20
-SPENT = {
-    "old ones": ({1: 10, 2: 20, 3: 30}, 3, (), [1, 2]),
-    "the one in force": ({3: 10}, 3, (), []),
-    "one of a commit under way": ({3: 10, 4: 10}, 3, (), []),
-    "named": ({1: 10, 2: 10, 3: 10}, 3, (2,), [1]),
-    "young": ({1: 10, 2: 100, 3: 110}, 3, (), [1]),
-    "nothing is in force": ({1: 10}, 0, (), []),
-}
 
 
 def kept_files(folder: Path) -> Counter[str]:
@@ -71,70 +57,6 @@ def test_what_is_left_of_small_publishes_does_not_grow_with_them(
     assert there.total() <= MOST_FILES, there
     assert held(open_warehouse(tmp_path)).equals(before)
     assert before.num_rows == 20 * PUBLISHES
-
-
-@pytest.mark.parametrize(("written", "in_force", "named", "expected"), SPENT.values(), ids=SPENT)
-def test_records_that_nothing_names_are_spent(
-    written: dict[int, int], in_force: int, named: tuple[int, ...], expected: list[int]
-) -> None:
-    assert spent_records(written, in_force, named, 100) == expected
-
-
-def released(folder: Path, format_: str, **settings: object) -> OpenedStream:
-    """A stream after three passes that each hid one more row in its second segment."""
-    limits = {"retention": "interest", "release_share": "50%"} | settings
-    opened = real_warehouse(folder, format_, **limits).stream("ORDERS").opened
-    lay(opened, even_segments(4, 10))
-    for acked in (12, 13, 14):
-        stand(again(folder), "billing", progress(acked, acked))
-        run_pass(folder)
-    return again(folder)
-
-
-def records(opened: OpenedStream) -> list[str]:
-    return sorted(path.name for path in Path(opened.root, "_retention", "released").iterdir())
-
-
-@FORMATS
-def test_old_records_of_row_tombstones_go(tmp_path: Path, format_: str) -> None:
-    opened = released(tmp_path, format_)
-    *old, in_force = records(opened)
-    planned = plan_reclaim(opened)
-    assert planned.going[TOMBSTONES].files == len(old) == 2
-    assert reclaim_now(opened).going == planned.going
-    assert records(opened) == [in_force]
-    assert held(open_warehouse(tmp_path))["seq"].to_pylist() == list(range(15, 41))
-
-
-@FORMATS
-def test_records_that_an_undo_needs_stay(tmp_path: Path, format_: str) -> None:
-    opened = released(tmp_path, format_, grace="1d")
-    age(opened, Path(opened.root, "_retention", "released"), log_directory(opened), days=2)
-    assert TOMBSTONES not in reclaim_now(opened).going
-    assert len(records(opened)) == 3
-    second, third = list(history_of(opened.warehouse, "ORDERS").outcomes())[1::-1]
-    undo_run(again(tmp_path), third.run)
-    undo_run(again(tmp_path), second.run)
-    assert held(open_warehouse(tmp_path))["seq"].to_pylist() == list(range(13, 41))
-
-
-@FORMATS
-def test_versions_since_an_instant_name_their_records(tmp_path: Path, format_: str) -> None:
-    opened = released(tmp_path, format_)
-    dead = dead_files_of(Layout(opened.root, "ORDERS"), format_, opened.store)
-    entries = sorted(log_directory(opened).glob("*.json"))
-    now_ns = opened.clock()
-    assert dead.tombstones(now_ns + DAY) == frozenset({3})
-    for old in (1, 2, 3):
-        for entry in entries[:-old]:
-            os.utime(entry, ns=(now_ns - 2 * DAY, now_ns - 2 * DAY))
-        for entry in entries[-old:]:
-            os.utime(entry)
-        named = dead.tombstones(now_ns - DAY)
-        assert named is not None
-        assert named - {0} == set(range(max(3 - old, 1), 4))
-    entries[-2].unlink()
-    assert dead.tombstones(now_ns - DAY) is None
 
 
 @FORMATS
