@@ -15,7 +15,7 @@ from retention.dialects.arriving_rows import TIME_US, with_columns
 from retention.dialects.dialect import ORDER, Dialect
 from retention.dialects.iggy import Iggy
 from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
-from retention.engines.spark.task_code import in_tasks
+from retention.engines.spark.task_code import map_in_arrow
 from retention.errors import UsageError
 from retention.layout.partitioner import ROUND_ROBIN, partition_addresses
 
@@ -87,7 +87,7 @@ def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
     if not {"partition", "key"} & {*given.columns}:
         return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
     addressed = [field for field in dialect.written if field.name in ("address", *given.columns)]
-    return in_tasks(given, _addresser(dialect), ddl_of(addressed))
+    return map_in_arrow(given, _addresser(dialect), ddl_of(addressed))
 
 
 def _published(frame: DataFrame) -> dict[str, Column]:

@@ -20,7 +20,7 @@ from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import columns_of, folded, reading
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.shuffle import PARTS, RESULTS, dealing, shuffled
-from retention.engines.spark.task_code import in_tasks
+from retention.engines.spark.task_code import map_in_arrow
 
 SENT_BYTES = 16 << 20
 """The maximum bytes of pickled tasks per Spark job; each Spark task receives all of them."""
@@ -115,7 +115,7 @@ class SparkEngine:
         """
         for shares in self._shares(tasks, weights):
             slots = self._session.range(0, len(shares), 1, len(shares))
-            yield in_tasks(slots, _acting(act, shares), columns)
+            yield map_in_arrow(slots, _acting(act, shares), columns)
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[list[bytes]]:
         """Split tasks into pickled groups of about equal weight, some groups at a time (`SENT_BYTES`)."""

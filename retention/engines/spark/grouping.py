@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from retention.engine_port import Fold, GroupedRows, Read
 from retention.engines.spark.attempts import CARRIED, Act, outcome_of
 from retention.engines.spark.ddl import ddl_of
-from retention.engines.spark.task_code import in_tasks
+from retention.engines.spark.task_code import map_in_arrow
 
 _ASIDE = "aside"
 _RESULT = "key string, place bigint, aside binary"
@@ -44,7 +44,7 @@ def folded(
         RetentionError, OSError: the first error that a task returned.
     """
     together = rows.repartition("key").sortWithinPartitions("key", "place")
-    received = in_tasks(together, _folder(fold, schema, attempts), _RESULT).toArrow()
+    received = map_in_arrow(together, _folder(fold, schema, attempts), _RESULT).toArrow()
     answers = received.sort_by([("key", "ascending"), ("place", "ascending")]).to_pylist()
     outcomes = [(answer["key"], pickle.loads(answer[_ASIDE])) for answer in answers]  # noqa: S301  (our own)
     # Errors of reading take precedence over errors of folding.

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from retention.engine_port import Gathering, Part
 from retention.engines.spark.attempts import CARRIED, Act, outcome_of
-from retention.engines.spark.task_code import in_tasks
+from retention.engines.spark.task_code import map_in_arrow
 
 PARTS = "key long, sender long, content binary"
 RESULTS = "number long, outcome binary"
@@ -39,8 +39,10 @@ def shuffled(
         attempts: the number of times that Spark tries a task.
     """
     dealt_again = _dealing_again(deal_again.function, attempts)
-    again = in_tasks(_by_key(dealt, deal_again.tasks), dealt_again, PARTS)
-    return in_tasks(_by_key(again, gather.tasks), _gathering(gather.function, attempts), RESULTS)
+    again = map_in_arrow(_by_key(dealt, deal_again.tasks), dealt_again, PARTS)
+    return map_in_arrow(
+        _by_key(again, gather.tasks), _gathering(gather.function, attempts), RESULTS
+    )
 
 
 def _by_key(parts: DataFrame, tasks: int) -> DataFrame:

@@ -22,7 +22,7 @@ from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.columns import arriving
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
-from retention.engines.spark.task_code import in_tasks
+from retention.engines.spark.task_code import map_in_arrow
 from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
 from retention.storage import scratch_files
 
@@ -106,7 +106,7 @@ def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
         RetentionError, OSError: a task raised it.
     """
     with watched_jobs(frame.sparkSession):
-        received = in_tasks(frame, write, _OUTCOME).toArrow()
+        received = map_in_arrow(frame, write, _OUTCOME).toArrow()
     outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in outcomes:
         if isinstance(outcome, CARRIED):

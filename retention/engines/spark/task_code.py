@@ -24,7 +24,7 @@ class OtherCodeError(RetentionError):
     """A worker has another version of this package than the driver; names its location."""
 
 
-def in_tasks(frame: DataFrame, function: Function, columns: str) -> DataFrame:
+def map_in_arrow(frame: DataFrame, function: Function, columns: str) -> DataFrame:
     """The rows that tasks make from a frame's rows, like `DataFrame.mapInArrow`, without Arrow's large types.
 
     A worker with other code than the driver's raises `OtherCodeError`, and Spark retries the task on another worker if
@@ -35,11 +35,20 @@ def in_tasks(frame: DataFrame, function: Function, columns: str) -> DataFrame:
 
 def _only_with(digest: str, function: Function) -> Function:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if code_digest() != digest:
-            raise OtherCodeError(f"{files(_PACKAGES[0])} on {socket.gethostname()}")
+        refuse_other_code(digest)
         yield from function(map(of_plain_types, batches))
 
     return run
+
+
+def refuse_other_code(digest: str) -> None:
+    """Refuse to work in a process with another version of this package than the one with this digest.
+
+    Raises:
+        OtherCodeError: this process has another version.
+    """
+    if code_digest() != digest:
+        raise OtherCodeError(f"{files(_PACKAGES[0])} on {socket.gethostname()}")
 
 
 @cache
