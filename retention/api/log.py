@@ -37,7 +37,7 @@ from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
 from retention.rules.requests import Drop, Request, purge_request
-from retention.views.frames import RunRecords
+from retention.views.frames import RunRecords, plan_files
 from retention.views.html import plan_html
 from retention.views.notebook import (
     ShownCompaction,
@@ -314,6 +314,12 @@ class BoundPlan(Public):
         """The files that the plan touches, one row each: the messages removed from each, and by which rule."""
         files: pd.DataFrame = self.plan.actions.files_with_rules.to_pandas()
         return files
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The rows of `to_pandas` as a Spark DataFrame."""
+        from retention.engines.spark.frames import spark_frame
+
+        return spark_frame(spark, self.plan.actions.files_with_rules)
 
     def as_json(self) -> dict[str, Any]:
         """The numbers of the plan as JSON values."""

@@ -1,14 +1,36 @@
-"""Values as pandas frames: records of runs, entries of a bucket, and numbers of a stream."""
+"""Values as frames of pandas and Spark: records of runs, entries of a bucket, numbers of a stream, files of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.buckets.entry import Entry
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+_NUMBERS = ("_ns", "_us", "_seq", "bytes", "messages")
+"""Endings of names of 64-bit integers, which a column without any value has, too."""
+HISTORY = pa.schema(
+    [
+        ("run", pa.string()),
+        ("kind", pa.string()),
+        ("status", pa.string()),
+        ("stream", pa.string()),
+        ("as_of_ns", pa.int64()),
+        ("version_before", pa.int64()),
+        ("version_after", pa.int64()),
+        ("removed_messages", pa.int64()),
+        ("removed_bytes", pa.int64()),
+    ]
+)
+"""The columns that a history has even without a run; others come with the records that have them."""
 
 
 class RunRecords(list[dict[str, Any]]):
@@ -17,6 +39,12 @@ class RunRecords(list[dict[str, Any]]):
     def to_pandas(self) -> pd.DataFrame:
         """The records, one per row, with a column for each number in them (`by_rule.max_age`)."""
         return frame_of(self)
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The records as a Spark DataFrame with the columns of `to_pandas`, and of `HISTORY`; lists are JSON texts."""
+        from retention.engines.spark.frames import spark_frame
+
+        return spark_frame(spark, table_of(self, HISTORY))
 
 
 class Entries(list[Entry]):
@@ -37,6 +65,42 @@ def frame_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     rows = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def table_of(records: Iterable[Mapping[str, Any]], always: Iterable[pa.Field] = ()) -> pa.Table:
+    """Records as an Arrow table, one per row, with the columns of `frame_of`; a list is a JSON text.
+
+    Args:
+        records: the records.
+        always: the columns that the table has in any case, first.
+    """
+    rows = [_flat(record) for record in records]
+    fixed = {field.name: field.type for field in always}
+    names = dict.fromkeys([*fixed, *(name for row in rows for name in row)])
+    columns = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        kind = fixed.get(name) or _kind(name, values)
+        columns[name] = pa.array(
+            [_text(value) for value in values] if kind == pa.string() else values, kind
+        )
+    return pa.table(columns)
+
+
+def _kind(name: str, values: Sequence[Any]) -> pa.DataType:
+    """The type of a column: a text for anything that is not a boolean, a 64-bit integer or a float in each row."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pa.int64() if name.endswith(_NUMBERS) else pa.string()
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values if value is not None):
+        return pa.int64()
+    return pa.float64() if kinds in ({float}, {float, int}) else pa.string()
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _flat(record: Mapping[str, Any], above: str = "") -> dict[str, Any]:

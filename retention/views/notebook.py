@@ -13,7 +13,7 @@ from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.plan.explanation import Explanation
-from retention.views.frames import frame_of
+from retention.views.frames import frame_of, table_of
 from retention.views.html import (
     explanation_html,
     latest_html,
@@ -29,6 +29,7 @@ from retention.views.wording import lines_text
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class ShownReport(RunReport):
@@ -64,6 +65,12 @@ class ShownState(State):
     def to_pandas(self) -> pd.DataFrame:
         """The numbers of `as_json` in one row, those of a part under its name (`lag.messages`)."""
         return frame_of([self.as_json()])
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The numbers as a Spark DataFrame of one row, with the columns of `to_pandas`; lists are JSON texts."""
+        from retention.engines.spark.frames import spark_frame
+
+        return spark_frame(spark, table_of([self.as_json()]))
 
     def __repr__(self) -> str:
         return lines_text(state_text(self))
