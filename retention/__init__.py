@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from retention import errors as errors
+    from retention.api.spark_source import register as register
     from retention.api.warehouse import open_warehouse as open_warehouse
     from retention.apply.compact import CompactionLimits as CompactionLimits
     from retention.apply.guards import Guards as Guards
@@ -24,6 +25,7 @@ __all__ = [
     "__version__",
     "errors",
     "open_warehouse",
+    "register",
     "register_functions",
     "subject_key",
     "subject_token",
@@ -37,6 +39,7 @@ _HOMES = {
     "MessageRange": "retention.restore.select",
     "Selection": "retention.inspect.messages",
     "open_warehouse": "retention.api.warehouse",
+    "register": "retention.api.spark_source",
     "register_functions": "retention.engines.spark.functions",
     "subject_key": "retention.core.subject_tokens",
     "subject_token": "retention.core.subject_tokens",

@@ -13,8 +13,8 @@ from tests.support.connect_server import ROOT, connect_server
 
 pytestmark = pytest.mark.spark
 ALL = (
-    *("a_pass", "an_append", "a_sink", "a_fold", "a_compaction", "a_read", "a_cancelled_run"),
-    *("a_cancelled_append", "some_progress", "an_ingest", "the_session_at_hand"),
+    *("a_pass", "an_append", "a_sink", "a_fold", "a_compaction", "a_read", "a_source"),
+    *("a_cancelled_run", "a_cancelled_append", "some_progress", "an_ingest", "the_session_at_hand"),
     "a_stopped_session",
 )
 PLAYED = ALL if os.environ.get("RETENTION_CONNECT") == "all" else ALL[:2]

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from retention.doctor.spark import NEEDED, ON_S3
 from retention.engines.spark.failures import CAUSES, GONE
 from retention.errors import BusyError
+from tests.support.pages import blocks
+from tests.support.sandboxes import ORDERS, configured, lines, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
@@ -40,3 +48,13 @@ def test_the_files_that_it_names_are_there() -> None:
         assert (ROOT / name).is_file()
     for module in re.findall(r"python -m ([\w.]+)", PAGE):
         assert (ROOT / (module.replace(".", "/") + ".py")).is_file()
+
+
+@pytest.mark.spark
+def test_the_code_for_reading_runs(spark: SparkSession, tmp_path: Path) -> None:
+    opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(3))
+    configured(tmp_path, ORDERS)
+    [code] = blocks(PAGE, "python")
+    found: dict[str, Any] = {"spark": spark}
+    exec(code.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
+    assert found["orders"].load("ORDERS").count() == 3

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 
+import retention
 from retention.api.warehouse import Warehouse
 from retention.apply import stage
 from retention.core.labels import labelled
@@ -152,6 +154,22 @@ def a_read(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None
             .count()
             == 0
         )
+
+
+def a_source(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """The data source `retention` gives the views of a stream, and results convert to frames."""
+    del patch
+    warehouse = _laid(folder, "delta", "local")
+    stream = warehouse.stream("ORDERS")
+    retention.register(spark)
+    reader = spark.read.format("retention").options(warehouse=warehouse.location)
+    assert reader.load("ORDERS").toArrow().equals(_nullable(held(warehouse)))
+    assert (
+        stream.plan().to_spark(spark).count()
+        == reader.option("view", "plan").load("ORDERS").count()
+    )
+    with pytest.raises(Exception, match="UsageError: ORDER: there is no such stream in"):
+        reader.load("ORDER").count()
 
 
 def a_cancelled_run(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -291,6 +309,7 @@ SCENARIOS: dict[str, Scenario] = {
         a_fold,
         a_compaction,
         a_read,
+        a_source,
         a_cancelled_run,
         a_cancelled_append,
         some_progress,
@@ -314,6 +333,11 @@ def _query(spark: SparkSession, stream: Any, frame: DataFrame, source: Path, at:
     rows = spark.readStream.schema(frame.schema).parquet(str(source))
     query = rows.writeStream.foreachBatch(stream.sink("q")).option("checkpointLocation", str(at))
     query.trigger(availableNow=True).start().awaitTermination()
+
+
+def _nullable(rows: pa.Table) -> pa.Table:
+    fields = [field.with_nullable(nullable=True) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _slow(_: int) -> None:

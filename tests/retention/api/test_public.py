@@ -22,6 +22,7 @@ def test_the_package_shows_its_public_names_and_has_them() -> None:
         "__version__",
         "errors",
         "open_warehouse",
+        "register",
         "register_functions",
         "subject_key",
         "subject_token",

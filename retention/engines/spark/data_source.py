@@ -1,0 +1,135 @@
+"""Arrow views as a Python data source of Spark: planned in Spark's planning process, read by tasks in Arrow batches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from retention.core.inventory import DataFile
+from retention.core.message_filter import MessageFilter
+from retention.datafile.file_messages import messages_in
+from retention.engines.spark.ddl import arrow_of, ddl_of
+from retention.engines.spark.task_code import code_digest, refuse_other_code
+
+_BATCH_BYTES = 32 << 20
+_PART_ROWS = 65_536
+
+
+class Part(InputPartition):
+    """The share of one task: everything that it needs, without a session or a warehouse."""
+
+    def __init__(self) -> None:
+        """No value: a part is read by its own method."""
+        super().__init__(None)
+
+    @abstractmethod
+    def tables(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        """The rows, with the names and types of `columns`."""
+
+
+@dataclass
+class FilesPart(Part):
+    """Data files of a snapshot, read by the task."""
+
+    files: tuple[DataFile, ...]
+    wanted: MessageFilter
+
+    def tables(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        """The wanted messages of the files."""
+        for file in self.files:
+            for rows in messages_in(file, columns.names, self.wanted):
+                yield rows.cast(columns)
+
+
+@dataclass
+class RowsPart(Part):
+    """Rows that planning has already made, as an Arrow stream."""
+
+    content: bytes
+
+    def tables(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        """The rows."""
+        with pa.ipc.open_stream(self.content) as stream:
+            yield stream.read_all().cast(columns)
+
+
+class View(Protocol):
+    """A table of a warehouse that the source shows."""
+
+    def columns(self) -> pa.Schema:
+        """Its names and types."""
+        ...
+
+    def parts(self, columns: pa.Schema) -> list[Part]:
+        """Its shares for tasks at this moment, to be read with these columns, which may be fewer than all."""
+        ...
+
+
+class ViewSource(DataSource):
+    """A data source with one view by its options."""
+
+    @abstractmethod
+    def view(self) -> View:
+        """The view, opened where Spark plans."""
+
+    def schema(self) -> str:
+        """The columns of the view."""
+        return ddl_of(self.view().columns())
+
+    def reader(self, schema: StructType) -> ViewReader:
+        """A reader of the requested columns."""
+        return ViewReader(self, arrow_of(schema))
+
+
+class ViewReader(DataSourceReader):
+    """A reader of a view: makes parts where Spark plans, reads them in tasks.
+
+    It takes no filters from Spark (`pushFilters`): docs/decisions/spark-source.md has the reason.
+    """
+
+    def __init__(self, source: ViewSource, columns: pa.Schema) -> None:
+        """Read these columns, by tasks with the code of this process."""
+        self._source = source
+        self._columns = columns
+        self._digest = code_digest()
+
+    def partitions(self) -> list[InputPartition]:
+        """The parts of the view at this moment; a single empty one if there are no rows."""
+        parts = self._source.view().parts(self._columns)
+        return [*(parts or rows_parts(self._columns.empty_table()))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part.
+
+        Raises:
+            OtherCodeError: this process has another version of this package than the planning one.
+        """
+        refuse_other_code(self._digest)
+        assert isinstance(partition, Part)  # noqa: S101  (Spark returns what `partitions` made)
+        for table in partition.tables(self._columns):
+            yield from table.to_batches(max_chunksize=_batch_rows(table))
+
+
+def rows_parts(table: pa.Table) -> list[Part]:
+    """The parts of a table in memory; at least one."""
+    starts = range(0, max(table.num_rows, 1), _PART_ROWS)
+    return [RowsPart(_stream_of(table.slice(start, _PART_ROWS))) for start in starts]
+
+
+def _stream_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _batch_rows(table: pa.Table) -> int:
+    """The rows of a batch of about `_BATCH_BYTES`."""
+    return max(1, _BATCH_BYTES * table.num_rows // max(table.nbytes, _BATCH_BYTES))
