@@ -37,7 +37,7 @@ from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
 from retention.rules.requests import Drop, Request, purge_request
-from retention.views.frames import RunRecords, plan_files
+from retention.views.frames import RunRecords
 from retention.views.html import plan_html
 from retention.views.notebook import (
     ShownCompaction,

@@ -15,7 +15,7 @@ from retention.core.units import parse_as_of
 from retention.engines.spark.data_source import FilesPart, Part, View, rows_parts
 from retention.errors import UsageError
 from retention.inspect.messages import check_filter
-from retention.views.frames import HISTORY, plan_files, table_of
+from retention.views.frames import HISTORY, table_of
 from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES
 
@@ -143,7 +143,7 @@ VIEWS: Mapping[str, tuple[Callable[[Log, Mapping[str, str]], View], tuple[str, .
     ),
     "plan": (
         lambda log, options: TableView(
-            log, "plan", lambda: plan_files(log.plan(options.get("as_of")).plan)
+            log, "plan", lambda: log.plan(options.get("as_of")).plan.actions.files_with_rules
         ),
         ("as_of",),
     ),
