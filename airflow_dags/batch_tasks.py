@@ -149,7 +149,7 @@ class BatchTask(JobTask[list[Counts]]):
 
 
 class BatchOperator(BatchTask, ProcessOperator):
-    """A step of a batch by `<environment>/bin/python -m jobs.…` on Airflow's worker."""
+    """A step of a batch by `<environment>/bin/python -m retention.jobs.…` on Airflow's worker."""
 
     def __init__(self, *, batch: Batch, **options: Any) -> None:
         super().__init__(**options)

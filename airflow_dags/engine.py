@@ -40,7 +40,7 @@ class Engine:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the jobs (`airflow_dags.options.OPTIONS`): `{"wait": "10m", "log_format": "json"}`."""
     cluster: Cluster | None = None
-    """The cluster for jobs; None: `python -m jobs.…` on Airflow's worker."""
+    """The cluster for jobs; None: `python -m retention.jobs.…` on Airflow's worker."""
 
     def command(self, *words: str) -> str:
         """A command of the engine on this configuration, as typed by a person."""

@@ -153,7 +153,7 @@ def run_parameters(label: str, context: Context) -> dict[str, Any]:
 
 
 class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
-    """A job by `<environment>/bin/python -m jobs.…` on Airflow's worker."""
+    """A job by `<environment>/bin/python -m retention.jobs.…` on Airflow's worker."""
 
     template_fields: Sequence[str] = ("variables",)
 
@@ -165,7 +165,12 @@ class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
         """Run the job in a child process, without a shell; returns its exit code, negative for a signal."""
         environment = {**os.environ, **BARE, **variables, **self.variables}
-        command = [present(self.engine, "python"), "-m", f"jobs.{self.step.job}", *arguments]
+        command = [
+            present(self.engine, "python"),
+            "-m",
+            f"retention.jobs.{self.step.job}",
+            *arguments,
+        ]
         return int(self._process.run_command(command, env=environment).exit_code)
 
     @cached_property

@@ -120,7 +120,7 @@ class StepTask(OneStream, JobTask[Counts]):
 
 
 class JobOperator(StepTask, ProcessOperator):
-    """A step of one stream by `<environment>/bin/python -m jobs.…` on Airflow's worker."""
+    """A step of one stream by `<environment>/bin/python -m retention.jobs.…` on Airflow's worker."""
 
     template_fields: Sequence[str] = (*ProcessOperator.template_fields, "planned")
 

@@ -130,7 +130,7 @@ def _warm(warehouse: Path) -> None:
 
 
 def _cold(warehouse: Path) -> None:
-    command = [sys.executable, "-m", "jobs.retain", "--warehouse", str(warehouse)]
+    command = [sys.executable, "-m", "retention.jobs.retain", "--warehouse", str(warehouse)]
     subprocess.run([*command, "--engine", "local"], check=True, stdout=subprocess.DEVNULL)
 
 

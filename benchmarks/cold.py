@@ -62,7 +62,7 @@ def make_stream(warehouse: Path) -> None:
 def commands(warehouse: Path, empty: Path) -> dict[str, list[str]]:
     """The commands, by the short names of `NAMES`."""
     asked = ["--warehouse", str(warehouse)]
-    job = [sys.executable, "-m", "jobs.retain", *asked]
+    job = [sys.executable, "-m", "retention.jobs.retain", *asked]
     submit = [str(_SCRIPTS / "spark-submit"), "--master", "local[*]"]
     return {
         "libraries": [sys.executable, "-c", _LIBRARIES],

@@ -18,11 +18,11 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
 from retention import open_warehouse
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import FILE_STATS
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 EACH = 1_000
 EACH_STREAM = 24

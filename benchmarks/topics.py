@@ -22,14 +22,14 @@ from retention import open_warehouse
 from retention.api.topic import Topic
 from retention.apply.guards import Guards
 from retention.core.outcomes import Outcome
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout, new_path
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.stores.parquet.listing import COARSE_NS
 from retention.stores.parquet.log import Entry, ParquetLog
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import FILE_STATS
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 NAME = "clicks"
 PARTITIONS = 4

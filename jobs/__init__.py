@@ -1,8 +1,1 @@
-"""One file per scheduled job; each runs under `spark-submit` and as `python -m jobs.NAME`."""
-
-from __future__ import annotations
-
-import gc
-
-gc.set_threshold(50_000)
-"""Importing modules leaves no garbage: collecting it would take a twentieth of a short job's time."""
+"""Scripts of `spark-submit jobs/NAME.py`, and of `python -m jobs.NAME` in a clone; `retention.jobs` has the jobs."""

@@ -17,7 +17,7 @@ from benchmarks.contenders.contender import (
 )
 from benchmarks.data import copy_data_files
 from benchmarks.tasks import Task
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 _NAME = "bench.messages"
 _PROPERTIES = {

@@ -22,7 +22,7 @@ from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention import open_warehouse
 from retention.core import message_rows
 from retention.engines.select import EngineName
-from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 FILES, SEGMENT_FILES = 1_000_000, 250
 MESSAGES_EACH = 10

@@ -17,9 +17,9 @@ from retention import open_warehouse
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory, ReadCount
 from retention.engines.select import EngineName, Engines
+from retention.schemas.files import FILE_STATS
 from retention.stores.describing import Described, DescribeTask
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import FILE_STATS
 
 _MESSAGE_BYTES = 40
 

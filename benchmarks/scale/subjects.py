@@ -28,8 +28,8 @@ from retention.planners.subject_shuffle import (
     buckets_for,
     deal_rows,
 )
+from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage import scratch_files
-from schemas.files import SUBJECT_COUNTS
 
 SUBJECTS, SPANS = 100_000_000, 4_000
 MESSAGES = 10

@@ -19,13 +19,13 @@ from benchmarks.comparing import say
 from benchmarks.year.clock import set_clock
 from benchmarks.year.disk import DIGESTS_OF_DEAD, amounts, directories
 from benchmarks.year.workloads import STREAM, WORKLOADS, Workload
-from jobs.retain import compact
 from retention import open_warehouse
 from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome
 from retention.core.units import HOUR
 from retention.evidence.month_file import MonthFile
 from retention.evidence.months import evidence_directory, month_files
+from retention.jobs.retain import compact
 from retention.storage import files
 
 HOURS, MONTH_DAYS = 24, 30

@@ -15,9 +15,9 @@ from retention.core.units import parse_as_of
 from retention.engines.spark.data_source import FilesPart, Part, View, rows_parts
 from retention.errors import UsageError
 from retention.inspect.messages import check_filter
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import MESSAGES
 from retention.views.frames import HISTORY, table_of
-from schemas.files import FILE_STATS
-from schemas.messages import MESSAGES
 
 _TASK_BYTES = 128 << 20
 _LEAST_TASK_BYTES = 8 << 20

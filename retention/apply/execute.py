@@ -35,7 +35,7 @@ from retention.plan.run_ranges import ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot
 from retention.rules.requests import Drop
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
+from retention.schemas.files import KEPT_IDS
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
 from retention.stores.layout import Layout
 from retention.stores.sidecar.subject_digests import ids_in
-from schemas.files import KEPT_IDS
 
 
 def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount:

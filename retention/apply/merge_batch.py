@@ -22,7 +22,7 @@ from retention.errors import StalePlanError
 from retention.history.kinds import Compacted
 from retention.plan.compaction import CompactionPlan, Merge
 from retention.ports import Snapshot
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)

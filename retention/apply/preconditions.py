@@ -9,7 +9,7 @@ from retention.datafile.rewrite import RewriteResult
 from retention.errors import StalePlanError, VerificationError
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
-from schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES
 
 _PIN = LOGGED_FILES.names
 

@@ -27,8 +27,8 @@ from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import LostCommit, Snapshot, Swap
-from schemas.bounds import MAX_SEQ
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.bounds import MAX_SEQ
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
 Record = TypeVar("Record", bound=RunRecord)
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from retention.apply.undo_records import find_ranges, read_record
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from schemas.evidence import EVIDENCE
-from schemas.runs import RUN_RANGES
+from retention.schemas.evidence import EVIDENCE
+from retention.schemas.runs import RUN_RANGES
 
 TAKEN = pa.schema([EVIDENCE.field(name) for name in RUN_RANGES.names])
 """`RUN_RANGES`, or rows without rules, as `EVIDENCE` has for runs of earlier versions."""

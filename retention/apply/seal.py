@@ -20,8 +20,8 @@ from retention.plan.plan import Plan
 from retention.planners.topic import segments_of
 from retention.ports import Snapshot, Swap
 from retention.rules.iggy.segments import TopicSegments
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20
 

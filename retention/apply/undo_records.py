@@ -16,12 +16,12 @@ from retention.core.table_requirements import AssertClaims
 from retention.errors import DamagedError, RefusedError
 from retention.history.runs import history_of
 from retention.ports import Snapshot
+from retention.schemas.files import FILE_STATS
+from retention.schemas.runs import RUN_RANGES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.claims import Claims
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS
-from schemas.runs import RUN_RANGES
 
 
 def keep_for_undo(

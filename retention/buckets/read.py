@@ -17,7 +17,7 @@ from retention.errors import MissingKeyError
 from retention.inspect.key_messages import KeyMessages
 from retention.ports import VersionToken
 from retention.rules.jetstream.key_view import KeyView
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 _ALL = ">"
 _OF_KEYS = ("seq", "subject", "headers")

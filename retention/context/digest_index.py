@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from retention.context.subject_counts import counts_in_pieces
 from retention.ports import Store
-from schemas.files import SUBJECT_COUNTS_OF_FILES
+from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
 
 _SLOT = SUBJECT_COUNTS_OF_FILES.field("file")
 _MOST_CHUNKS = 64

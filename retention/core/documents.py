@@ -19,7 +19,7 @@ from pydantic import (
 
 from retention.core.counter_names import OF_TABLE
 from retention.core.file_records import ANY_SIGN, is_inside, quoted, record_problem
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 _HIGHEST = 2**63 - 1
 Shape = TypeVar("Shape", bound=BaseModel)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.errors.printable import sentence
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 _MOST_SHOWN = 80
 _MOST_DECODED = 3

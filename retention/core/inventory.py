@@ -198,7 +198,7 @@ class Inventory:
     table_id: str
     version: int
     files: pa.Table
-    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path."""
+    """Shape `retention.schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path."""
     counters: Counters
     read: ReadCount = ReadCount()
     """The reads for statistics that neither the log nor a cache had."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, SeqRanges
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 

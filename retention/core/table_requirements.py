@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from retention.core.counter_names import OPEN_BASE, name_of
 from retention.core.inventory import EPOCH, Counters
 from retention.errors import StalePlanError
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 PLAN_AGAIN = "nothing was changed; plan again"
 

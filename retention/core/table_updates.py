@@ -24,7 +24,7 @@ from retention.core.inventory import (
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
 from retention.errors import ConflictError, RefusedError, StalePlanError
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 
 class TableUpdate(Protocol):

@@ -10,8 +10,8 @@ from retention.core.inventory import DataFile
 from retention.core.message_filter import MessageFilter
 from retention.datafile.row_groups import rows_in_order
 from retention.errors import DamagedError, StalePlanError
+from retention.schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
-from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 
 def messages_in(

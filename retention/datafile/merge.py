@@ -16,8 +16,8 @@ from retention.datafile.parquet import describe
 from retention.datafile.rewrite import COLUMNS, with_time
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import DamagedError, ForeignRowsError, VerificationError
+from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
-from schemas.messages import FILE_COLUMNS
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
+from retention.schemas.bounds import MAX_SEQ, MAX_SIZE
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line, is_of_storage, storage_error
-from schemas.bounds import MAX_SEQ, MAX_SIZE
-from schemas.files import FILE_STATS
-from schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 SMALL_BYTES = 8 << 20

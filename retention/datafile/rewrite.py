@@ -23,8 +23,8 @@ from retention.datafile.parquet import (
     seq_bounds,
     unreadable_error,
 )
+from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
-from schemas.messages import FILE_COLUMNS
 
 DECODED_BYTES = 8 << 20
 """The approximate bytes to decode at a time; reused memory is far cheaper than new memory for each piece."""

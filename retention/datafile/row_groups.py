@@ -20,7 +20,7 @@ from retention.datafile.parquet import (
     seq_bounds,
     unreadable_error,
 )
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 _FEW, _FEW_ROWS, _MANY_ROWS = 64, 4_096, 65_536
 """The maximum of "few" rows to pick, and the number of rows to decode at once when picking few or many."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 
 def row_stats(rows: pa.Table) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from retention.datafile.deadline_writer import write_by_deadline
 from retention.errors import VerificationError
 from retention.layout.partition_tails import Ends, StreamEnds
 from retention.ports import Store
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 PARTITION = 0
 """Streams have one partition."""

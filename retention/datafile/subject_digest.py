@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage.checksum import stripped, with_hash
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import Label, Record, Sidecar
-from schemas.files import SUBJECT_COUNTS
 
 _IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")

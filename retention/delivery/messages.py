@@ -16,7 +16,7 @@ from retention.consumers.delivery_state import Delivery, Mask, Numbers
 from retention.core.arguments import checked_class
 from retention.core.wording import counted
 from retention.errors import UsageError
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

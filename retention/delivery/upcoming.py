@@ -17,7 +17,7 @@ from retention.datafile.parquet import read_columns
 from retention.datafile.segment_writer import PARTITION
 from retention.inspect.latest import pick_latest
 from retention.inspect.messages import files_of_span
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 _NARROW = pa.schema([FILE_COLUMNS.field(name) for name in ("seq", "size")])
 _AT_ONCE = 10_000

@@ -26,7 +26,7 @@ from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batch
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import Tail
 from retention.layout.topic_segment_roll import Batch, accounted_sizes
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
 WRITTEN = pa.schema(

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.errors import DamagedError, StorageError
+from retention.schemas.evidence import EVIDENCE
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line, is_of_storage, storage_error
-from schemas.evidence import EVIDENCE
 
 SUFFIX = ".parquet"
 MOST_ROWS = 1 << 16

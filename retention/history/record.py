@@ -98,7 +98,7 @@ class SpentApproval(RecordPart):
     """The operator's approval that a run spent; it permits no other run."""
 
     digest: Digest
-    """SHA-256 of the approved report, computed as in `jobs.approving`."""
+    """SHA-256 of the approved report, computed as in `retention.jobs.approving`."""
     stream: Name
     run: Identifier
 

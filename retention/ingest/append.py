@@ -41,9 +41,9 @@ from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import commit_removal
 from retention.ingest.turns import ONE_BY_ONE, Turns
 from retention.ports import Swap
+from retention.schemas.files import LOGGED_FILES
+from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.topic_settings import keep_settings
-from schemas.files import LOGGED_FILES
-from schemas.messages import FILE_COLUMNS
 
 
 def refuse_topic_of(config: StreamConfig) -> None:

@@ -38,8 +38,8 @@ from retention.ingest.turns import Turns
 from retention.ingest.validate import validate_early, validate_features, validate_late
 from retention.ingest.validation import Refusal
 from retention.ports import Snapshot
+from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.consumer_table import ConsumerTable
-from schemas.messages import FILE_COLUMNS
 
 Decide: TypeAlias = Callable[[Position, int], pa.Table]
 """A function that gives the messages to publish, from the stream's end and an instant."""

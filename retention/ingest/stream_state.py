@@ -21,9 +21,9 @@ from retention.inspect.key_messages import shown_last_seqs
 from retention.inspect.latest import pick_latest
 from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
+from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout
-from schemas.messages import FILE_COLUMNS
 
 UNCAPPED = 2**62
 """The limit for a subject without one whose messages must be tracked separately: more than it can have."""

@@ -19,7 +19,7 @@ from retention.history.runs import history_of
 from retention.inspect.removals import Removal
 from retention.inspect.segment_losses import segment_losses
 from retention.inspect.taken import Taken
-from schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
+from retention.schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
 
 UNFINISHED = "unfinished"
 """The status of a run without an outcome: it is in progress, or was killed, and the stream's next run settles it."""

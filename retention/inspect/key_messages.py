@@ -18,8 +18,8 @@ from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.messages import columns_in_order
 from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
-from schemas.files import SUBJECT_COUNTS_OF_FILES
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
+from retention.schemas.messages import FILE_COLUMNS
 
 _NARROW = ("seq", "subject", "ts_ns", "deadline_ns")
 _ROWS = pa.schema([FILE_COLUMNS.field(name) for name in _NARROW])

@@ -24,7 +24,7 @@ from retention.planners.topic import TopicPlanning, plan_topic_table
 from retention.rules.fold import Evaluation
 from retention.rules.iggy.next_due import next_due as next_due_segment
 from retention.rules.jetstream.next_due import next_due
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)

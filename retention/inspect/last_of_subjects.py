@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.engines.spool import Spool
 from retention.planners.subject_shuffle import deal_rows, unpacked
-from schemas.files import SUBJECT_COUNTS
+from retention.schemas.files import SUBJECT_COUNTS
 
 HELD_SUBJECTS = 1 << 20
 """Subjects in memory, some hundred bytes each; if there are more, all are partitioned into buckets."""

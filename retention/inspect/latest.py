@@ -23,8 +23,8 @@ from retention.datafile.row_groups import pick_rows
 from retention.inspect.last_of_subjects import LastOfSubjects
 from retention.inspect.messages import check_filter, files_of_span
 from retention.ports import Store
-from schemas.files import FILE_STATS
-from schemas.messages import MESSAGES
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import MESSAGES
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

@@ -17,7 +17,7 @@ from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import UsageError
 from retention.ports import Store
-from schemas.messages import FILE_COLUMNS, MESSAGES
+from retention.schemas.messages import FILE_COLUMNS, MESSAGES
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ from retention.formats.nats.backup import (
 from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
 from retention.inspect.state import Contents, contents_of
+from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.outputs import OutputKind, begins, check_output, is_stream
 from retention.storage.places import place_of
 from retention.stores.consumer_table import ConsumerTable
-from schemas.files import FILE_STATS
 
 _ARCHIVE = OutputKind("a NATS backup", begins(r"\xff\x06\x00\x00(?:sNaPpY|S2sTwO)"))
 _REQUEST = OutputKind("what a NATS backup is restored with", begins(r'\{\s*"config":'))

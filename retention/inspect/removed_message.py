@@ -19,7 +19,7 @@ from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
 from retention.rules.facts import spell_age
-from schemas.messages import NEVER, RULE_COLUMNS
+from retention.schemas.messages import NEVER, RULE_COLUMNS
 
 Place = tuple[int, int]
 """Partition and sequence."""

@@ -22,7 +22,7 @@ from retention.history.runs import history_of
 from retention.inspect.removals import Removal, is_undoing
 from retention.inspect.taken import Taken
 from retention.plan.removed_again import RemovedAgain, removed_again
-from schemas.runs import RUN_RANGES
+from retention.schemas.runs import RUN_RANGES
 
 _SHOWN = ("seq", "subject", "ts_ns", "size")
 _OF_SEGMENT = ["partition", "segment"]

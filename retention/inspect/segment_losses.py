@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.seq_ranges import difference_of_ranges
-from schemas.history_export import EXPORTED_LOSS, SEQ_RANGE
+from retention.schemas.history_export import EXPORTED_LOSS, SEQ_RANGE
 
 Array = np.ndarray[Any, Any]
 

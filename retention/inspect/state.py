@@ -31,7 +31,7 @@ from retention.plan.remaining import all_remaining
 from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)

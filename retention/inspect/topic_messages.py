@@ -15,7 +15,7 @@ from retention.core.units import format_instant
 from retention.formats.iggy import user_headers
 from retention.formats.printed_lines import message_lines
 from retention.inspect.messages import Selection, read_messages
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

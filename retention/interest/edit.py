@@ -17,9 +17,9 @@ from retention.interest.interest import is_expired, pins_of
 from retention.interest.reconcile import reconcile
 from retention.plan.consumer_snapshot import Pin
 from retention.ports import Swap
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
 from retention.stores.consumer_table import Change, ConsumerRecord, ConsumerTable, no_consumer
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.seq_ranges import complement_of_ranges
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 _COMING = ["partition", "segment", "max_seq"]
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.plan.removed_ranges import FileRanges, RemovedRanges
 from retention.plan.rule_rows import rule_counts
-from schemas.plan import (
+from retention.schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
     PLANNED_RULES,

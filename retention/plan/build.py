@@ -24,7 +24,7 @@ from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.requests import Removal
 from retention.rules.row_verdicts import STAYS, Answer, stop_of
-from schemas.plan import PLANNED_FILES
+from retention.schemas.plan import PLANNED_FILES
 
 
 @dataclass(frozen=True)

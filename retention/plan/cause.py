@@ -21,8 +21,8 @@ from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
+from retention.schemas.plan import CAUSE_FILES
 from retention.stores.offset_table import Offsets
-from schemas.plan import CAUSE_FILES
 
 _NO_TAIL = TailTotals()
 _NO_CONSUMERS = ConsumerSnapshot()

@@ -17,8 +17,8 @@ from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest
 from retention.rules.jetstream.protection import Protection
+from retention.schemas.plan import CAUSE_FILES, REMOVED_RANGES, SAVED_CAUSE
 from retention.stores.offset_table import offsets_as_json, offsets_from_json
-from schemas.plan import CAUSE_FILES, REMOVED_RANGES, SAVED_CAUSE
 
 _LISTS = {
     "rules": "rule",

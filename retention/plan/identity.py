@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from retention.core.spans import Array
 from retention.plan.removed_ranges import RemovedRanges
-from schemas.plan import RULE_NAMES
+from retention.schemas.plan import RULE_NAMES
 
 
 def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Iterable[bytes]) -> str:

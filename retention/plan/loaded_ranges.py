@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from retention.plan.removed_ranges import RemovedRanges, StoredPart, store_ranges
+from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import files
 from retention.storage.scratch_files import ScratchDirectory, local_directory
-from schemas.plan import REMOVED_RANGES
 
 MOST_HELD = 1 << 18
 """The maximum number of ranges of one plan in memory; if there are more, all are spilled."""

@@ -26,7 +26,7 @@ from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import planned_parts, rule_numbers
 from retention.rules.removal_guards import GuardFinding
 from retention.rules.requests import Request, as_json
-from schemas.plan import RULE_NAMES
+from retention.schemas.plan import RULE_NAMES
 
 FORMAT_VERSION = 7
 

@@ -38,11 +38,7 @@ from retention.plan.rule_rows import (
 )
 from retention.plan.saved_tables import VerifiedTable, is_table, verified_table, write_table
 from retention.rules.requests import as_json, from_json
-from retention.storage import files
-from retention.storage.checksum import parse_json
-from retention.storage.outputs import OutputKind, begins, check_output, is_stream, write_output
-from retention.storage.places import place_of
-from schemas.plan import (
+from retention.schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
     PLANNED_PARTS,
@@ -50,6 +46,10 @@ from schemas.plan import (
     RULE,
     SAVED_CAUSE,
 )
+from retention.storage import files
+from retention.storage.checksum import parse_json
+from retention.storage.outputs import OutputKind, begins, check_output, is_stream, write_output
+from retention.storage.places import place_of
 
 _PLAN = pa.field("plan", pa.int32())
 _ACTIONS = {DROP, REWRITE}

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from retention.core.policy import HoldAction
 from retention.rules.jetstream.consumer_protection import ANYBODY
-from schemas.plan import RULE_NAMES
+from retention.schemas.plan import RULE_NAMES
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
 from retention.errors import StalePlanError
 from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
+from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import scratch_files
-from schemas.plan import REMOVED_RANGES
 
 AT_A_TIME = 1 << 18
 """Ranges processed at a time, without a split of a file's ranges."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from schemas.plan import PLANNED_PARTS, PLANNED_RULES, REMOVED_RANGES, RULE, RULE_NAMES
+from retention.schemas.plan import PLANNED_PARTS, PLANNED_RULES, REMOVED_RANGES, RULE, RULE_NAMES
 
 
 def rule_column(numbers: Array) -> pa.DictionaryArray:

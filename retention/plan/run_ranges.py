@@ -19,7 +19,7 @@ from retention.plan.plan import Plan
 from retention.plan.removed_ranges import RemovedRanges
 from retention.plan.rule_rows import rule_counts
 from retention.rules import RULES
-from schemas.runs import RUN_RANGES
+from retention.schemas.runs import RUN_RANGES
 
 _MOST_EXCEPTED = 1 << 18
 """Exceptions held at a time, without a split of a file's exceptions."""

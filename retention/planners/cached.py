@@ -27,8 +27,8 @@ from retention.planners.topic_cached import plan_topic
 from retention.ports import IncrementalInventory, Snapshot, VersionToken
 from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
+from retention.schemas.messages import NEVER
 from retention.stores.sidecar.next_due import NextDue, recall, remember
-from schemas.messages import NEVER
 
 _FIRST_FILES = 2_000
 """The number of oldest files to try first."""

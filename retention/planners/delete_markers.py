@@ -32,7 +32,7 @@ from retention.rules.row_verdicts import (
     stop_of,
 )
 from retention.rules.rule import ExpiryRule
-from schemas.plan import PLANNED_MARKERS
+from retention.schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
 """The rules with announced removals, in the order of a pass, after all other rules."""

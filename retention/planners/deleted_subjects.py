@@ -17,11 +17,11 @@ from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.planners.rows import Deletions, StreamRows
 from retention.rules.deleted_subjects import DeletedSubjects, deleted_subjects_of
 from retention.rules.digest_batches import for_lookups
+from retention.schemas.files import DELETIONS, SUBJECT_COUNTS_OF_FILES
+from retention.schemas.messages import NEVER
 from retention.storage.files import read_parallelism
 from retention.storage.parallel import in_threads
 from retention.stores.sidecar.deletions import find_deletions, kept_deletions
-from schemas.files import DELETIONS, SUBJECT_COUNTS_OF_FILES
-from schemas.messages import NEVER
 
 _DIGESTS_AT_A_TIME = 64
 

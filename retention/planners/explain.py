@@ -24,7 +24,7 @@ from retention.planners.plan_rows import (
 from retention.planners.table import plan_table
 from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 
 class Explainer(Protocol):

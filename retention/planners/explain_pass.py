@@ -19,7 +19,7 @@ from retention.planners.plan_rows import MessageContext, PlanRows
 from retention.rules import RULES
 from retention.rules.facts import Facts
 from retention.rules.jetstream.evaluate import ORDER
-from schemas.messages import RULE_COLUMNS
+from retention.schemas.messages import RULE_COLUMNS
 
 
 def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:

@@ -29,8 +29,8 @@ from retention.rules import RULES
 from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
-from schemas.files import FILE_STATS
-from schemas.messages import RULE_COLUMNS
+from retention.schemas.files import FILE_STATS
+from retention.schemas.messages import RULE_COLUMNS
 
 
 @dataclass(frozen=True)

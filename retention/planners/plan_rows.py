@@ -19,8 +19,8 @@ from retention.errors import DamagedError, StalePlanError
 from retention.plan.plan import Plan
 from retention.planners.probe import read_span
 from retention.ports import Snapshot
-from schemas.messages import RULE_COLUMNS
-from schemas.plan import CAUSE_FILES
+from retention.schemas.messages import RULE_COLUMNS
+from retention.schemas.plan import CAUSE_FILES
 
 Place = tuple[int, int]
 """Partition and sequence."""

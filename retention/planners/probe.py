@@ -33,10 +33,10 @@ from retention.planners.scratch import new_scratch
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
 from retention.rules.row_verdicts import Answer, SpanRows
 from retention.rules.rule import SubjectExcess
+from retention.schemas.messages import RULE_COLUMNS
+from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import files, scratch_files
 from retention.storage.scratch_files import ScratchDirectory
-from schemas.messages import RULE_COLUMNS
-from schemas.plan import REMOVED_RANGES
 
 MOST_HELD = 1_024
 """The maximum number of ranges of one span that a Spark task returns to the driver; more are stored in a file."""

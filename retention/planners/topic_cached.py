@@ -17,9 +17,9 @@ from retention.plan.protected import ProtectedSegments
 from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table
 from retention.ports import Snapshot, VersionToken
 from retention.rules.iggy.next_due import next_due
+from retention.schemas.messages import NEVER
 from retention.stores.offset_table import OffsetTable
 from retention.stores.sidecar import next_due as due
-from schemas.messages import NEVER
 
 
 def plan_topic(

@@ -27,8 +27,8 @@ from retention.errors import CommitUnknownError, DamagedError
 from retention.layout.segment_homes import Placing
 from retention.restore.open_archive import Archive
 from retention.restore.select import Part
+from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
-from schemas.messages import FILE_COLUMNS
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,11 @@ from retention.restore.select import (
     select_parts,
 )
 from retention.restore.withdrawn import withdrawn_markers
+from retention.schemas.files import FILE_STATS
 from retention.storage.places import place_of
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
-from schemas.files import FILE_STATS
 
 _WRITER = "restore/"
 

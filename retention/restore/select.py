@@ -15,8 +15,8 @@ from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, UsageError
 from retention.restore.left_out import refused_histories
 from retention.restore.open_archive import Archive
+from retention.schemas.messages import NEVER
 from retention.stores.archive_manifest import ArchivedFile
-from schemas.messages import NEVER
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ their own, and no others; a later pass removes the segments that an operator req
 
 from __future__ import annotations
 
-from schemas.plan import RULE_NAMES
+from retention.schemas.plan import RULE_NAMES
 
 INTEREST = "interest"
 WORKQUEUE = "workqueue"

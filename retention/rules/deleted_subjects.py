@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array, Spans
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 _HIGHEST = int(np.iinfo(np.int64).max)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from retention.core.spans import Array, Spans
 from retention.rules.digest_batches import for_lookups
-from schemas.files import SUBJECT_COUNTS_OF_FILES
+from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
 
 if TYPE_CHECKING:
     from retention.rules.rule import SubjectSource

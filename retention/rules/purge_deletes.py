@@ -14,7 +14,7 @@ from retention.core.units import spell_duration
 from retention.errors import UsageError
 from retention.rules import PURGE, RULES
 from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 _CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64())])
 

@@ -18,7 +18,7 @@ from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
 

@@ -13,8 +13,8 @@ from retention.core.inventory import ReadCount
 from retention.core.spans import Array
 from retention.rules import RULES
 from retention.rules.rule import RowRule
-from schemas.messages import RULE_COLUMNS
-from schemas.plan import HELD_RANGES, REMOVED_RANGES
+from retention.schemas.messages import RULE_COLUMNS
+from retention.schemas.plan import HELD_RANGES, REMOVED_RANGES
 
 if TYPE_CHECKING:
     from retention.rules.jetstream.protection import Protection

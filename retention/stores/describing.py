@@ -10,10 +10,10 @@ import pyarrow as pa
 from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.expected_stats import EXPECTED_COLUMNS, expected_stats_of
 from retention.engine_port import Run
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout, check_inside, check_lengths, identities
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 PART_FILES = 1_000
 """The number of files of one task; their statistics are cached together, in one file."""

@@ -23,6 +23,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import LostCommit, Returned, Snapshot, Swap
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks import duplicates, inventory
@@ -45,7 +46,6 @@ from retention.stores.layout import (
 )
 from retention.stores.row_tombstones import refuse_row_tombstones
 from retention.stores.sidecar import subject_digests
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 
 class FileStore(ABC):

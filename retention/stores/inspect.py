@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.checks import inventory, number_bounds
 from retention.stores.checks.presence import refuse_lost
@@ -20,7 +21,6 @@ from retention.stores.parquet.adopt import Unfit, unfit_files
 from retention.stores.parquet.log import ParquetLog, before_first_entry
 from retention.stores.parquet.settle_files import Places
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import LOGGED_FILES
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from retention.core.inventory import Counters
 from retention.core.message_rows import later_mask
 from retention.errors import BusyError, DamagedError
+from retention.schemas.files import KEPT_IDS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
-from schemas.files import KEPT_IDS
 
 UNSTORED_IDS = "retention/unstored-ids"
 """The batch name under which the log has the number of the record of never-stored ids."""

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from retention.core.units import format_instant
+from retention.schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
 from retention.storage.outputs import OutputKind, begins
-from schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
 
 KIND = "retention history"
 FORMAT_VERSION = 1

@@ -12,7 +12,7 @@ import pytest
 
 from retention.core.units import HOUR, format_instant, parse_instant
 from retention.history.initiator import initiator
-from schemas.history_export import HISTORY_EXPORT
+from retention.schemas.history_export import HISTORY_EXPORT
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.topics import World, line
 

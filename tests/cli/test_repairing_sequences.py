@@ -20,13 +20,13 @@ from retention.consumers.state import Position
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
 from retention.history.runs import history_of
+from retention.schemas.bounds import MAX_SEQ
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import incremental
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog
-from schemas.bounds import MAX_SEQ
 from tests.contract.streams import foreign_rows, rows
 from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines

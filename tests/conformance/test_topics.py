@@ -20,9 +20,9 @@ from retention.engines.select import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
 from retention.history.report import RunReport
 from retention.ports import Swap
+from retention.schemas.files import LOGGED_FILES
+from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
-from schemas.files import LOGGED_FILES
-from schemas.messages import FILE_COLUMNS
 from tests.support.cases import lines_of
 from tests.support.iggy_logs import NAMES, ORIGINALS, original
 

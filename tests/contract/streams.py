@@ -10,8 +10,8 @@ import pyarrow as pa
 from retention.core.table_updates import SetNextSeq, SetOpenBase, set_batches
 from retention.datafile import parquet
 from retention.ports import Snapshot, Store, Swap
-from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.messages import FILE_COLUMNS
 
 NOTHING = LOGGED_FILES.empty_table()
 SECOND = 1_000_000_000

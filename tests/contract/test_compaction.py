@@ -24,7 +24,7 @@ from retention.errors import DamagedError, VerificationError
 from retention.history.kinds import Compacted
 from retention.history.runs import history_of
 from retention.ports import Swap
-from schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES
 from tests.contract.test_engines import FILES
 from tests.support.laying import (
     SECOND,

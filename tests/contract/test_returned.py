@@ -17,10 +17,10 @@ from retention.apply.repair.returned import KIND
 from retention.core.table_updates import SetEpoch, SetNextSeq, SetOpenBase, TableUpdate
 from retention.errors import ForeignRowsError, RefusedError
 from retention.ports import Swap
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import internals, returned
-from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.sandboxes import Commands

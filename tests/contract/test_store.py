@@ -24,7 +24,7 @@ from retention.errors import (
     VerificationError,
 )
 from retention.ports import Store, Swap
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import (
     NOTHING,

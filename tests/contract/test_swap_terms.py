@@ -28,7 +28,7 @@ from retention.core.table_updates import (
 )
 from retention.errors import ConflictError, RefusedError, StalePlanError, VerificationError
 from retention.ports import Store, Swap
-from schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS
 from tests.contract.conftest import FORMATS, Stage
 from tests.contract.streams import (
     NOTHING,

@@ -38,7 +38,7 @@ def sql(spark: SparkSession, place: Stage, text: str) -> None:
 def test_spark_reads_what_was_committed(stage: Stage, spark: SparkSession) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from schemas.messages import MESSAGES
+    from retention.schemas.messages import MESSAGES
 
     store = stage.open()
     store.create()

@@ -30,7 +30,7 @@ ORDERS = {
 BATCHES = 24
 INSTANT = 1_760_000_000 * 10**9
 """Jobs use the machine's clock, which is later."""
-RETAIN = (python(), "-m", "jobs.retain")
+RETAIN = (python(), "-m", "retention.jobs.retain")
 SUBMIT = (str(Path(python()).with_name("spark-submit")), str(ROOT / "jobs" / "retain.py"))
 ENDS_WITHIN_S = 30
 

@@ -102,7 +102,7 @@ def test_a_service_restarts_on_exactly_the_codes_for_which_a_retry_helps() -> No
 
 def test_the_services_do_what_the_crontab_does(lake: Path) -> None:
     retain, reclaim = map(run_of, services(lake))
-    assert " -m jobs.retain " in retain
+    assert " -m retention.jobs.retain " in retain
     assert reclaim.replace(str(ROOT), "/srv/lake-retention") == commands()[1]
     done = as_cron(reclaim, lake)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

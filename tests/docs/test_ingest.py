@@ -105,7 +105,7 @@ def ran(folder: Path, command: str) -> str:
         done = Commands(folder).run(*arguments)
         assert done.exit_code == 0, done.output
         return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
-    assert (program, *arguments[:2]) == ("python", "-m", "jobs.ingest")
+    assert (program, *arguments[:2]) == ("python", "-m", "retention.jobs.ingest")
     ended = run_job("ingest", folder, *arguments[2:])
     assert ended.returncode == 0, ended.stderr
     return re.sub(r"\d+\.\d s$", "4.2 s", ended.stderr + ended.stdout, flags=re.MULTILINE)

@@ -15,10 +15,10 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 import retention
-from jobs import ingest, retain
 from retention.cli.examples import MEANINGS
 from retention.cli.main import app
 from retention.core.outcomes import UNEXPECTED
+from retention.jobs import ingest, retain
 from tests.support.pages import RUN, blocks, plain, sessions, tidy
 
 if TYPE_CHECKING:

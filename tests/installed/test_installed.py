@@ -79,7 +79,13 @@ def test_the_first_plan_is_applied_without_a_clone_and_without_spark(
         there.answer("retention", "--config", "lake/retention.yaml", "--format", "json", "plan")
     )
     done = there.answer(
-        "python", "-m", "jobs.retain", "--config", "lake/retention.yaml", "--engine", "auto"
+        "python",
+        "-m",
+        "retention.jobs.retain",
+        "--config",
+        "lake/retention.yaml",
+        "--engine",
+        "auto",
     )
     going = sum(entry["removed_messages"] for entry in planned["streams"])
     assert f" {going:,} messages (" in done
@@ -93,7 +99,7 @@ def test_work_that_asks_for_spark_says_how_to_get_it(tmp_path: Path, built: Path
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.json").write_text('{"subject": "orders.a", "payload": "x"}')
     source = ("--stream", "ORDERS", "--source", "new", "--source-format", "json", "--time", "now")
-    done = there.run("python", "-m", "jobs.ingest", *options, *source)
+    done = there.run("python", "-m", "retention.jobs.ingest", *options, *source)
     assert done.returncode == 2
     assert "pip install 'lake-retention[spark]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1

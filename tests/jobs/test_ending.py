@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 ENV = os.environ | {"PYTHONPATH": str(ROOT)}
 LONG = """
 import signal, sys, time
-from jobs import ending
+from retention.jobs import ending
 exec(sys.argv[1])
 ending.end_with([int(process) for process in sys.argv[2:]])
 print("waiting", flush=True)

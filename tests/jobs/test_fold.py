@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def fold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "jobs.fold", *arguments],
+        [sys.executable, "-m", "retention.jobs.fold", *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

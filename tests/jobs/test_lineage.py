@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.lineage import dataset_name, sending_lineage
 from retention.core.outcomes import act_sequentially
+from retention.jobs.lineage import dataset_name, sending_lineage
 from tests.support.jobs import Ended, run_job
 from tests.support.sandboxes import ORDERS, commands, lines
 

@@ -16,7 +16,7 @@ def test_the_job_mirrors_and_reports(tmp_path: Path) -> None:
     warehouse = opened(tmp_path, ORDERS, COPY)
     warehouse.stream("ORDERS").publish(lines(3))
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "jobs.mirror", "--report-file", str(report)]
+    command = [sys.executable, "-m", "retention.jobs.mirror", "--report-file", str(report)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False

@@ -52,7 +52,7 @@ def run(job: str, folder: Path, *arguments: str) -> Ended:
 
 
 def test_the_job_plans_reports_and_changes_nothing(warehouse: Warehouse, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "jobs.plan", "--engine", "local", *PAST]
+    command = [sys.executable, "-m", "retention.jobs.plan", "--engine", "local", *PAST]
     done = subprocess.run(
         [*command, "--report-file", "report.json"],
         cwd=tmp_path,

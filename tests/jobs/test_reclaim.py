@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_job_deletes_and_reports(tmp_path: Path) -> None:
     emptied(tmp_path, "delta")
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "jobs.reclaim", "--report-file", str(report)]
+    command = [sys.executable, "-m", "retention.jobs.reclaim", "--report-file", str(report)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -40,7 +40,7 @@ def run(command: list[str], folder: Path, *arguments: str) -> subprocess.Complet
 
 
 def retain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, "-m", "jobs.retain"], folder, *arguments)
+    return run([sys.executable, "-m", "retention.jobs.retain"], folder, *arguments)
 
 
 def test_all_streams_are_done_and_reported(folder: Path) -> None:
@@ -142,7 +142,7 @@ def test_it_runs_under_spark_submit_from_anywhere_without_an_environment(
 
 def test_a_job_without_rows_for_spark_loads_neither_pandas_nor_spark(folder: Path) -> None:
     code = (
-        "import sys; from jobs.retain import main; assert main() == 0; "
+        "import sys; from retention.jobs.retain import main; assert main() == 0; "
         "print(*sorted({'pandas', 'pyspark', 'py4j'} & set(sys.modules)))"
     )
     done = run([sys.executable, "-c", code], folder, *LOCAL)

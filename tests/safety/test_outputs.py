@@ -123,7 +123,7 @@ def test_what_a_backup_is_restored_with_is_looked_at_before_the_work(
 
 
 def test_a_report_goes_to_standard_output(orders: Commands) -> None:
-    command = [sys.executable, "-m", "jobs.plan", "--engine=local", "--quiet"]
+    command = [sys.executable, "-m", "retention.jobs.plan", "--engine=local", "--quiet"]
     done = subprocess.run(
         [*command, "--config", orders.folder / "retention.yaml", "--report-file", "/dev/stdout"],
         capture_output=True,

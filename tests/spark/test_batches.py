@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 from tests.support.consuming import prepare
 from tests.support.frames import assert_seqs
 

@@ -18,7 +18,7 @@ from retention.api.source_views import view_of
 from retention.engines.spark.data_source import FilesPart, Part
 from retention.engines.spark.ddl import arrow_of
 from retention.errors import UsageError
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 from tests.support.laying import START, even_segments, lay, warehouse_with
 from tests.support.topics import World, line
 

@@ -17,10 +17,10 @@ from retention.engines.select import EngineName
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.plan import Plan
+from retention.schemas.files import FILE_STATS
 from retention.stores import describing
 from retention.stores.describing import describe_files
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import FILE_STATS
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 FILES = 25

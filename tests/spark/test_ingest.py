@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs import ingest as job
 from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
 from retention.ingest.sources import batches
 from retention.ingest.sources.delta_log import DeltaLog
 from retention.ingest.sources.spark_reader import SparkReader
 from retention.ingest.table_source import Ingested, Source, ingest
+from retention.jobs import ingest as job
 from retention.storage.listing import list_files
 from tests.support.plain_store import opened_stream, store_of
 

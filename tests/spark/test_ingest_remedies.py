@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs import ingest as job
 from retention.api.warehouse import open_warehouse
+from retention.jobs import ingest as job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

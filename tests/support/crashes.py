@@ -59,6 +59,7 @@ from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Drop, Purge
+from retention.schemas.files import KEPT_IDS, LOGGED_FILES
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.archive_manifest import read_manifests
@@ -72,7 +73,6 @@ from retention.stores.parquet import listing
 from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
 from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.sidecar.versioned_document import KEPT
-from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
 from tests.support.list_reader import reading

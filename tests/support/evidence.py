@@ -7,7 +7,7 @@ import uuid
 import numpy as np
 import pyarrow as pa
 
-from schemas.evidence import EVIDENCE
+from retention.schemas.evidence import EVIDENCE
 
 
 def run_name(number: int, day: str = "20261103") -> str:

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from jobs import ingest
 from retention.engines.spark.session import session
+from retention.jobs import ingest
 from tests.support.sandboxes import configured
 
 HOUR_S = 3600

@@ -24,13 +24,13 @@ from retention.history.runs import history_of
 from retention.ingest import turns
 from retention.interest.edit import delete_consumer, edit_consumer
 from retention.plan.planfile import load_plans, save_plans
+from retention.schemas.messages import MESSAGES
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import store as delta
 from retention.stores.layout import Layout
 from retention.stores.parquet import settle_files
 from retention.stores.parquet import store as parquet
-from schemas.messages import MESSAGES
 from tests.support.laying import (
     SECOND,
     START,

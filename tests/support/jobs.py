@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import running
+from retention.jobs import running
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Ended:
 
 
 def run_job(name: str, folder: Path, *arguments: str) -> Ended:
-    """Run `python -m jobs.<name>` with these arguments in this process, in a folder."""
+    """Run `python -m retention.jobs.<name>` with these arguments in this process, in a folder."""
     module = import_module(f"jobs.{name}")
     printed, complained = io.StringIO(), io.StringIO()
     with (

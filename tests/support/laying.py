@@ -17,7 +17,7 @@ from retention.core.table_updates import SetNextSeq, SetOpenBase
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName
 from retention.ports import Swap
-from schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -19,9 +19,9 @@ from retention.datafile.subject_digest import unpack
 from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
 from retention.ports import LostCommit, Returned, Snapshot, Swap, VersionToken
+from retention.schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES
+from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.checks.inventory import in_order
-from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES
-from schemas.messages import FILE_COLUMNS
 
 
 @dataclass

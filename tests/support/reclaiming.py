@@ -19,11 +19,11 @@ from retention.core.units import DAY, HOUR
 from retention.errors import CommitUnknownError
 from retention.history.runs import history_of
 from retention.ports import Swap
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, watched_by
 from retention.stores import storage_clock
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
-from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.laying import START, even_segments, lay, warehouse_with
 
 TICK_S = 0.02

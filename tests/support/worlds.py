@@ -29,8 +29,8 @@ from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess
-from schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS_OF_FILES
-from schemas.messages import NEVER
+from retention.schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS_OF_FILES
+from retention.schemas.messages import NEVER
 
 NEXT_SEQ = 10_000
 DELETES = headers.build([(headers.KV_OPERATION, "DEL")])

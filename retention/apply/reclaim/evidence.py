@@ -21,7 +21,7 @@ from retention.evidence.fold import Prepared, fold_evidence
 from retention.evidence.months import evidence_directory
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
-from schemas.evidence import EVIDENCE
+from retention.schemas.evidence import EVIDENCE
 
 
 @dataclass(frozen=True)

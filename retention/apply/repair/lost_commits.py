@@ -20,9 +20,9 @@ from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.kinds import LostCommitted
 from retention.history.runs import history_of
 from retention.ports import LostCommit, Snapshot
+from retention.schemas.files import LOGGED_FILES
 from retention.stores.checks.swap import overlapping
 from retention.stores.lease import lease
-from schemas.files import LOGGED_FILES
 
 KIND = "lost-commit"
 """The name of this repair in commands and in the run history."""

@@ -30,9 +30,9 @@ from retention.history.kinds import FilesGivenUp, GivenUpFile
 from retention.history.runs import history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores.layout import is_ours
-from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 KIND = "lost"
 """The name of this repair in commands and in the run history."""

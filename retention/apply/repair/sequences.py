@@ -32,13 +32,13 @@ from retention.history.kinds import SequencesRepaired
 from retention.history.runs import History, history_of
 from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot
+from retention.schemas.bounds import MAX_SEQ, MAX_SIZE
+from retention.schemas.files import FILE_STATS
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.bounds import MAX_SEQ, MAX_SIZE
-from schemas.files import FILE_STATS
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0

@@ -21,7 +21,7 @@ from retention.core.subjects import (
     overlap,
 )
 from retention.core.units import MILLISECOND, SECOND, format_duration
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 if TYPE_CHECKING:
     from retention.config.nested import ConsumerHold

@@ -56,7 +56,7 @@ _TRIAL = """\
 import sys
 
 import deltalake, numpy, pandas, pyarrow.dataset, pydantic, xxhash
-import jobs.retain
+import retention.jobs.retain
 import retention.api.warehouse, retention.datafile.rewrite, retention.storage.files
 
 mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}

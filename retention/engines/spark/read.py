@@ -13,10 +13,10 @@ from retention.engines.spark.ddl import SPARK_NAMES, ddl_of
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.engines.spark.session import refuse_stopped
 from retention.errors import UsageError
+from retention.schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
 from retention.stores.layout import Layout
 from retention.stores.row_tombstones import has_records
-from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

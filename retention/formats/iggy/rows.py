@@ -8,7 +8,7 @@ import pyarrow as pa
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM
 from retention.formats.iggy.messages import Messages
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 ROWS = pa.schema(
     [

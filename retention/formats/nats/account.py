@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from retention.core.message_rows import Storage, message_sizes
 from retention.core.wording import counted
 from retention.errors import DamagedError
-from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
+from retention.schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
 STATE = "state.json"
 """The name of the account in an archive."""

@@ -15,9 +15,9 @@ from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats import tar
 from retention.formats.nats.account import AGAIN, NUMBERS, STATE, check_account
 from retention.formats.s2 import stream as s2
+from retention.schemas.bounds import MAX_SEQ
 from retention.storage import files
 from retention.storage.checksum import parse_json
-from schemas.bounds import MAX_SEQ
 
 RAW_ROWS = pa.schema(
     [

@@ -29,7 +29,7 @@ from retention.datafile.row_groups import merged_by_seq
 from retention.errors import RefusedError, UsageError
 from retention.ingest.append import refuse_topic_of
 from retention.ingest.rollup import asks_to_roll_up
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 
 Kind = Literal["mirror", "source"]
 Wanted = Callable[[pa.Table], np.ndarray]

@@ -24,7 +24,7 @@ from retention.rules.row_verdicts import (
     scan_end,
 )
 from retention.rules.row_verdicts import settled as settled_rules
-from schemas.plan import HELD_RANGES
+from retention.schemas.plan import HELD_RANGES
 
 ANYBODY = -1
 """The entry for all consumers, in which a message held for several counts once."""

@@ -13,7 +13,7 @@ from retention.core.message_rows import accounted_sizes
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.core.units import SECOND, go_duration
-from schemas.plan import PLANNED_MARKERS
+from retention.schemas.plan import PLANNED_MARKERS
 
 DEATHS = pa.schema(
     [

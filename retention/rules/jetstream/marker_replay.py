@@ -15,7 +15,7 @@ from retention.rules import MAX_BYTES, MAX_MSGS, RULES
 from retention.rules.jetstream import delete_markers
 from retention.rules.row_verdicts import STAYS
 from retention.rules.rule import RowRule
-from schemas.plan import PLANNED_MARKERS
+from retention.schemas.plan import PLANNED_MARKERS
 
 
 @dataclass(frozen=True)

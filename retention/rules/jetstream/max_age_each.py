@@ -22,7 +22,7 @@ from retention.rules.rule import (
     delayed,
 )
 from retention.rules.setting import Setting
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from retention.core.inventory import ReadCount
 from retention.core.spans import Array
 from retention.rules.fold import Evaluation
 from retention.rules.row_verdicts import Answer
-from schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES
 
 
 def unread_answers(decided: Evaluation) -> list[Answer]:

@@ -16,10 +16,10 @@ from retention.core.spoken_commands import given_up
 from retention.core.wording import counted
 from retention.datafile import parquet
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
+from retention.schemas.files import FILE_STATS
 from retention.storage.parallel import in_threads
 from retention.stores.checks.number_bounds import remedy
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS
 
 _READERS = 2
 _ORDER = ("partition", "segment", "min_seq")

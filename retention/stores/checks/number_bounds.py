@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from retention.core.inventory import Counters
 from retention.core.spoken_commands import command, given_up
 from retention.errors import ForeignRowsError
+from retention.schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
 from retention.stores.layout import Layout
-from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
 
 
 def seq_bounds(layout: Layout) -> str:

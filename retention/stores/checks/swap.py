@@ -20,10 +20,10 @@ from retention.errors import (
     VerificationError,
 )
 from retention.ports import Swap
+from retention.schemas.bounds import MAX_SEQ
 from retention.storage import files
 from retention.stores.checks.number_bounds import impossible_counters, remedy
 from retention.stores.layout import leaving
-from schemas.bounds import MAX_SEQ
 
 _PIN = ["path", "file_bytes", "modified_ms"]
 

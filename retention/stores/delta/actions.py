@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from deltalake.transaction import AddAction
 
 from retention.errors import VerificationError
+from retention.schemas.messages import NEVER
 from retention.stores.delta import internals
 from retention.stores.layout import is_ours
-from schemas.messages import NEVER
 
 if TYPE_CHECKING:
     from retention.stores.delta.internals import FileAction

@@ -28,6 +28,9 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Swap
+from retention.schemas.bounds import MAX_SEQ
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
@@ -40,9 +43,6 @@ from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_wr
 from retention.stores.delta.log import find_token, mark_of
 from retention.stores.delta.table import DeltaHandle, open_table
 from retention.stores.layout import Layout, StoreSettings
-from schemas.bounds import MAX_SEQ
-from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     from retention.stores.delta.internals import FileAction

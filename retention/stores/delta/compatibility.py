@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from retention.errors import ForeignRowsError, RefusedError
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 ALLOWED_FEATURES = frozenset(
     {

@@ -9,10 +9,10 @@ import pyarrow as pa
 from retention.core.counter_names import NEXT_SEQ, counters_of, is_in_epoch, name_of
 from retention.core.inventory import EPOCH, Counters
 from retention.errors import BusyError, DamagedError
+from retention.schemas.bounds import MAX_SEQ
 from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
 from retention.stores.layout import Layout
-from schemas.bounds import MAX_SEQ
 
 
 def app_id(name: str, epoch: int) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from retention.core.inventory import DataFile, Inventory, ReadCount
 from retention.engine_port import run_here
 from retention.ports import VersionToken
+from retention.schemas.bounds import MAX_TABLE_BYTES
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes, changes
@@ -23,7 +24,6 @@ from retention.stores.sidecar.inventory_incremental import (
     moved_on,
 )
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.bounds import MAX_TABLE_BYTES
 
 WORTH_FILES = 1_000
 """The minimum number of files for an inventory cache; opening a smaller table takes milliseconds."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE
 from retention.core.inventory import EPOCH
 from retention.ports import VersionToken
+from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.internals import actions
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of
-from schemas.files import LOGGED_FILES
 
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 * 2**20

@@ -30,6 +30,7 @@ from retention.ports import (
     Swap,
     VersionToken,
 )
+from retention.schemas.files import LOGGED_FILES
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
@@ -49,7 +50,6 @@ from retention.stores.file_store import FileStore, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import LOGGED_FILES
 
 ATTEMPTS = 20
 CHECKPOINT_EVERY = 10

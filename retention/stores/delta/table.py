@@ -17,6 +17,8 @@ from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
 from retention.errors import RefusedError, UsageError
 from retention.ports import VersionToken
+from retention.schemas.files import LOGGED_FILES
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors, first_line, storage_error
@@ -26,8 +28,6 @@ from retention.stores.delta.compatibility import TableRules, examine
 from retention.stores.delta.damaged_log import damaged_log
 from retention.stores.delta.properties import grace_properties
 from retention.stores.layout import Layout, leaving
-from schemas.files import LOGGED_FILES
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {

@@ -15,6 +15,7 @@ from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.parquet import further_columns
 from retention.errors import DamagedError, ForeignRowsError
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.stores.checks import duplicates, inventory, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
@@ -26,7 +27,6 @@ from retention.stores.parquet.log import (
     with_removed,
 )
 from retention.stores.parquet.settle_files import Places
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 ASIDE = "foreign"
 """The directory below `_retention` for files that were moved aside."""

@@ -17,13 +17,13 @@ from retention.core.documents import Digits, Document, ListState, LogEntry, Natu
 from retention.core.file_records import check_columns
 from retention.core.inventory import EPOCH, RUN, Counters
 from retention.errors import DamagedError, RefusedError, UsageError
+from retention.schemas.bounds import MAX_SEQ
+from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.checksum import is_checked, parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
-from schemas.bounds import MAX_SEQ
-from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
 LIST_FROM_FILES = 2_000

@@ -23,6 +23,7 @@ from retention.errors import (
     StorageError,
 )
 from retention.ports import Snapshot, Swap, VersionToken
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import reason_of
@@ -41,7 +42,6 @@ from retention.stores.parquet.log import (
     with_removed,
 )
 from retention.stores.parquet.settle_files import Places
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20
 _LONGEST_PAUSE_S = 0.05

@@ -12,8 +12,8 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.datafile import parquet
 from retention.datafile.row_groups import rows_in_order
 from retention.datafile.subject_digest import digest_at, pack_deletions, unpack_deletions
+from retention.schemas.files import DELETIONS
 from retention.storage import files
-from schemas.files import DELETIONS
 
 _LOOKED_AT = ("subject", "seq", "ts_ns", "headers")
 

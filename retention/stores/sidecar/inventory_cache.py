@@ -16,11 +16,11 @@ import xxhash
 
 from retention.core.inventory import EPOCH, Counters
 from retention.ports import VersionToken
+from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.layout import Layout, leaving
-from schemas.files import FILE_STATS
 
 BLOCK_FILES = 2_048
 """The approximate number of rows of a block; a segment is never split."""

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.datafile.expected_stats import EXPECTED_COLUMNS
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import ParquetCodec, Sidecar
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS, LOGGED_FILES
 
 MERGE_ABOVE = 16
 _KEEP_MS = 86_400_000

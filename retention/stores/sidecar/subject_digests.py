@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
 from retention.datafile.subject_digest import count_subjects, digest_at
+from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout, identities
-from schemas.files import SUBJECT_COUNTS_OF_FILES
 
 _COUNTED = ("subject", "seq")
 

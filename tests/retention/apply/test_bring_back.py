@@ -15,7 +15,7 @@ from retention.api.stream import Stream
 from retention.apply.bring_back import TakenOfFile, taken_of_files
 from retention.apply.undo import show_undo, undo_run
 from retention.errors import RefusedError, UsageError, VerificationError
-from schemas.runs import RUN_RANGES
+from retention.schemas.runs import RUN_RANGES
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
 

@@ -202,7 +202,7 @@ def test_an_append_that_a_drop_has_overtaken_does_not_write_into_it(
 def _append_past(opened: Any, snapshot: Any) -> None:
     from retention.core.table_updates import SetNextSeq
     from retention.ports import Swap
-    from schemas.files import FILE_STATS, LOGGED_FILES
+    from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
     nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
     opened.store.commit(Swap(*nothing, {"run": "late"}, updates=[SetNextSeq(0, 5)]), snapshot)

@@ -18,8 +18,8 @@ from retention.plan.loss import loss_of
 from retention.plan.planfile import load_plans
 from retention.ports import Swap
 from retention.rules.removal_guards import Loss
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.stores.consumer_table import ConsumerTable
-from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.retention.planners.test_interest import progress, stand
 from tests.retention.planners.test_plan_explains_itself import Oldest
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

@@ -16,7 +16,7 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
 from retention.ports import Swap
 from retention.rules.requests import Delete, Purge, Request
-from schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES
 from tests.support.laying import (
     SECOND,
     START,

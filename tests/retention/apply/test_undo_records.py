@@ -25,9 +25,9 @@ from retention.inspect.messages import Selection, read_messages
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.cached import plan_stream
 from retention.rules.requests import Delete
+from retention.schemas.runs import RUN_RANGES
 from retention.storage import files
 from retention.storage.checksum import with_checksum
-from schemas.runs import RUN_RANGES
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, laid_stream
 from tests.support.run_records import run_record

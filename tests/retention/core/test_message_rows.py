@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core import headers, message_rows
-from schemas.messages import FILE_COLUMNS, NEVER
+from retention.schemas.messages import FILE_COLUMNS, NEVER
 
 EIGHTEEN_BYTES = b"NATS/1.0\r\nA: b\r\n\r\n"
 

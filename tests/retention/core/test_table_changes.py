@@ -38,8 +38,8 @@ from retention.core.table_updates import (
 )
 from retention.errors import ConflictError, RefusedError, RetentionError, StalePlanError
 from retention.ports import Swap
-from schemas.bounds import MAX_SEQ
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.bounds import MAX_SEQ
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
 COUNTERS = Counters(
     {0: 100, 1: 7},

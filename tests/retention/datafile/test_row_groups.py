@@ -13,7 +13,7 @@ from retention.core.inventory import DataFile
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged_by_seq, pick_rows, rows_in_order
 from retention.errors import DamagedError
-from schemas.messages import FILE_COLUMNS
+from retention.schemas.messages import FILE_COLUMNS
 from tests.support.laws import law
 
 ROWS = 40

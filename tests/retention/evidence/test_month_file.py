@@ -11,7 +11,7 @@ import pytest
 from retention.errors import DamagedError
 from retention.evidence import month_file
 from retention.evidence.month_file import MonthFile, write_month_file
-from schemas.evidence import EVIDENCE
+from retention.schemas.evidence import EVIDENCE
 from tests.support.evidence import run_name, scattered, whole_files
 
 RUNS = [run_name(number) for number in range(5)]

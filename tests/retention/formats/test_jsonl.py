@@ -10,7 +10,7 @@ from retention.core import message_rows
 from retention.errors import UsageError
 from retention.formats import jsonl
 from retention.formats.printed_lines import message_lines
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 
 
 def parsed(*lines: dict[str, Any] | str | bytes, now_ns: int = 5) -> list[dict[str, Any]]:

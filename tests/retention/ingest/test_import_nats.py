@@ -16,8 +16,8 @@ from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.ingest.append import append_rows
 from retention.ingest.import_nats import Imported, import_nats_backup
+from retention.schemas.bounds import MAX_SEQ
 from retention.stores.consumer_table import DIRECTORY, ConsumerTable
-from schemas.bounds import MAX_SEQ
 from tests.support.plain_store import configured, opened_stream, store_of
 
 HEADERS = b"NATS/1.0\r\nNats-TTL: never\r\nx:y\r\n\r\n"

@@ -12,7 +12,7 @@ from retention.errors import RefusedError, RetentionError, UsageError
 from retention.formats.jsonl import LeftOut
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published, publish
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 from tests.support.plain_store import at, configured, opened_stream, store_of
 
 SECOND = 1_000_000_000

@@ -8,7 +8,7 @@ import pytest
 from retention.api.stream import Stream
 from retention.errors import UsageError
 from retention.inspect.messages import Selection, read_messages
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 from tests.support.sandboxes import ORDERS, lines, opened
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from retention.layout.segment_homes import Placing, homes_of
-from schemas.bounds import MAX_SEQ
+from retention.schemas.bounds import MAX_SEQ
 
 
 def homes(live: pa.Table, *bases: int, partition: int = 0) -> dict[int, int]:

@@ -19,7 +19,7 @@ from retention.plan.forecast import (
 )
 from retention.ports import TailTotals
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
-from schemas.messages import NEVER
+from retention.schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
 from tests.support.worlds import (

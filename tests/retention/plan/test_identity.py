@@ -20,7 +20,7 @@ from retention.plan.rule_rows import (
     rule_numbers,
     rule_rows,
 )
-from schemas.plan import RULE_NAMES
+from retention.schemas.plan import RULE_NAMES
 from tests.support.worlds import Message, World, plan_of
 
 

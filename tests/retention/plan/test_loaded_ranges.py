@@ -19,7 +19,7 @@ from retention.plan import loaded_ranges as module
 from retention.plan import removed_ranges
 from retention.plan.loaded_ranges import loaded_ranges
 from retention.plan.removed_ranges import RemovedRanges
-from schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES
 
 MOST_HELD, OF_PART = 6, 4
 

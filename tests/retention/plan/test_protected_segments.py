@@ -15,9 +15,9 @@ from retention.plan.protected import ProtectedSegments, protected_segments_from_
 from retention.plan.protected_segments import protected_segments
 from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
+from retention.schemas.files import FILE_STATS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset
 from retention.views.text_protected import MOST_READERS, protected_text
-from schemas.files import FILE_STATS
 from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME
 

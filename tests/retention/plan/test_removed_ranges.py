@@ -16,7 +16,7 @@ from retention.core.seq_ranges import ranges_in
 from retention.errors import StalePlanError
 from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts, store_ranges
 from retention.rules.row_verdicts import STAYS, Answer, provisional
-from schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES
 
 FILES_OF_SPAN = 3
 SPANS = 4

@@ -9,7 +9,7 @@ from hypothesis import given
 from retention.core.file_records import check_ranges
 from retention.core.policy import Policy
 from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
-from schemas.runs import RUN_RANGES
+from retention.schemas.runs import RUN_RANGES
 from tests.support.laws import law
 from tests.support.worlds import World, instants, plan_of, policies, update, worlds
 

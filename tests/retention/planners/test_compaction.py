@@ -13,8 +13,8 @@ from retention.config.keeping import Compaction
 from retention.core.inventory import Counters, Inventory
 from retention.plan.compaction import BATCH_BYTES, CompactionPlan
 from retention.planners.compaction import MergeBounds, light_runs, plan_merges
+from retention.schemas.files import FILE_STATS
 from retention.stores.checks.inventory import in_order
-from schemas.files import FILE_STATS
 from tests.support.laws import law
 
 SECOND = 1_000_000_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobs.retain import summary
 from retention.api.warehouse import Warehouse
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
+from retention.jobs.retain import summary
 from retention.plan.overdue import Overdue
 from retention.planners import cached
 from retention.ports import Prefix, TailTotals

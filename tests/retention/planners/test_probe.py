@@ -13,10 +13,10 @@ from retention.plan.remaining import InventoryRow, StoredDigest, digest_in
 from retention.planners.interest import InterestAnswer
 from retention.planners.probe import Leaving
 from retention.rules.row_verdicts import Answer
+from retention.schemas.files import SUBJECT_COUNTS
+from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import scratch_files
 from retention.storage.errors import storage_error
-from schemas.files import SUBJECT_COUNTS
-from schemas.plan import REMOVED_RANGES
 
 RANGES = pa.table(
     {"file": [3, 3], "rule": [2, 2], "first_seq": [5, 8], "last_seq": [6, 8]}

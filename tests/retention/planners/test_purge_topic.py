@@ -23,10 +23,10 @@ from retention.history.runs import history_of
 from retention.plan.planfile import load_plans
 from retention.ports import Swap
 from retention.rules.requests import Purge
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.offset_table import OffsetTable
 from retention.stores.parquet.log import LIST_EVERY
-from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

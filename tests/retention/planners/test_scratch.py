@@ -16,7 +16,7 @@ from retention.core.seq_ranges import ranges_in
 from retention.plan import loaded_ranges
 from retention.plan.removed_ranges import RemovedRanges
 from retention.planners.scratch import within_reach
-from schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES
 from tests.support.laying import SECOND, START, laid_stream
 
 

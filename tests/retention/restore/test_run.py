@@ -199,7 +199,7 @@ def test_a_rival_that_comes_first_is_told_of(warehouse: Warehouse) -> None:
 
 def from_nothing(count: int) -> Any:
     from retention.ports import Swap
-    from schemas.files import FILE_STATS, LOGGED_FILES
+    from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
     nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
     edited = [AssertConsumerEdits(count)], [SetConsumerEdits(count + 1)]

@@ -17,7 +17,7 @@ from retention.core.inventory import RELEASED
 from retention.core.table_requirements import TableState
 from retention.errors import DamagedError, RefusedError
 from retention.ports import Swap
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.laying import SECOND, START, laid_stream
 
 REFUSAL = (

@@ -19,10 +19,10 @@ from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import DAY, HOUR
 from retention.history.runs import history_of
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.delta.actions import add_action
 from retention.stores.delta.internals import paths_in
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.laying import held
 from tests.support.reclaiming import (
     TICK_S,

@@ -36,7 +36,7 @@ def test_the_zip_has_every_file_of_the_packages_and_nothing_else(tmp_path: Path)
 def test_jobs_start_from_the_zip_alone(tmp_path: Path) -> None:
     pack_zip(tmp_path / "package.zip")
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.retain", "--engine", "local", "--stream", "NONE"],
+        [sys.executable, "-m", "retention.jobs.retain", "--engine", "local", "--stream", "NONE"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path / "package.zip")},
         capture_output=True,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from retention.errors import UsageError
-from schemas.messages import MESSAGES
+from retention.schemas.messages import MESSAGES
 from tests.support.frames import assert_rows
 from tests.support.sandboxes import ORDERS, lines, opened
 

@@ -23,8 +23,8 @@ from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import Mirrored, run_mirror
 from retention.ports import Snapshot, Swap
-from schemas.files import LOGGED_FILES
-from schemas.messages import FILE_COLUMNS, NEVER
+from retention.schemas.files import LOGGED_FILES
+from retention.schemas.messages import FILE_COLUMNS, NEVER
 from tests.support.laying import START, File, Laid, lay
 from tests.support.plain_store import configured, opened_stream, store_of
 from tests.support.sandboxes import NOW, opened

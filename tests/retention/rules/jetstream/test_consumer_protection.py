@@ -5,7 +5,7 @@ import pyarrow as pa
 from retention.rules import MAX_AGE, MAX_MSGS, MSG_TTL, RULES
 from retention.rules.jetstream.consumer_protection import settled
 from retention.rules.row_verdicts import STAYS, provisional
-from schemas.plan import HELD_RANGES
+from retention.schemas.plan import HELD_RANGES
 
 
 def test_what_age_would_take_is_held_only_where_its_scan_comes() -> None:

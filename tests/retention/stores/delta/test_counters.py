@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.errors import BusyError, DamagedError
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores.delta.counters import counters, transactions
 from retention.stores.layout import Layout
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.laws import law_on_disk
 
 NAMES = ["next_seq/0", "next_seq/7", "open_base/0", "batch/app", "batch/a/b", "consumers", "other"]

@@ -28,11 +28,11 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Store, Swap
+from retention.schemas.files import LOGGED_FILES
+from retention.schemas.messages import NEVER
 from retention.stores.delta import commit
 from retention.stores.delta import store as delta
 from retention.stores.delta.actions import add_action, remove_action
-from schemas.files import LOGGED_FILES
-from schemas.messages import NEVER
 from tests.contract.conftest import NOW_NS, Stage
 from tests.contract.streams import (
     NOTHING,

@@ -21,6 +21,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Store, Swap
+from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import held
@@ -28,7 +29,6 @@ from retention.stores.parquet import log as parquet_log
 from retention.stores.parquet.log import ParquetLog
 from retention.stores.parquet.settle_files import Places
 from retention.stores.parquet.store import ParquetStore
-from schemas.files import LOGGED_FILES
 from tests.contract.conftest import NOW_NS, Stage
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
 

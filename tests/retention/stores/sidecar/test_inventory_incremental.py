@@ -16,6 +16,7 @@ from retention.core.inventory import Inventory
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.ports import IncrementalInventory
+from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores import StoreSettings, open_store
 from retention.stores.delta import incremental
 from retention.stores.delta.actions import add_action, remove_action
@@ -23,7 +24,6 @@ from retention.stores.delta.store import DeltaStore
 from retention.stores.layout import Layout
 from retention.stores.sidecar import inventory_cache
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.laws import law_on_disk
 
 NOW = 1_800_000_000 * 10**9

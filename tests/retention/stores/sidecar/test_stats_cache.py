@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from retention.datafile import parquet
+from retention.schemas.files import LOGGED_FILES
 from retention.stores.layout import Layout
 from retention.stores.sidecar import stats_cache
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from schemas.files import LOGGED_FILES
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.files import FILE_STATS, LOGGED_FILES
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
 RULE_NAMES = (
     "interest",

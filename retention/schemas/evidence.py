@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.runs import RUN_RANGES
+from retention.schemas.runs import RUN_RANGES
 
 EVIDENCE = pa.schema(
     [

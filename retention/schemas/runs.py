@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES
 
 RUN_RANGES = pa.schema(
     [

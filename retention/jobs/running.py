@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.ending import end_with
 from retention.config.discovery import find_config, no_own_streams, no_streams
 from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
@@ -22,6 +21,7 @@ from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible_lines
 from retention.history.report import FORMAT_VERSION, KIND, REPORT_FILE
+from retention.jobs.ending import end_with
 from retention.startup import spare_pandas
 from retention.storage.outputs import check_output, write_output
 from retention.storage.signals import end_between_commits
@@ -100,7 +100,7 @@ def _lineage(name: str, arguments: argparse.Namespace) -> AbstractContextManager
     """The sender of OpenLineage events, if they are wanted."""
     if not arguments.openlineage:
         return nullcontext()
-    from jobs.lineage import sending_lineage
+    from retention.jobs.lineage import sending_lineage
 
     warehouse = find_config(arguments.warehouse or arguments.config).warehouse
     return sending_lineage(name, warehouse, partial(_note, name))

@@ -1,0 +1,122 @@
+"""Plan a pass over streams and change nothing: `python -m retention.jobs.plan`, or `spark-submit jobs/plan.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from retention import Guards, open_warehouse
+from retention.api.unlisted import unlisted_finding
+from retention.apply.approval import approval_need
+from retention.core.outcomes import Outcome
+from retention.core.units import format_duration
+from retention.core.wording import counted
+from retention.errors.printable import visible_lines
+from retention.history.report import RunReport, document
+from retention.jobs.arguments import add_selection, job_parser
+from retention.jobs.lifting import add_lifts, lifted
+from retention.jobs.running import JobResult, note_if_empty, run_job, seconds_since
+from retention.plan.extent import extent_of
+from retention.plan.plan import Plan
+from retention.views.json_entries import plan_entry
+from retention.views.text_guards import warning_guards
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
+
+
+def main() -> int:
+    """Run the job.
+
+    Returns:
+        Its exit code.
+    """
+    parser = job_parser("plan", "Plan a pass over streams; the report can be approved for retain.")
+    add_selection(parser)
+    add_lifts(parser)
+    arguments = parser.parse_args()
+
+    def work(started: int) -> JobResult:
+        place = arguments.warehouse or arguments.config
+        warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        note_if_empty("plan", warehouse)
+        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
+        names = warehouse.chosen(arguments.stream, arguments.tag)
+        guards = lifted(arguments)
+        outcomes, refusals = with_refusals(warehouse, warehouse.plan(names, instant), guards)
+        for text in notes(outcomes, refusals):
+            print(f"plan: {visible_lines(text)}", file=sys.stderr)
+        report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
+        text = summary(outcomes, seconds_since(started))
+        unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
+        unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
+        return JobResult(report, text, unchanged_outcomes, warehouse=warehouse, unlisted=unlisted)
+
+    return run_job("plan", arguments, work)
+
+
+def with_refusals(
+    warehouse: Warehouse, outcomes: list[Outcome[Plan]], guards: Guards
+) -> tuple[list[Outcome[Plan]], dict[str, str]]:
+    """Predict how `apply` would refuse plans, a sentence by stream; a stream fails if this is not possible."""
+    from retention.api.refusals import foretold
+
+    told = foretold(warehouse, (each.value for each in outcomes if each.value is not None), guards)
+    errors = {name: answer.error for name, answer in told.items() if answer.error is not None}
+    known = [
+        replace(each, value=None, error=errors[each.stream]) if each.stream in errors else each
+        for each in outcomes
+    ]
+    return known, {name: answer.value for name, answer in told.items() if answer.value is not None}
+
+
+def notes(outcomes: Iterable[Outcome[Plan]], refusals: Mapping[str, str]) -> Iterator[str]:
+    """The sentences about plans that `apply` would refuse, or carry out with a warning."""
+    for outcome in outcomes:
+        if outcome.stream in refusals:
+            yield f"apply would refuse this: {refusals[outcome.stream]}"
+        elif outcome.value is not None:
+            yield from (f"{outcome.stream}: {text}" for text in warning_guards(outcome.value))
+
+
+def entry(
+    warehouse: Warehouse, outcome: Outcome[Plan], refusals: Mapping[str, str]
+) -> dict[str, Any]:
+    """The JSON entry of a planned stream: whether a pass would change it, be refused, or need a person's approval."""
+    plan = outcome.value
+    if plan is None:
+        return plan_entry(outcome)
+    config = warehouse.config
+    settings = config.stream(plan.stream) or config.default_stream(plan.stream)
+    need = approval_need(settings, plan)
+    extent = extent_of(plan)
+    return plan_entry(outcome) | {
+        "would_change": not plan.is_empty,
+        "extent": None if extent is None else extent.as_json(),
+        "grace": format_duration(settings.grace),
+        "needs_approval": need,
+        "refused": refusals.get(plan.stream),
+    }
+
+
+def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
+    """The outcome of a stream that planning leaves unchanged, as metrics count it."""
+    plan = outcome.value
+    nothing = None if plan is None else RunReport.of_nothing(plan.stream, plan.as_of_ns)
+    return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
+
+
+def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:
+    """The outcomes of planning in one line."""
+    plans = [outcome.value for outcome in outcomes if outcome.value is not None]
+    messages = sum(plan.removed_messages for plan in plans)
+    size = sum(plan.removed_bytes for plan in plans)
+    done = f"plan: {counted(len(plans), 'stream')} done, {len(outcomes) - len(plans)} failed"
+    return f"{done}; would remove {counted(messages, 'message')} ({counted(size, 'byte')}); {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

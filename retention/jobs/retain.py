@@ -1,0 +1,176 @@
+"""Apply the retention rules to streams: `python -m retention.jobs.retain`, or `spark-submit jobs/retain.py`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from retention import Guards, open_warehouse
+from retention.api.unlisted import unlisted_finding
+from retention.apply.budget import Budget
+from retention.core.outcomes import Outcome
+from retention.core.wording import counted
+from retention.errors.printable import visible_lines
+from retention.history.report import RunReport, document
+from retention.history.runs import history_of
+from retention.history.tries import earlier_try
+from retention.jobs.approving import chosen, note_late, read_approved
+from retention.jobs.arguments import add_budget, add_selection, add_wait, job_parser
+from retention.jobs.lifting import add_lifts, lifted
+from retention.jobs.running import JobResult, note_if_empty, run_job, seconds_since
+from retention.views.json_entries import entry, report_entry
+from retention.views.left import left_text
+from retention.views.text_guards import passed_guards
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
+    from retention.apply.approval import Approved
+    from retention.apply.compact import CompactionLimits
+    from retention.history.compaction_report import CompactionReport
+
+
+def main() -> int:
+    """Run the job.
+
+    Returns:
+        Its exit code.
+    """
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.approved is not None and arguments.as_of is not None:
+        parser.error("an approved report has its own instant: leave out --as-of")
+    if arguments.approved is not None and arguments.tag:
+        parser.error("an approved report has its own streams: leave out --tag")
+
+    def work(started: int) -> JobResult:
+        budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
+        place = arguments.warehouse or arguments.config
+        warehouse = open_warehouse(
+            place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
+        )
+        note_if_empty("retain", warehouse)
+        names, instant, approved = asked_for(warehouse, arguments, started)
+        guards = replace(
+            lifted(arguments, approved),
+            reason=arguments.reason,
+            skip_superseded=arguments.skip_superseded,
+        )
+        outcomes = retain(warehouse, names, instant, guards, budget)
+        for text in [*passed_guards(outcomes), *note_late(outcomes)]:
+            print(f"retain: {visible_lines(text)}", file=sys.stderr)
+        report = document(instant, [entry_of(warehouse, each, instant) for each in outcomes])
+        compactions: list[Outcome[CompactionReport]] = []
+        if arguments.compact:
+            limits = None if budget is None else rest(budget, outcomes, started)
+            compactions = compact(warehouse, names, limits)
+            report["compactions"] = [entry(outcome) for outcome in compactions]
+        text = summary(outcomes, seconds_since(started))
+        unlisted = unlisted_finding(
+            warehouse, names if approved else arguments.stream, arguments.tag
+        )
+        return JobResult(
+            report, text, [*outcomes, *compactions], warehouse=warehouse, unlisted=unlisted
+        )
+
+    return run_job("retain", arguments, work)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = job_parser("retain", "Apply the retention rules to streams.")
+    add_wait(parser)
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="then compact streams with `compact` in the configuration",
+    )
+    add_lifts(parser)
+    parser.add_argument(
+        "--reason", metavar="TEXT", help="the reason for lifting a refusal, recorded with the run"
+    )
+    parser.add_argument(
+        "--skip-superseded",
+        action="store_true",
+        help="skip streams with a later applied instant instead of refusing them",
+    )
+    add_selection(parser)
+    add_budget(parser)
+    parser.add_argument(
+        "--approved",
+        metavar="REPORT",
+        help="apply only what this report of jobs/plan.py plans",
+    )
+    return parser
+
+
+def asked_for(
+    warehouse: Warehouse, arguments: argparse.Namespace, started: int
+) -> tuple[list[str], int, dict[str, Approved]]:
+    """The streams to act on, the instant, and their approvals."""
+    if arguments.approved is None:
+        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
+        return warehouse.chosen(arguments.stream, arguments.tag), instant, {}
+    instant, approved = read_approved(arguments.approved)
+    return chosen(approved, arguments.stream), instant, approved
+
+
+def retain(
+    warehouse: Warehouse, names: list[str], as_of_ns: int, guards: Guards, budget: Budget | None
+) -> list[Outcome[RunReport]]:
+    """Apply one pass to streams; with a budget the most overdue first, until it is spent."""
+    if budget is None:
+        return warehouse.apply(names, as_of_ns, guards)
+    from retention.api.budgeted import apply_within
+
+    return apply_within(warehouse, names, as_of_ns, budget, guards)
+
+
+def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -> dict[str, Any]:
+    """The JSON entry of a stream; has `earlier_try` if this try found nothing to do, and the task's last one did."""
+    report = outcome.value
+    if report is None or report.removed_messages or report.markers:
+        return report_entry(outcome)
+    earlier = earlier_try(history_of(warehouse.location, outcome.stream), as_of_ns)
+    if earlier is None:
+        return report_entry(outcome)
+    numbers = {name: getattr(earlier, name) for name in _NUMBERS}
+    return report_entry(outcome) | {"earlier_try": numbers}
+
+
+_NUMBERS = ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
+
+
+def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:
+    """The limits of a compaction that follows passes which began at an instant."""
+    reports = [outcome.value for outcome in outcomes if outcome.value is not None]
+    size = sum(report.bytes_read + report.bytes_written for report in reports)
+    return budget.rest(time.time_ns() - started_ns, size)
+
+
+def compact(
+    warehouse: Warehouse, chosen: list[str], limits: CompactionLimits | None = None
+) -> list[Outcome[CompactionReport]]:
+    """Compact those of the chosen streams that the configuration says to compact."""
+    names = [name for name in warehouse.compacted() if name in chosen]
+    return warehouse.compact(names, limits).apply()
+
+
+def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
+    """The outcomes of a run in one line."""
+    reports = [outcome.value for outcome in outcomes if outcome.value is not None]
+    messages = sum(report.removed_messages for report in reports)
+    size = sum(report.removed_bytes for report in reports)
+    failed = len(outcomes) - len(reports)
+    undone = sum(report.is_left for report in reports)
+    done = f"retain: {counted(len(reports) - undone, 'stream')} done, {failed} failed"
+    overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
+    kept = f"; kept at least {overdue:,} older than max_age (expiry: head)" if overdue else ""
+    left = f"; {text}" if (text := left_text(outcomes)) else ""
+    removed = f"removed {counted(messages, 'message')} ({counted(size, 'byte')})"
+    return f"{done}; {removed}{kept}{left}; {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
