@@ -32,7 +32,6 @@ COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY scripts/build_record.py scripts/build_record.py
 COPY airflow_dags airflow_dags
 COPY jobs jobs
-COPY schemas schemas
 COPY retention retention
 ARG BUILD=
 RUN RETENTION_BUILD="$BUILD" uv pip install --quiet --python /opt/venv/bin/python --no-deps . \

@@ -21,7 +21,7 @@ test: static  ## Run every check and every test
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --by-turns
 
 check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)
-	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention schemas
+	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention
 
 static: setup
 	$(BIN)/ruff format --check

@@ -41,9 +41,9 @@ class Audit(Selection):
             until: only runs that began before it; None: to the last run.
 
         Returns:
-            Rows of the shape `retention.schemas.history_export.HISTORY_EXPORT`: a run, and the messages that it removed from one
-                segment by the same rules; streams in order, the oldest run of each first. Later events of a run (an
-                undo, a reclaim) are included regardless of `until`.
+            Rows of the shape `retention.schemas.history_export.HISTORY_EXPORT`: a run, and the messages that it removed
+                from one segment by the same rules; streams in order, the oldest run of each first. Later events of a
+                run (an undo, a reclaim) are included regardless of `until`.
 
         Raises:
             UsageError: there is no such stream, or an instant cannot be read.

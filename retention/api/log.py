@@ -153,7 +153,7 @@ class Log(Public, Repairs):
         return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
-        """Messages in order of partition and sequence, in Arrow tables of shape `retention.schemas.messages.MESSAGES`."""
+        """Messages by partition and sequence, in Arrow tables of shape `retention.schemas.messages.MESSAGES`."""
         return read_messages(self.opened, wanted or Selection())
 
     def history(self) -> RunRecords:

@@ -14,8 +14,9 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 FOLDER = "airflow_dags"
-SOURCE = Path(__file__).parents[2] / FOLDER
-"""The package of DAGs, next to this one in a clone and in an environment."""
+_PACKAGE = Path(__file__).parents[1]
+SOURCE = next(filter(Path.is_dir, (_PACKAGE / FOLDER, _PACKAGE.parent / FOLDER)), _PACKAGE / FOLDER)
+"""The package of DAGs: in this package if it was installed, next to it in a clone."""
 
 
 def register(app: typer.Typer) -> None:

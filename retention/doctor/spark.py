@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 NEEDED = {
     "retention": "lake-retention",
-    "schemas": "lake-retention",
     "pyarrow": "pyarrow",
     "numpy": "numpy",
     "pandas": "pandas",

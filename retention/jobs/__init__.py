@@ -1,4 +1,4 @@
-"""One file per scheduled job; each runs under `spark-submit` and as `python -m retention.jobs.NAME`."""
+"""The scheduled jobs, one module each; `retention-job NAME`, or `spark-submit jobs/NAME.py` in a clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compact streams: `python -m retention.jobs.compact`, or `spark-submit jobs/compact.py`."""
+"""Job: compact streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look Spark, the warehouse and its streams over: `spark-submit jobs/doctor.py`, as the other jobs are submitted."""
+"""Job: look Spark, the warehouse and its streams over."""
 
 from __future__ import annotations
 

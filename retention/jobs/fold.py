@@ -1,4 +1,4 @@
-"""Fold ack logs into a stream's consumers: `python -m retention.jobs.fold`, or `spark-submit jobs/fold.py`."""
+"""Job: fold ack logs into a stream's consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take rows without sequences out of another table: `python -m retention.jobs.ingest`, or `spark-submit jobs/ingest.py`."""
+"""Job: take rows without sequences out of another table."""
 
 from __future__ import annotations
 

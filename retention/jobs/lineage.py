@@ -154,11 +154,11 @@ def _output_facets(about: Mapping[str, Any]) -> dict[str, Any]:
     from openlineage.client.facet_v2 import output_statistics_output_dataset
 
     written = {"size": about.get("bytes_written"), "fileCount": about.get("files_after")}
-    told = {name: number for name, number in written.items() if number is not None}
-    if not told:
+    known = {name: number for name, number in written.items() if number is not None}
+    if not known:
         return {}
     kind = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-    return {"outputStatistics": kind(**told)}
+    return {"outputStatistics": kind(**known)}
 
 
 def _run_facets(kind: str, message: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Carry new messages to mirrors and streams with sources: `python -m retention.jobs.mirror`, or under `spark-submit`."""
+"""Job: carry new messages to mirrors and streams with sources."""
 
 from __future__ import annotations
 

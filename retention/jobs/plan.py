@@ -1,4 +1,4 @@
-"""Plan a pass over streams and change nothing: `python -m retention.jobs.plan`, or `spark-submit jobs/plan.py`."""
+"""Job: plan a pass over streams and change nothing."""
 
 from __future__ import annotations
 
@@ -64,13 +64,17 @@ def with_refusals(
     """Predict how `apply` would refuse plans, a sentence by stream; a stream fails if this is not possible."""
     from retention.api.refusals import foretold
 
-    told = foretold(warehouse, (each.value for each in outcomes if each.value is not None), guards)
-    errors = {name: answer.error for name, answer in told.items() if answer.error is not None}
+    answers = foretold(
+        warehouse, (each.value for each in outcomes if each.value is not None), guards
+    )
+    errors = {name: answer.error for name, answer in answers.items() if answer.error is not None}
     known = [
         replace(each, value=None, error=errors[each.stream]) if each.stream in errors else each
         for each in outcomes
     ]
-    return known, {name: answer.value for name, answer in told.items() if answer.value is not None}
+    return known, {
+        name: answer.value for name, answer in answers.items() if answer.value is not None
+    }
 
 
 def notes(outcomes: Iterable[Outcome[Plan]], refusals: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Delete files dead for longer than their grace: `python -m retention.jobs.reclaim`, or `spark-submit jobs/reclaim.py`."""
+"""Job: delete files dead for longer than their grace."""
 
 from __future__ import annotations
 

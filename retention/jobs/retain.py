@@ -1,4 +1,4 @@
-"""Apply the retention rules to streams: `python -m retention.jobs.retain`, or `spark-submit jobs/retain.py`."""
+"""Job: apply the retention rules to streams."""
 
 from __future__ import annotations
 

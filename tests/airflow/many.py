@@ -74,7 +74,7 @@ def seconds(world: World, night: Callable[[], Any]) -> float:
 
 def by_cron(world: World) -> None:
     """Run the jobs of a crontab."""
-    for words in (("jobs.retain", "--compact"), ("jobs.reclaim",)):
+    for words in (("retention.jobs.retain", "--compact"), ("retention.jobs.reclaim",)):
         program(
             world, "-m", words[0], "--config", str(world.config), "--engine", "local", *words[1:]
         )

@@ -37,7 +37,7 @@ def engines(report: str, job: str = "plan") -> dict[int, list[int]]:
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if f"jobs.{job}" in words and any(
+            if f"retention.jobs.{job}" in words and any(
                 report in word for word in words if word.startswith("--report-file=")
             ):
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CODE = ("retention", "schemas", "jobs", "airflow_dags", "scripts", "benchmarks")
+CODE = ("retention", "jobs", "airflow_dags", "scripts", "benchmarks")
 MODULES = sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 PROSE = {
     ".py",

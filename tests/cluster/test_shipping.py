@@ -59,7 +59,7 @@ def test_the_environment_runs_wherever_it_is_unpacked(
 ) -> None:
     archive = str(by_environment.options[1]).removesuffix("#environment")
     subprocess.run(["tar", "-xzf", archive, "-C", str(folder)], check=True)
-    code = "import jobs.retain, retention, deltalake, pandas, sys; print(sys.prefix, retention, pandas)"
+    code = "import retention.jobs.retain, retention, deltalake, pandas, sys; print(sys.prefix, retention, pandas)"
     done = subprocess.run(
         ["bin/python", "-c", f"{code}; assert not {{'pyspark', 'pytest'}} & sys.modules.keys()"],
         cwd=folder,

@@ -55,7 +55,7 @@ def test_a_line_whose_configuration_is_wrong_says_one_sentence(lake: Path) -> No
 def test_every_line_names_what_is_there() -> None:
     assert len(commands()) == 3
     for command in commands():
-        for module in re.findall(r"-m (jobs\.\w+)|(jobs/\w+)\.py", command):
+        for module in re.findall(r"-m (retention\.jobs\.\w+)|(jobs/\w+)\.py", command):
             assert (ROOT / "".join(module).replace(".", "/")).with_suffix(".py").is_file()
 
 

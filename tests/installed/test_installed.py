@@ -78,15 +78,12 @@ def test_the_first_plan_is_applied_without_a_clone_and_without_spark(
     planned = json.loads(
         there.answer("retention", "--config", "lake/retention.yaml", "--format", "json", "plan")
     )
-    done = there.answer(
-        "python",
-        "-m",
-        "retention.jobs.retain",
-        "--config",
-        "lake/retention.yaml",
-        "--engine",
-        "auto",
-    )
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "__init__.py").write_text("raise SystemExit('jobs of a user')")
+    (tmp_path / "schemas.py").write_text("raise SystemExit('schemas of a user')")
+    options = ("--config", "lake/retention.yaml", "--engine", "auto")
+    there.answer("python", "-m", "retention.jobs.plan", *options)
+    done = there.answer("retention-job", "retain", *options)
     going = sum(entry["removed_messages"] for entry in planned["streams"])
     assert f" {going:,} messages (" in done
 
@@ -113,6 +110,10 @@ def test_the_dags_and_the_build_are_told_without_a_clone(
     there = installed(tmp_path, package)
     (tmp_path / "dags").mkdir()
     there.answer("retention", "airflow", "--copy-to", "dags")
+    listed = "import os, retention; print(*os.listdir(retention.__path__[0] + '/..'))"
+    assert not {"jobs", "schemas", "airflow_dags"} & set(
+        there.answer("python", "-c", listed).split()
+    )
     copied = {file.name for file in (tmp_path / "dags" / "airflow_dags").iterdir()}
     assert copied >= {file.name for file in (ROOT / "airflow_dags").glob("*.[pj]*")}
     commit = subprocess.run(

@@ -258,9 +258,7 @@ KINDS = {
 @cache
 def sentences() -> tuple[Sentence, ...]:
     """Every sentence of exit codes 4 and 6, and of doctor's findings, in source order."""
-    files = (
-        file for folder in ("retention", "jobs") for file in sorted((ROOT / folder).rglob("*.py"))
-    )
+    files = sorted((ROOT / "retention").rglob("*.py"))
     return tuple(sentence for file in files for sentence in _of_module(file))
 
 

@@ -113,7 +113,7 @@ def _words(kind: str, name: str, way: str, folder: Path) -> list[str]:
     if kind == "python":
         return [sys.executable, "-m", "tests.support.session_ways", way, name, config[1]]
     if kind == "job":
-        module, words = f"jobs.{name}", [*JOBS[name], *config, *ON_SPARK]
+        module, words = f"retention.jobs.{name}", [*JOBS[name], *config, *ON_SPARK]
         own = [sys.executable, "-m", module, *words]
         submitted = [str(BIN / "spark-submit"), str(ROOT / "jobs" / f"{name}.py"), *words]
     else:

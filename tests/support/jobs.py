@@ -25,7 +25,7 @@ class Ended:
 
 def run_job(name: str, folder: Path, *arguments: str) -> Ended:
     """Run `python -m retention.jobs.<name>` with these arguments in this process, in a folder."""
-    module = import_module(f"jobs.{name}")
+    module = import_module(f"retention.jobs.{name}")
     printed, complained = io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,

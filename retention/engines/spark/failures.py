@@ -21,14 +21,14 @@ _AGAIN = f"{_UNCHANGED}; run it again"
 CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     (
         r"OtherCodeError: (?P<where>[^\n]+)"
-        r"|(?P<lacks>No module named '(?:retention|schemas)\.[\w.]+'"
-        r"|Can't get attribute '\w+' on <module '(?:retention|schemas)\b[^>]*>)",
+        r"|(?P<lacks>No module named 'retention\.[\w.]+'"
+        r"|Can't get attribute '\w+' on <module 'retention\b[^>]*>)",
         UsageError,
         "the workers have another version of this package than the driver ({where}{lacks}), which may have other "
         f"rules; {_UNCHANGED}; {_PACKING}",
     ),
     (
-        r"No module named '(?P<module>retention|schemas|jobs)\b",
+        r"No module named '(?P<module>retention)\b",
         UsageError,
         f"the workers' Python does not have this package ({{module}}); {_ANOTHER}",
     ),

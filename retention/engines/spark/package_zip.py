@@ -11,13 +11,13 @@ from typing import Any
 from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, check_output, open_output
 
-PACKAGES = ("retention", "schemas", "jobs")
-"""Packages of this project that a job imports."""
+PACKAGE = "retention"
+"""The package of this project, with the jobs."""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 def pack_zip(target: Path) -> int:
-    """Write the zip, completely or not at all; the same packages give the same bytes.
+    """Write the zip, completely or not at all; the same package gives the same bytes.
 
     Args:
         target: the file to write; Spark recognizes its type by its suffix.
@@ -41,22 +41,21 @@ def pack_zip(target: Path) -> int:
 
 
 def package_files() -> Iterator[tuple[str, Path]]:
-    """Import-path name and location of every file of this project that a job needs, sorted.
+    """Import-path name and location of every file of the package, sorted.
 
     Raises:
-        UsageError: a package is not in a directory, for example because it is in a zip.
+        UsageError: the package is not in a directory, for example because it is in a zip.
     """
-    for package in PACKAGES:
-        spec = find_spec(package)
-        folder = Path(spec.origin).parent if spec is not None and spec.origin else None
-        if folder is None or not folder.is_dir():
-            raise UsageError(
-                f"{package}: this package is not in a directory here, so that nothing can be packed; run the command "
-                "where it is installed"
-            )
-        for file in sorted(folder.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                yield f"{package}/{file.relative_to(folder).as_posix()}", file
+    spec = find_spec(PACKAGE)
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    if folder is None or not folder.is_dir():
+        raise UsageError(
+            f"{PACKAGE}: this package is not in a directory here, so that nothing can be packed; run the command "
+            "where it is installed"
+        )
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield f"{PACKAGE}/{file.relative_to(folder).as_posix()}", file
 
 
 def check_target(target: Path, ends: tuple[str, ...], kind: OutputKind) -> None:
@@ -79,7 +78,7 @@ def _is_zip(source: Any) -> bool:
     """Whether a file is an archive of this package, judged by the names in it."""
     try:
         with zipfile.ZipFile(source) as archive:
-            return f"{PACKAGES[0]}/__init__.py" in archive.namelist()
+            return f"{PACKAGE}/__init__.py" in archive.namelist()
     except zipfile.BadZipFile:
         return False
 

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from retention.engines.spark.arrow_batches import of_plain_types
 from retention.errors import RetentionError
 
-_PACKAGES = ("retention", "schemas")
-"""The packages of this project that tasks import."""
+_PACKAGE = "retention"
+_DAGS = "retention.airflow_dags"
+"""Files that an installed package has and a clone does not; no task imports them."""
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -48,16 +49,15 @@ def refuse_other_code(digest: str) -> None:
         OtherCodeError: this process has another version.
     """
     if code_digest() != digest:
-        raise OtherCodeError(f"{files(_PACKAGES[0])} on {socket.gethostname()}")
+        raise OtherCodeError(f"{files(_PACKAGE)} on {socket.gethostname()}")
 
 
 @cache
 def code_digest() -> str:
     """The SHA-256 of this project's modules in this process, from a directory or a zip."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for name, content in _modules(package, files(package)):
-            digest.update(f"{name} {len(content)}\n".encode() + content)
+    for name, content in _modules(_PACKAGE, files(_PACKAGE)):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
@@ -65,7 +65,7 @@ def _modules(name: str, place: Traversable) -> Iterator[tuple[str, bytes]]:
     """Name and content of the modules of a package and its subpackages, sorted."""
     for entry in sorted(place.iterdir(), key=lambda entry: entry.name):
         inner = f"{name}.{entry.name}"
-        if entry.is_dir():
+        if entry.is_dir() and inner != _DAGS:
             yield from _modules(inner, entry)
         elif entry.name.endswith(".py"):
             yield inner, entry.read_bytes()

@@ -24,11 +24,6 @@ SAID = {
         UsageError,
         "does not have this package (retention); set PYSPARK_PYTHON to",
     ),
-    "half of it": (
-        f"{_PYTHON}No module named 'schemas'",
-        UsageError,
-        "this package (schemas)",
-    ),
     "older package": (
         f"{_PYTHON}ModuleNotFoundError: No module named 'retention.core.spans'",
         UsageError,

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.spark.package_zip import PACKAGES, pack_zip
+from retention.engines.spark.package_zip import PACKAGE, pack_zip
 from retention.errors import UsageError
 
 ROOT = Path(__file__).parents[4]
 
 
-def test_the_zip_has_every_file_of_the_packages_and_nothing_else(tmp_path: Path) -> None:
+def test_the_zip_has_every_file_of_the_package_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "package.zip"
     assert pack_zip(target) == target.stat().st_size
     with zipfile.ZipFile(target) as archive:
         names = archive.namelist()
     tracked = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", PACKAGE],
         cwd=ROOT,
         capture_output=True,
         text=True,
