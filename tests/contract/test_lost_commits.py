@@ -178,7 +178,7 @@ def test_a_commit_whose_files_are_gone_gives_no_sequence_out_twice(tmp_path: Pat
             path.unlink()
     (repaired,) = warehouse.stream("ORDERS").repair_lost_commits().apply().commits
     assert repaired.reason is not None
-    assert "are gone from the storage" in repaired.reason
+    assert "of its files no longer exist" in repaired.reason
     assert warehouse.stream("ORDERS").publish([LINE]).appended.first_seq == 14
 
 

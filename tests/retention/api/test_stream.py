@@ -23,8 +23,8 @@ def test_a_plan_is_explained_saved_and_applied(tmp_path: Path) -> None:
     assert plan.to_pandas()["removed_messages"].sum() == plan.plan.removed_messages
     report = plan.apply()
     assert report.removed_messages == plan.plan.removed_messages > 0
-    assert "went" in repr(report)
-    assert "went" in report._repr_html_()
+    assert "removed" in repr(report)
+    assert "removed" in report._repr_html_()
     assert stream.history()[0]["run"] == report.run
 
 

@@ -218,7 +218,7 @@ def test_reclaim_takes_the_files_when_grace_is_over(tmp_path: Path, store: str) 
     assert outcome.value is not None
     assert outcome.value.total.files >= 4
     assert not list(tmp_path.rglob("partition=*/**/*.parquet"))
-    with pytest.raises(RefusedError, match="is gone"):
+    with pytest.raises(RefusedError, match="no longer exists"):
         warehouse.undo(report.run)
     shown = repr(warehouse.stream("ORDERS").state())
     assert "dropped at" in shown

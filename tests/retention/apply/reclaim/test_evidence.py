@@ -127,7 +127,7 @@ def test_holes_that_were_read_outlive_a_kill_behind_the_deletion(
     reclaimed(tmp_path)
     told = explained(tmp_path, 6)
     assert f"run {second} of " in told.sentence
-    assert "took it, by purge" in told.sentence
+    assert ": purge; " in told.sentence
     assert (told.removed or {})["certain"]
     [month] = files.names(evidence_directory(again(tmp_path).warehouse, "ORDERS"))
     assert not month.startswith("prepared")
