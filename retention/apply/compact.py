@@ -162,6 +162,6 @@ def _refuse_damaged(report: CompactionReport, done: Iterable[MergedBatch]) -> No
     damaged = [sentence for batch in done for sentence in batch.damaged]
     if damaged:
         raise DamagedError(
-            f"{report.stream}: skipped {counted(len(damaged), 'merge')} with a damaged file, after {report.merges} "
-            f"others; the first: {damaged[0]}"
+            f"{report.stream}: skipped {counted(len(damaged), 'merge')} with a damaged file, and did "
+            f"{report.merges} without one; the first: {damaged[0]}"
         )

@@ -162,5 +162,5 @@ def test_a_refused_marker_leaves_the_message_that_it_stands_for(
 
 def test_people_are_told_how_many_markers_are_written(devices: Stream) -> None:
     plan = devices.plan()
-    assert "3 by msg_ttl; 2 delete markers written" in str(plan)
-    assert "3 by msg_ttl; 2 delete markers written" in str(plan.apply())
+    assert "3 by msg_ttl; write 2 delete markers" in str(plan)
+    assert "3 by msg_ttl; wrote 2 delete markers" in str(plan.apply())
