@@ -246,7 +246,7 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A, hold_for_consumers: {max_age: 1d, action: wrn}}]",
          "1: hold_for_consumers.action: stream A: 'wrn' is none of hold, warn; did you mean `warn`?"),
         ("streams: [{name: A, hold_for_consumers: {consumers: all}}]",
-         "1: hold_for_consumers: stream A: has no bound, so that a consumer that nobody reads any more would keep"),
+         "1: hold_for_consumers: stream A: has no bound, so an abandoned consumer would keep everything"),
         ("streams: [{name: A, retention: interest, hold_for_consumers: {max_age: 1d}}]",
          "1: hold_for_consumers: stream A: interest keeps by itself what consumers need"),
         ("streams: [{name: A, expiry: each}]",

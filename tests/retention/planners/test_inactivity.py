@@ -155,7 +155,10 @@ def test_a_saved_plan_deletes_whom_it_names_unless_somebody_came_back(
     [plan] = load_plans(str(tmp_path / "p.json"))
     assert [pin.consumer for pin in plan.expired] == ["c"]
     make(11).consumer("c").fetch(1)
-    with pytest.raises(StalePlanError, match="nobody had used consumer c when this plan was made"):
+    with pytest.raises(
+        StalePlanError,
+        match="consumer c was inactive when this plan was made, and has been used since",
+    ):
         apply_plan(stream.opened, plan, LOCAL, Guards())
     assert len(left(stream.opened)) == 20
     stream = make(30)

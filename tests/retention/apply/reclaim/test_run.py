@@ -155,7 +155,7 @@ def test_a_claim_loses_against_an_undo_that_came_first(
         assert report.going == {}
         assert held(open_warehouse(tmp_path)).num_rows == 40
     else:
-        assert "claimed" in str(acted[0])
+        assert "a reclaim is deleting" in str(acted[0])
         assert held(open_warehouse(tmp_path)).num_rows == 15
 
 
@@ -167,7 +167,7 @@ def test_a_claim_stays_while_a_file_of_it_is_there(tmp_path: Path, format_: str)
     claims(opened).write("another-reclaim", removed[:1])
     reclaim_now(again(tmp_path))
     assert claims(opened).claimed() == set(removed[:1])
-    with pytest.raises(RefusedError, match="has claimed"):
+    with pytest.raises(RefusedError, match="a reclaim is deleting"):
         undo_run(again(tmp_path), run)
 
 
