@@ -1,4 +1,4 @@
-"""Hatch's build hook that records the source commit in wheels and sdists."""
+"""Hatch's build hook: the source commit in wheels and sdists, and in wheels the DAGs as data of the package."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 RECORD = "retention/build.txt"
+DAGS = "airflow_dags"
 DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=-changed")
 
 
 class BuildRecord(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the record to a build; an sdist's own record is kept, and RETENTION_BUILD names the commit without git."""
+    """Adds the record and the DAGs to a build; an sdist's own record is kept, and RETENTION_BUILD names the commit without git."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the record, except for an editable installation of a clone, because its commit changes."""
+        """Add both, except for an editable installation of a clone, which has the DAGs, and whose commit changes."""
+        if version != "editable" and self.target_name == "wheel":
+            build_data["force_include"][str(Path(self.root, DAGS))] = f"retention/{DAGS}"
         build = os.environ.get("RETENTION_BUILD") or self._of_clone()
         if version == "editable" or not build or Path(self.root, RECORD).exists():
             return
