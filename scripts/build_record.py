@@ -15,7 +15,7 @@ DESCRIBE = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirt
 
 
 class BuildRecord(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds record and DAGs to a build; an sdist's own record is kept, and RETENTION_BUILD names the commit without git."""
+    """Adds both to a build; an sdist's own record is kept, and RETENTION_BUILD names the commit without git."""
 
     PLUGIN_NAME = "custom"
 
