@@ -17,8 +17,11 @@ from retention.errors import UsageError
 from retention.inspect.messages import check_filter
 from retention.schemas.files import FILE_STATS
 from retention.schemas.messages import MESSAGES
+from retention.schemas.plan import PLANNED_FILES, RULE_NAMES
 from retention.views.frames import HISTORY, table_of
 
+_PLANNED = pa.schema([*PLANNED_FILES, *(pa.field(f"by_{rule}", pa.int64()) for rule in RULE_NAMES)])
+"""The columns of `Actions.files_with_rules`."""
 _TASK_BYTES = 128 << 20
 _LEAST_TASK_BYTES = 8 << 20
 _TASKS = 16
@@ -52,18 +55,18 @@ class TableView:
     log: Log
     name: str
     make: Callable[[], pa.Table]
-    grows: bool = False
-    """Whether its columns depend on its rows, so that one may be missing by the time of reading."""
+    shape: pa.Schema | None = None
+    """Its columns; None: they depend on its rows, so that one may be missing by the time of reading."""
 
     def columns(self) -> pa.Schema:
         """The columns of the table at this moment."""
-        return self.make().schema
+        return self.make().schema if self.shape is None else self.shape
 
     def parts(self, columns: pa.Schema) -> list[Part]:
         """The rows at this moment."""
         table = self.make()
-        if not self.grows:
-            _refuse_others(self.log, self.name, columns, table.schema)
+        if self.shape is not None:
+            _refuse_others(self.log, self.name, columns, self.shape)
         return rows_parts(_conformed(table, columns))
 
 
@@ -143,23 +146,24 @@ VIEWS: Mapping[str, tuple[Callable[[Log, Mapping[str, str]], View], tuple[str, .
     ),
     "plan": (
         lambda log, options: TableView(
-            log, "plan", lambda: log.plan(options.get("as_of")).plan.actions.files_with_rules
+            log,
+            "plan",
+            lambda: log.plan(options.get("as_of")).plan.actions.files_with_rules,
+            _PLANNED,
         ),
         ("as_of",),
     ),
     "history": (
-        lambda log, _: TableView(
-            log, "history", lambda: table_of(log.history(), HISTORY), grows=True
-        ),
+        lambda log, _: TableView(log, "history", lambda: table_of(log.history(), HISTORY)),
         (),
     ),
     "state": (
         lambda log, options: TableView(
-            log, "state", lambda: table_of([log.state(options.get("as_of")).as_json()]), grows=True
+            log, "state", lambda: table_of([log.state(options.get("as_of")).as_json()])
         ),
         ("as_of",),
     ),
-    "files": (lambda log, _: TableView(log, "files", lambda: _files(log)), ()),
+    "files": (lambda log, _: TableView(log, "files", lambda: _files(log), FILE_STATS), ()),
 }
 """Name of a view → the view of a stream by its options, and the names of those options."""
 

@@ -14,9 +14,6 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 FOLDER = "airflow_dags"
-_PACKAGE = Path(__file__).parents[1]
-SOURCE = next(filter(Path.is_dir, (_PACKAGE / FOLDER, _PACKAGE.parent / FOLDER)), _PACKAGE / FOLDER)
-"""The package of DAGs: in this package if it was installed, next to it in a clone."""
 
 
 def register(app: typer.Typer) -> None:
@@ -35,13 +32,13 @@ def airflow(
     from retention.storage import files
     from retention.storage.errors import as_storage_errors
 
-    target = copy_to / FOLDER
+    source, target = dags(), copy_to / FOLDER
     with as_storage_errors(str(target)):
-        _check(copy_to, target)
-        names = list(_names(SOURCE))
+        _check(source, copy_to, target)
+        names = list(_names(source))
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            files.replace(str(target / name), (SOURCE / name).read_bytes())
+            files.replace(str(target / name), (source / name).read_bytes())
     settings, pools = settings_of(ctx), str(target / "pools.json")
     if settings.format == "table":
         put_report([f"{target}: {counted(len(names), 'file')}", f"  airflow pools import {pools}"])
@@ -50,11 +47,18 @@ def airflow(
         put_json(settings, entry, [entry])
 
 
-def _check(folder: Path, target: Path) -> None:
+def dags() -> Path:
+    """The package of DAGs: in this package if it was installed, next to it in a clone."""
+    package = Path(__file__).parents[1]
+    installed = package / FOLDER
+    return installed if installed.is_dir() else package.parent / FOLDER
+
+
+def _check(source: Path, folder: Path, target: Path) -> None:
     """Refuse a missing folder, or one in which the target contains files that are not part of the package."""
-    if not SOURCE.is_dir():
+    if not source.is_dir():
         raise UsageError(
-            f"{SOURCE}: this installation has no DAGs; nothing was written; install the whole package"
+            f"{source}: this installation has no DAGs; nothing was written; install the whole package"
         )
     if not folder.is_dir():
         raise UsageError(
@@ -62,7 +66,7 @@ def _check(folder: Path, target: Path) -> None:
         )
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise UsageError(f"{target}: is no directory of its own; nothing was written; remove it")
-    foreign = sorted(set(_names(target)) - set(_names(SOURCE)))
+    foreign = sorted(set(_names(target)) - set(_names(source)))
     if foreign:
         raise UsageError(
             f"{target} has {foreign[0]}, which is no file of this package; nothing was written; remove it, or "

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.reclaim import DeadFile, LogWindow, Reason, log_window
+from retention.core.reclaim import DeadFile, Reason, log_window
 from retention.core.units import DAY
 from retention.errors import DamagedError
 from retention.ports import Snapshot, Store, VersionToken
@@ -232,11 +232,6 @@ class ParquetDeadFiles:
     def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
         """The grace and one week more."""
         return grace_ns + 7 * DAY
-
-
-def _before(window: LogWindow, newest: int) -> int:
-    """The last version before a window of a log; -1 if there is none."""
-    return min(window.versions, default=newest + 1) - 1
 
 
 def _followed(live: pa.Table, since: Changes) -> pa.Table:

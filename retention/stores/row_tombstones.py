@@ -34,6 +34,8 @@ def refuse_row_tombstones(layout: Layout, number: int, live: pa.Table) -> None:
         RefusedError: the record names a live file.
         DamagedError: the record is missing or cannot be read.
     """
+    if not number:
+        return
     paths = tombstoned_paths(layout, number)
     hidden = pc.sum(pc.is_in(live["path"], value_set=paths), min_count=0).as_py()
     if hidden:

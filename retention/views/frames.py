@@ -93,9 +93,15 @@ def _kind(name: str, values: Sequence[Any]) -> pa.DataType:
         return pa.int64() if name.endswith(_NUMBERS) else pa.string()
     if kinds == {bool}:
         return pa.bool_()
-    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values if value is not None):
+    if _are_int64(values):
         return pa.int64()
     return pa.float64() if kinds in ({float}, {float, int}) else pa.string()
+
+
+def _are_int64(values: Sequence[Any]) -> bool:
+    """Whether there are values, and all of them are integers of 64 bits."""
+    present = [value for value in values if value is not None]
+    return {*map(type, present)} == {int} and all(-(2**63) <= value < 2**63 for value in present)
 
 
 def _text(value: Any) -> str | None:
@@ -117,6 +123,6 @@ def _column(values: list[Any]) -> Any:
     import pandas as pd
 
     kinds = {type(value) for value in values if value is not None}
-    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values if value is not None):
+    if _are_int64(values):
         return pd.array(values, dtype="Int64" if None in values else "int64")
     return pd.Series(values, dtype=None if kinds in ({float}, {bool}) else object)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from retention.cli.airflow import SOURCE
+from retention.cli.airflow import dags
 from retention.cli.main import app
 
 
@@ -16,9 +16,9 @@ def test_the_dags_are_copied_whole_and_again(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, [*form, "airflow", "--copy-to", str(tmp_path)])
         assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert Path(said["pools"]).read_bytes() == (SOURCE / "pools.json").read_bytes()
+    assert Path(said["pools"]).read_bytes() == (dags() / "pools.json").read_bytes()
     there = {path.name for path in (tmp_path / "airflow_dags").iterdir()}
-    assert there == {path.name for path in SOURCE.iterdir()} - {"__pycache__"}
+    assert there == {path.name for path in dags().iterdir()} - {"__pycache__"}
     assert sorted(there) == said["files"]
 
 
