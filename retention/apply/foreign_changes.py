@@ -22,7 +22,6 @@ from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.places import delta_name
 from retention.stores.checks import swap
-from retention.stores.delta import log as delta_history
 from retention.stores.layout import Layout, identities
 
 _MOST_RANGES = 3
@@ -154,11 +153,10 @@ class UndoCheck:
 
     def act(self) -> tuple[int, str] | None:
         """The commit of another program that removed copies or restored removed files: version and operation."""
-        if self.opened.config.format != "delta":
-            return None
         named = [path.rpartition("/")[2].encode() for path in (*self.rewritten, *self.back)]
         committed = self.outcome.version_after
-        return delta_history.foreign_act(self.layout, -1 if committed is None else committed, named)
+        after = -1 if committed is None else committed
+        return self.opened.table_format.foreign_act(self.layout, after, named)
 
 
 def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
@@ -13,7 +13,6 @@ from retention.planners.scratch import DIRECTORY
 from retention.storage import files
 from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout
-from retention.stores.orphans import orphaned_files
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,8 @@ class Orphan:
     """One phrase: the kind of leftover, and why nothing needs it."""
     since_ns: int
     """The instant of its last write, nanoseconds since the epoch; a recent one may belong to a run in progress."""
+    path: str | None
+    """The path in the table, if it is a data file."""
 
 
 def orphans(opened: OpenedStream) -> list[Orphan]:
@@ -40,15 +41,17 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     layout = Layout(opened.root, opened.name)
     # Without the log, every data file would look as if no commit named it.
     opened.store.exists()
-    unnamed = orphaned_files(layout, opened.config.format)
+    unnamed = opened.table_format.orphaned_files(layout)
     leftovers = [
         *((place, "data file that no commit names") for place in unnamed),
         *_unfinished_writes(opened, layout),
-        *_counts_of_nothing(layout, set(unnamed)),
+        *_counts_of_nothing(layout, unnamed),
         *_of_runs(opened),
         *_exchanged(layout),
     ]
-    return [Orphan(place, what, _written_ns(place)) for place, what in leftovers]
+    return [
+        Orphan(place, what, _written_ns(place), unnamed.get(place)) for place, what in leftovers
+    ]
 
 
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
@@ -72,7 +75,7 @@ def _archive(opened: OpenedStream) -> list[str]:
     return [files.join(place, path_name(opened.name))]
 
 
-def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str, str]]:
+def _counts_of_nothing(layout: Layout, unnamed: Container[str]) -> Iterator[tuple[str, str]]:
     """Subject counts whose data file does not exist, or is itself an orphan."""
     places = [layout.messages, layout.engine_path("staging"), layout.engine_path("trash")]
     there = {

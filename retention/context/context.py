@@ -11,6 +11,9 @@ from retention.config.owner import Owner
 from retention.dialects.choice import dialect_of
 from retention.dialects.dialect import Dialect
 from retention.ports import Store
+from retention.stores import format_of
+from retention.stores.layout import Layout
+from retention.stores.table_format import TableFormat
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,16 @@ class OpenedStream:
     def dialect(self) -> Dialect:
         """The rules by which its server accepts messages: JetStream's for a stream, Iggy's for a topic."""
         return dialect_of(self.config)
+
+    @cached_property
+    def table_format(self) -> TableFormat:
+        """The format of its table."""
+        return format_of(self.name, self.config.format)
+
+    @property
+    def layout(self) -> Layout:
+        """The locations of its files."""
+        return Layout(self.root, self.name, self.config.partitions, self.config.lowest_seq)
 
 
 def has_table(opened: OpenedStream) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from retention.context.context import OpenedStream
 from retention.doctor.finding import Finding, ok
-from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, Layout, check_format
+from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, check_format
 
 _SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
 """Format version of a stream's directory → the command since which releases know it."""
@@ -14,11 +14,11 @@ _SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
 
 def check_releases(opened: OpenedStream) -> Iterator[Finding]:
     """Report which releases can read a stream that was written to."""
-    record = check_format(Layout(opened.root, opened.name), opened.config.format)
+    record = check_format(opened.layout, opened.config.format)
     if record is None or not opened.store.exists():
         return
-    is_linked = bool(opened.store.logged(opened.store.snapshot()).archive_head)
-    detail = readers(record.version, linked_log=is_linked and opened.config.format == "parquet")
+    is_linked = bool(opened.store.snapshot().counters.archive_head)
+    detail = readers(record.version, linked_log=is_linked and opened.table_format.links_archives)
     yield ok("releases", detail, opened.name)
 
 

@@ -21,10 +21,9 @@ from retention.storage import files
 from retention.stores.delta.commit import of_vectors
 from retention.stores.delta.foreign_writers import WAYS, unconditional_commits
 from retention.stores.delta.log import versions
-from retention.stores.inspect import Inspection, inspect_table
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
-from retention.stores.parquet.adopt import Unfit
+from retention.stores.table_format import Inspection, Unfit
 from retention.views.text_clock import stamped_text
 
 MANY_FILES = 200_000
@@ -54,11 +53,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
-    table = inspect_table(
-        Layout(opened.root, name, opened.config.partitions, opened.config.lowest_seq),
-        opened.config.format,
-        opened.config.grace_ns,
-    )
+    table = opened.table_format.inspect(opened.layout, opened.config.grace_ns)
     if table is None:
         yield ok("table", "nothing was written yet", name)
         return

@@ -52,7 +52,7 @@ def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
 
 
 def _refuse_erasing(opened: OpenedStream) -> None:
-    if opened.config.format == "delta":
+    if opened.table_format.keeps_versions:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
             "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "

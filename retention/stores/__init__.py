@@ -8,10 +8,10 @@ from retention.config.stream import StreamConfig
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
 from retention.ports import Store
-from retention.storage import files
 from retention.stores.layout import Layout, StoreSettings
+from retention.stores.table_format import TableFormat
 
-__all__ = ["StoreSettings", "open_store", "store_settings"]
+__all__ = ["StoreSettings", "format_of", "open_store", "store_settings"]
 
 
 def store_settings(config: StreamConfig) -> StoreSettings:
@@ -27,6 +27,24 @@ def store_settings(config: StreamConfig) -> StoreSettings:
     )
 
 
+def format_of(stream: str, name: str) -> TableFormat:
+    """The format of a stream's table, by its name in the configuration.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name == "delta":
+        # Load deltalake only if a Delta table is used.
+        from retention.stores.delta.format import DeltaFormat
+
+        return DeltaFormat()
+    if name == "parquet":
+        from retention.stores.parquet.format import ParquetFormat
+
+        return ParquetFormat()
+    raise UsageError(f"stream {stream}: format {name!r} does not exist; use delta or parquet")
+
+
 def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]) -> Store:
     """Open the store of one stream; no file is touched until one of its methods is called.
 
@@ -39,30 +57,9 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
     Raises:
         UsageError: the format does not exist, or is not safe at that location.
     """
-    if files.is_remote(root) and "%" in root:
-        raise UsageError(
-            f"stream {stream}: {root} has a percent sign, which deltalake reads as an escape and so cannot open on an "
-            "object store; give the stream a name of A-Z a-z 0-9 _ -"
-        )
     if stream == TABLES:
         raise UsageError(
             f"stream {stream}: the name is taken by a directory of the engine's own; give the stream another name"
         )
     layout = Layout(root.rstrip("/"), stream, settings.partitions, settings.first_seq)
-    if settings.format == "delta":
-        # Load deltalake only if a Delta table is used.
-        from retention.stores.delta.store import DeltaStore
-
-        return DeltaStore(layout, settings, clock)
-    if settings.format != "parquet":
-        raise UsageError(
-            f"stream {stream}: format {settings.format!r} does not exist; use delta or parquet"
-        )
-    if files.is_remote(root):
-        raise UsageError(
-            f"stream {stream}: format parquet is not possible at {root}: an object store cannot "
-            "rename, so a plain reader of the directory could see half a run; use format: delta"
-        )
-    from retention.stores.parquet.store import ParquetStore
-
-    return ParquetStore(layout, settings, clock)
+    return format_of(stream, settings.format).store(layout, settings, clock)

@@ -33,6 +33,8 @@ CLAIMING_VERSION = 2
 DROPPING_VERSION = 3
 """The version since the first drop: a release without drops would take a dropped stream for an empty one."""
 
+_HIDDEN = ("_", ".")
+
 leaving = file_records.outside_mask
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
@@ -49,7 +51,7 @@ class StoreSettings:
     """A stream's storage settings, from its configuration."""
 
     format: str = "delta"
-    """`delta` or `parquet`."""
+    """A name that `stores.format_of` knows."""
     grace_ns: int = 7 * 86_400 * 10**9
     """The retention of removed files, nanoseconds."""
     exclusive: bool = False
@@ -83,6 +85,14 @@ class Layout:
     def engine_path(self, *parts: str) -> str:
         """A location in the engine's own directory."""
         return files.join(self.root, "_retention", *parts)
+
+    @property
+    def logs(self) -> dict[str, str]:
+        """Format → the directory of its log."""
+        return {
+            "delta": internals.log_directory(self.messages),
+            "parquet": self.engine_path("log"),
+        }
 
     def live(self, path: str) -> str:
         """The location of a data file of the table."""
@@ -160,6 +170,15 @@ def identities(table: pa.Table) -> list[tuple[str, int, int]]:
     """Path, partition and segment of each row, as Python values."""
     columns = (table[name].to_pylist() for name in ("path", "partition", "segment"))
     return list(zip(*columns, strict=True))
+
+
+def data_paths(directory: str) -> list[str]:
+    """Parquet files below a directory, relative to it, without hidden ones; sorted."""
+    return [
+        path
+        for path in files.walk(directory)
+        if path.endswith(".parquet") and not any(p.startswith(_HIDDEN) for p in path.split("/"))
+    ]
 
 
 def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
@@ -316,9 +335,7 @@ def _write_format(layout: Layout, content: dict[str, object]) -> None:
 
 
 def _traces(layout: Layout) -> str | None:
-    if internals.log_names(layout.messages):
-        return "delta"
-    return "parquet" if files.names(layout.engine_path("log")) else None
+    return next((name for name, log in layout.logs.items() if files.names(log)), None)
 
 
 def _refuse_other(layout: Layout, wanted: str, actual: str | None) -> None:

@@ -20,14 +20,13 @@ from retention.history.runs import history_of
 from retention.storage import files
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
-from retention.stores.layout import Layout, is_ours
+from retention.stores.layout import Layout
 from retention.stores.storage_clock import agreed_now
 
 LEFTOVERS = "leftovers"
 """The reason for deleting files left by a killed process and first seen before the grace period."""
 UNMARKED = "unmarked"
-"""The hindrance for data files of a Delta table that no commit names, and that are not marked as ours."""
-_OF_PARQUET = ("staging", "trash")
+"""The hindrance for data files that no commit names, and that are not marked as ours."""
 
 
 @dataclass(frozen=True)
@@ -152,19 +151,9 @@ def _met(opened: OpenedStream, noted: Mapping[str, int], now_ns: int) -> list[Le
 
 
 def _leftover(opened: OpenedStream, layout: Layout, orphan: Orphan, first_ns: int) -> Leftover:
-    is_delta = opened.config.format == "delta"
-    homes = [layout.messages] if is_delta else [layout.engine_path(kind) for kind in _OF_PARQUET]
-    within = [home for home in homes if orphan.location.startswith(f"{home}/")]
-    is_data = bool(within) and not orphan.location.endswith(".tmp")
-    path = orphan.location.removeprefix(f"{within[0]}/") if is_data else None
     size, since_ns = files.length(orphan.location) or 0, max(orphan.since_ns, first_ns)
-    marked = path is None or not is_delta or _is_marked(layout, path)
-    return Leftover(orphan.location, size, since_ns, path, marked)
-
-
-def _is_marked(layout: Layout, path: str) -> bool:
-    """Whether a file of a Delta table is ours: it has one of our names, and a subject digest."""
-    return is_ours(path) and files.length(layout.engine_path("subjects", path)) is not None
+    marked = orphan.path is None or opened.table_format.is_own(layout, orphan.path)
+    return Leftover(orphan.location, size, since_ns, orphan.path, marked)
 
 
 def _grace_ns(opened: OpenedStream) -> int:

@@ -125,9 +125,8 @@ def _notes(looked: Survey) -> list[str]:
 
 
 def _old_log(looked: Survey) -> OldLog:
-    opened = looked.opened
-    layout = Layout(opened.root, opened.name)
-    return OldLog(layout, opened.config.format, looked.snapshot.version, looked.log_cutoff_ns)
+    opened, version = looked.opened, looked.snapshot.version
+    return opened.table_format.old_log(opened.layout, version, looked.log_cutoff_ns)
 
 
 def _spent(looked: Survey, now_ns: int) -> list[str]:

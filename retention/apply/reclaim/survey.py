@@ -16,8 +16,7 @@ from retention.core.reclaim import DeadFile, Evidence, Hindrance, Judgement, jud
 from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files
-from retention.stores.dead_files import DeadFiles, dead_files_of
-from retention.stores.layout import Layout
+from retention.stores.dead_files import DeadFiles
 
 
 @dataclass(frozen=True)
@@ -139,4 +138,4 @@ def present(dead: DeadFiles, going: Iterable[DeadFile]) -> list[DeadFile]:
 
 def dead_files(opened: OpenedStream) -> DeadFiles:
     """The dead files of a stream."""
-    return dead_files_of(Layout(opened.root, opened.name), opened.config.format, opened.store)
+    return opened.table_format.dead_files(opened.layout, opened.store)

@@ -12,9 +12,9 @@ from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.history.kinds import ForeignMoved, MovedFile
 from retention.history.runs import history_of
-from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.parquet.adopt import Unfit, aside, move_aside, unfit_files
+from retention.stores.parquet.adopt import aside
+from retention.stores.table_format import Adoption, Unfit
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,18 @@ def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
         RefusedError: it is a Delta stream.
         DamagedError: its log cannot be read.
     """
-    if opened.config.format != "parquet":
+    return ForeignRepair(opened.name, tuple(_adoption(opened).unfit_files()))
+
+
+def _adoption(opened: OpenedStream) -> Adoption:
+    adoption = opened.table_format.adoption(opened.layout)
+    if adoption is None:
         repair = command("repair lost", opened.name, "FILE", options="--yes")
         raise RefusedError(
             f"{opened.name}: this stream is a Delta table, in which files of other writers stand in the log; nothing "
             f"was changed; {repair} takes out one that is named"
         )
-    return ForeignRepair(opened.name, tuple(unfit_files(_layout(opened))))
+    return adoption
 
 
 def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
@@ -69,7 +74,7 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
         if not repair.files:
             return repair
         run = history.name_run(clock())
-        directory = aside(_layout(opened), run)
+        directory = aside(opened.layout, run)
         record = ForeignMoved(
             run=run,
             stream=opened.name,
@@ -80,10 +85,6 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
             files=[MovedFile(path=file.path, reason=file.reason) for file in repair.files],
         )
         history.begin(record)
-        move_aside(_layout(opened), run, [file.path for file in repair.files])
+        _adoption(opened).move_aside(run, [file.path for file in repair.files])
         history.finish(record.ended())
     return ForeignRepair(opened.name, repair.files, directory, run)
-
-
-def _layout(opened: OpenedStream) -> Layout:
-    return Layout(opened.root, opened.name, opened.config.partitions)

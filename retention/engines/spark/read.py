@@ -43,12 +43,13 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     refuse_stopped(spark)
     if not opened.store.exists():
         return spark.createDataFrame([], ddl_of(MESSAGES))
-    if not _is_delta(opened):
-        return _read_parquet(opened, spark)
+    source = opened.table_format.spark_source
+    if source is None:
+        return _read_files(opened, spark)
     if has_records(Layout(opened.root, opened.name)):
         # Opening the table refuses row tombstones of earlier builds.
         opened.store.snapshot()
-    return _read_delta(opened, spark)
+    return _read_table(opened, spark, source)
 
 
 def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> DataFrame:
@@ -61,15 +62,11 @@ def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> Da
     return within.join(wanted, on="seq", how="left_semi").select(*MESSAGES.names)
 
 
-def _is_delta(opened: OpenedStream) -> bool:
-    return opened.config.format == "delta"
-
-
-def _read_delta(opened: OpenedStream, spark: SparkSession) -> DataFrame:
+def _read_table(opened: OpenedStream, spark: SparkSession, source: str) -> DataFrame:
     _refuse_lenient(opened, spark)
     location = for_spark(files.join(opened.root, "messages"))
     with reaching(location):
-        rows = spark.read.format("delta").load(location)
+        rows = spark.read.format(source).load(location)
         return rows.select(*MESSAGES.names)
 
 
@@ -82,7 +79,7 @@ def _refuse_lenient(opened: OpenedStream, spark: SparkSession) -> None:
             )
 
 
-def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
+def _read_files(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     """The rows of exactly the logged files; the directory may also have files that a run has not moved yet."""
     live = opened.store.data_files(opened.store.snapshot().files)
     if not live:

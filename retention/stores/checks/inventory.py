@@ -130,6 +130,12 @@ def _those_of(layout: Layout) -> str:
     return f"the topic has partitions 0 to {layout.partitions - 1} only"
 
 
+def refuse_known_overlaps(stream: str, live: pa.Table) -> None:
+    """Check the live files whose sequence ranges the log has, as `refuse_overlaps`."""
+    known = live.filter(pc.and_(pc.is_valid(live["min_seq"]), pc.is_valid(live["max_seq"])))
+    refuse_overlaps(stream, in_order(known))
+
+
 def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
     """Check the sequence ranges of sorted statistics against the rules of segments.
 

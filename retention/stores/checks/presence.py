@@ -61,8 +61,4 @@ def _tells(place: str, layout: Layout) -> bool:
 
 
 def _log_of(layout: Layout, record: FormatRecord | None) -> str:
-    if record is None:
-        return f"{internals.log_directory(layout.messages)} or {layout.engine_path('log')}"
-    if record.format == "delta":
-        return internals.log_directory(layout.messages)
-    return layout.engine_path("log")
+    return " or ".join(layout.logs.values()) if record is None else layout.logs[record.format]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from retention.stores.parquet.log import (
     with_removed,
 )
 from retention.stores.parquet.settle_files import Places
+from retention.stores.table_format import Unfit
 
 ASIDE = "foreign"
 """The directory below `_retention` for files that were moved aside."""
@@ -73,15 +73,6 @@ def take_in(
         )
 
     return entry, read
-
-
-@dataclass(frozen=True)
-class Unfit:
-    """A file of another writer that a stream cannot adopt."""
-
-    path: str
-    """Relative to `messages/`."""
-    reason: str
 
 
 def refuse_unfit(layout: Layout) -> None:

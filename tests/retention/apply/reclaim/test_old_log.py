@@ -15,8 +15,9 @@ from retention.core.units import DAY
 from retention.errors import DamagedError
 from retention.history.runs import history_of
 from retention.stores.layout import Layout
-from retention.stores.old_log import WORTH_ENTRIES, OldLog, first_needed
+from retention.stores.old_log import OldLog, first_needed
 from retention.stores.parquet.log import LIST_EVERY, ParquetLog
+from retention.stores.parquet.old_log import WORTH_ENTRIES
 from tests.support.laying import held
 from tests.support.reclaiming import (
     commit_nothing,
@@ -48,8 +49,8 @@ def test_a_state_stands_for_old_entries_alone(
 
 def old_log(opened: OpenedStream) -> OldLog:
     """The log of a stream; entries older than a day are old."""
-    layout, format_ = Layout(opened.root, opened.name), opened.config.format
-    return OldLog(layout, format_, opened.store.snapshot().version, opened.clock() - DAY)
+    version, cutoff_ns = opened.store.snapshot().version, opened.clock() - DAY
+    return opened.table_format.old_log(opened.layout, version, cutoff_ns)
 
 
 def with_long_log(folder: Path, format_: str) -> OpenedStream:

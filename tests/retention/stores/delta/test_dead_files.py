@@ -9,8 +9,6 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.ports import Snapshot
-from retention.stores.dead_files import dead_files_of
-from retention.stores.layout import Layout
 from tests.support.reclaiming import again, emptied, real_warehouse, run_pass
 
 
@@ -54,7 +52,7 @@ def test_live_files_are_followed(
         return snapshots[-1]
 
     monkeypatch.setattr(opened.store, "snapshot", snapshot)
-    dead = dead_files_of(Layout(opened.root, "ORDERS"), "delta", opened.store)
+    dead = opened.table_format.dead_files(opened.layout, opened.store)
     with dead.at_rest(before) as followed:
         assert sorted(followed["path"].to_pylist()) == sorted(live)
     assert len(snapshots) == openings
