@@ -194,11 +194,11 @@ class Store(Protocol):
         """Make the empty table, also in the place of a dropped one; nothing happens if it is there."""
         ...
 
-    def mark(self) -> VersionToken | None:
+    def version_token(self) -> VersionToken | None:
         """The newest state's token; None where telling states apart costs as much as opening the table."""
         ...
 
-    def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
+    def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
         """The inventory of a token's state, as far as it is kept; None where the table itself has to be opened.
 
         Raises:
@@ -206,7 +206,7 @@ class Store(Protocol):
         """
         ...
 
-    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
+    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
         """Keep an inventory of the state that a token tells, where later outlooks go on from it."""
         ...
 
@@ -221,7 +221,7 @@ class Store(Protocol):
         """
         ...
 
-    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to mend it: what has come back is not refused, as `snapshot` does, but listed.
 
         Raises:
@@ -229,7 +229,7 @@ class Store(Protocol):
         """
         ...
 
-    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         """Open the table to repair it: commits that were overwritten are not refused, as `snapshot` does, but listed.
 
         Raises:
@@ -250,7 +250,7 @@ class Store(Protocol):
         """
         ...
 
-    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with numbers that messages can have, and the files with others.
 
         Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; with none of the latter, `inventory` has the former.
@@ -261,7 +261,7 @@ class Store(Protocol):
         """
         ...
 
-    def logged(self, snapshot: Snapshot) -> Counters:
+    def logged_counters(self, snapshot: Snapshot) -> Counters:
         """The counters as the log has them, whatever its files hold."""
         ...
 
@@ -273,7 +273,7 @@ class Store(Protocol):
         """
         ...
 
-    def unread(self, snapshot: Snapshot) -> int:
+    def count_undescribed(self, snapshot: Snapshot) -> int:
         """The number of the snapshot's files that have no statistics yet, so that `inventory` would open them."""
         ...
 

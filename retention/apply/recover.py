@@ -65,7 +65,7 @@ def _committed(opened: OpenedStream, begun: RunRecord) -> bool | None:
     log from before it was kept, the files that the run removed and added decide.
     """
     # Also for a table that is refused until it is repaired.
-    snapshot, _ = opened.store.returned()
+    snapshot, _ = opened.store.resurrected_files()
     if _was_replaced(begun, snapshot):
         return None
     if opened.store.has_entries(_basis_version(begun), snapshot.version):

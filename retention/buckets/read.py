@@ -31,7 +31,7 @@ class BucketReader:
         self._opened = opened
         self._index = DigestIndex()
         self._mutex = Lock()
-        self._mark: VersionToken | None = None
+        self._token: VersionToken | None = None
         self._files = FILE_STATS.empty_table()
         self.table_id: str | None = None
         """The id of the table at the last read; None: there was none."""
@@ -130,14 +130,14 @@ class BucketReader:
         """The stream's files, shape `FILE_STATS`; read again if the log has advanced, or may have."""
         store = self._opened.store
         with self._mutex:
-            mark = store.mark()
-            if mark is None or mark != self._mark:
-                self._files, self._mark, self.table_id = FILE_STATS.empty_table(), None, None
+            token = store.version_token()
+            if token is None or token != self._token:
+                self._files, self._token, self.table_id = FILE_STATS.empty_table(), None, None
                 if store.exists():
                     snapshot = store.snapshot()
                     self.table_id = snapshot.table_id
                     self._files = store.inventory(snapshot).files
-                    self._mark = mark if mark is not None and mark.tells(snapshot) else None
+                    self._token = token if token is not None and token.tells(snapshot) else None
             return self._files
 
 

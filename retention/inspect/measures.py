@@ -50,8 +50,8 @@ def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
     Raises:
         RetentionError: it cannot be read, or not completely.
     """
-    mark, settings = _mark(opened), _settings(opened)
-    kept = None if mark is None else recall_measures(opened.root, mark, settings, as_of_ns)
+    token, settings = _version_token(opened), _settings(opened)
+    kept = None if token is None else recall_measures(opened.root, token, settings, as_of_ns)
     if kept is not None:
         return _measures(opened, as_of_ns, 0, kept, ReclaimReport(opened.name, 0))
     looked, dead = look(opened, as_of_ns), plan_reclaim(opened)
@@ -63,18 +63,18 @@ def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
         pc.sum(looked.files["bytes"], min_count=0).as_py(),
     )
     is_at_rest = looked.due_ns is not None and not dead.total.files and not dead.staying
-    if mark is not None and is_at_rest and mark == _mark(opened):
-        keep_measures(opened.root, mark, settings, measured)
+    if token is not None and is_at_rest and token == _version_token(opened):
+        keep_measures(opened.root, token, settings, measured)
     behind_ns = None if looked.lag is None else looked.lag.behind_ns(as_of_ns)
     return _measures(opened, as_of_ns, behind_ns, measured, dead)
 
 
-def _mark(opened: OpenedStream) -> VersionToken | None:
+def _version_token(opened: OpenedStream) -> VersionToken | None:
     """The token of the state, if it alone determines the measures; None: they depend on offsets or consumers too."""
     policy = opened.config.policy()
     if policy.topic is not None or policy.asks_consumers or not opened.store.exists():
         return None
-    return opened.store.mark() or _token(opened.store.snapshot())
+    return opened.store.version_token() or _token(opened.store.snapshot())
 
 
 def _token(snapshot: Snapshot) -> VersionToken | None:

@@ -143,7 +143,7 @@ def _token(opened: OpenedStream) -> VersionToken | None:
 
     Changes by consumers do not change the table's version, so their streams are not cached.
     """
-    return None if opened.config.policy().asks_consumers else opened.store.mark()
+    return None if opened.config.policy().asks_consumers else opened.store.version_token()
 
 
 def _recall(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> _Remembered | None:
@@ -170,13 +170,13 @@ def _plan_state(
     opened: OpenedStream, token: VersionToken | None, as_of_ns: int, engines: Engines
 ) -> _Fresh:
     """Plan from the oldest segments if an inventory of this state is cached; otherwise from the table, and cache it."""
-    outlook = None if token is None else opened.store.outlook(token)
+    outlook = None if token is None else opened.store.incremental_inventory(token)
     planning = None if outlook is None else _plan_oldest(opened, outlook, as_of_ns, engines)
     if planning is not None:
         return _Fresh(planning)
     whole = plan_table(opened, as_of_ns, engines)
     if token is not None and token.tells(whole.snapshot):
-        opened.store.keep(whole.planning.inventory, token)
+        opened.store.cache_inventory(whole.planning.inventory, token)
     return _Fresh(whole.planning, whole.snapshot)
 
 

@@ -33,7 +33,7 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     if not opened.store.exists():
         return _exact(empty_plan(opened.name, as_of_ns, policy))
     snapshot = opened.store.snapshot()
-    unread = opened.store.unread(snapshot)
+    unread = opened.store.count_undescribed(snapshot)
     if unread:
         raise RefusedError(
             f"{opened.name}: {counted(unread, 'file has', 'files have')} no statistics yet, so nothing can be said "

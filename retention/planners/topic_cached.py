@@ -30,22 +30,22 @@ def plan_topic(
     Raises:
         RefusedError, DamagedError: as `plan_topic_table`.
     """
-    mark = opened.store.mark()
-    known = None if mark is None else _remembered(opened, mark, topic, as_of_ns)
+    token = opened.store.version_token()
+    known = None if token is None else _remembered(opened, token, topic, as_of_ns)
     if known is not None:
         return (*known, None)
     planning = plan_topic_table(opened, topic, as_of_ns)
-    if mark is not None:
-        _remember(opened, mark, topic, planning)
+    if token is not None:
+        _remember(opened, token, topic, planning)
     return planning.plan, planning.inventory.counters.next_seq, planning.snapshot
 
 
 def _remembered(
-    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, as_of_ns: int
+    opened: OpenedStream, token: VersionToken, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int]] | None:
     """The empty plan, if the table and the stored offsets are remembered as not due yet; otherwise None."""
     policy = opened.config.policy()
-    cached = due.recall(opened.root, mark, policy)
+    cached = due.recall(opened.root, token, policy)
     if cached is None or cached.due_ns <= as_of_ns:
         return None
     pins = pins_of(OffsetTable(opened.root).read())
@@ -54,7 +54,7 @@ def _remembered(
     header = Header(
         opened.name,
         cached.table_id,
-        mark.version,
+        token.version,
         as_of_ns,
         policy,
         epoch=cached.epoch,
@@ -70,16 +70,16 @@ def _remembered(
 
 
 def _remember(
-    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, planning: TopicPlanning
+    opened: OpenedStream, token: VersionToken, topic: TopicPolicy, planning: TopicPlanning
 ) -> None:
     """Cache the next due instant, if known statistics alone show that nothing is due or held."""
     plan = planning.plan
-    if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
+    if token.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
     if plan.ahead:
         # Every plan reports this, from its segments.
         return
-    if not (planning.snapshot.follows and mark.tells(planning.snapshot)) or (
+    if not (planning.snapshot.follows and token.tells(planning.snapshot)) or (
         plan.held_segments and plan.held_segments.segments
     ):
         return
@@ -95,7 +95,7 @@ def _remember(
             rests_on=rests_on,
             epoch=counters.epoch,
         )
-        due.remember(opened.root, mark, plan.policy, record)
+        due.remember(opened.root, token, plan.policy, record)
 
 
 def _pins_json(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:

@@ -134,11 +134,11 @@ class FileStore(ABC):
             self.commit(swap, snapshot)
             reached(Step.TABLE_BEGUN)
 
-    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to repair it; without writers that overlook removals, no file is resurrected."""
         return self.snapshot(), ()
 
-    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         """Open the table to repair it; without programs that overwrite log entries, no commit is lost."""
         return self.snapshot(), ()
 

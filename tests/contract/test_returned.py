@@ -263,7 +263,7 @@ def test_a_repair_is_not_committed_in_an_epoch_that_a_rival_began(
 
     def begin_epoch() -> None:
         store = warehouse.stream("ORDERS").opened.store
-        snapshot, _ = store.returned()
+        snapshot, _ = store.resurrected_files()
         nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
         begins: list[TableUpdate] = [
             SetEpoch(snapshot.version + 1),

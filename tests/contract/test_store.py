@@ -106,7 +106,7 @@ def test_an_inventory_of_own_files_opens_none(stage: Stage, store: Store) -> Non
             path.write_bytes(os.urandom(len(path.read_bytes())))
     again = stage.open()
     snapshot = again.snapshot()
-    assert again.unread(snapshot) == 0
+    assert again.count_undescribed(snapshot) == 0
     assert again.inventory(snapshot).read == ReadCount()
 
 
@@ -345,7 +345,7 @@ def test_rows_that_another_writer_appended_are_taken_in(stage: Stage, store: Sto
     stage.foreign(range(11, 16), segment=1)
     stage.foreign(range(16, 19), segment=16)
     snapshot = store.snapshot()
-    assert store.unread(snapshot) == 2
+    assert store.count_undescribed(snapshot) == 2
     found = store.inventory(snapshot)
     assert found.read.files == 2
     assert found.read.bytes > 0

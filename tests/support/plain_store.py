@@ -52,23 +52,23 @@ class PlainStore:
         if not self.versions:
             self.versions.append((FILE_STATS.empty_table(), Counters()))
 
-    def mark(self) -> None:
+    def version_token(self) -> None:
         return None
 
-    def outlook(self, mark: VersionToken) -> None:
-        del mark
+    def incremental_inventory(self, token: VersionToken) -> None:
+        del token
 
-    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        del inventory, mark
+    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
+        del inventory, token
 
     def snapshot(self) -> Snapshot:
         files, counters = self.versions[-1]
         return Snapshot(len(self.versions) - 1, "plain", files, counters)
 
-    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         return self.snapshot(), ()
 
-    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         return self.snapshot(), ()
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
@@ -76,11 +76,11 @@ class PlainStore:
         files, counters = self.versions[snapshot.version]
         return Inventory(self.stream, "plain", snapshot.version, in_order(files), counters)
 
-    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """All files have valid sequences."""
         return self.inventory(snapshot).files, LOGGED_FILES.empty_table()
 
-    def logged(self, snapshot: Snapshot) -> Counters:
+    def logged_counters(self, snapshot: Snapshot) -> Counters:
         """Files have no more than the counters."""
         return snapshot.counters
 
@@ -88,7 +88,7 @@ class PlainStore:
         """The counters have not fallen."""
         return snapshot.counters.next_seq
 
-    def unread(self, snapshot: Snapshot) -> int:
+    def count_undescribed(self, snapshot: Snapshot) -> int:
         del snapshot
         return 0
 

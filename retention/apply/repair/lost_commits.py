@@ -95,7 +95,7 @@ def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
     """
     if not opened.store.exists():
         return LostCommitRepair(opened.name)
-    snapshot, lost = opened.store.lost()
+    snapshot, lost = opened.store.lost_commits()
     return LostCommitRepair(opened.name, tuple(_again(snapshot, commit) for commit in lost))
 
 
@@ -118,7 +118,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
         lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S),
     ):
         for _ in range(ATTEMPTS):
-            snapshot, lost = opened.store.lost()
+            snapshot, lost = opened.store.lost_commits()
             if not lost:
                 # Not earlier: an interrupted run counts as committed once its commit is repeated.
                 settle_interrupted(opened, history)

@@ -276,6 +276,6 @@ def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
 
 def _known_from_files(opened: OpenedStream, snapshot: Snapshot) -> dict[int, int]:
     """Partition → the next sequence, if files give a higher one than the log: these files may be the ones to remove."""
-    logged = opened.store.logged(snapshot).next_seq
+    logged = opened.store.logged_counters(snapshot).next_seq
     next_seqs = snapshot.counters.next_seq.items()
     return {partition: seq for partition, seq in next_seqs if seq > logged.get(partition, 0)}

@@ -135,7 +135,7 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
 
 
 def _find(opened: OpenedStream) -> tuple[Snapshot, ReturnedRepair]:
-    snapshot, commits = opened.store.returned()
+    snapshot, commits = opened.store.resurrected_files()
     back = [part for commit in commits for part in _back_by(opened, snapshot, commit)]
     return snapshot, ReturnedRepair(opened.name, commits, tuple(back))
 

@@ -192,9 +192,9 @@ def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
 def _diagnose(opened: OpenedStream, history: History) -> _Diagnosis:
     store = opened.store
     snapshot = store.snapshot()
-    sound, unsound = store.soundness(snapshot)
+    sound, unsound = store.partition_valid_files(snapshot)
     examined = tuple(_examine(opened, file) for file in store.data_files(unsound))
-    counters = store.logged(snapshot)
+    counters = store.logged_counters(snapshot)
     counted = [
         counters.next_seq,
         store.last_counted(snapshot),

@@ -40,7 +40,7 @@ from retention.stores.delta import commit_tokens
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_writers
-from retention.stores.delta.log import find_token, mark_of
+from retention.stores.delta.log import find_token, version_token_of
 from retention.stores.delta.table import DeltaHandle, open_table
 from retention.stores.layout import Layout, StoreSettings
 
@@ -95,7 +95,7 @@ class Attempt:
             app_transactions=self._transactions(at_ms),
         )
         reached(Step.DELTA_COMMITTING)
-        if mark_of(self.layout, self.handle.table.version()) != self.handle.mark:
+        if version_token_of(self.layout, self.handle.table.version()) != self.handle.token:
             raise CommitFailedError("another table was made in its place")
         for pause_s in (*self._pauses(), None):
             try:

@@ -83,7 +83,7 @@ class DeltaDeadFiles:
         Opening the table costs time in proportion to its files, so only the entries since `before` are read if they
         suffice.
         """
-        now = delta_history.newest_mark(self.layout)
+        now = delta_history.newest_version_token(self.layout)
         since = None
         if now is not None and before.seal is not None:
             since = changes(self.layout, VersionToken(before.version, before.seal), now)

@@ -45,32 +45,32 @@ class DeltaIncrementalInventory:
         self._clock = clock
         self._files = InventoryCacheFiles(layout)
 
-    def at(self, mark: VersionToken) -> CachedInventory | None:
+    def at(self, token: VersionToken) -> CachedInventory | None:
         """The inventory at a version token; None if the table must be opened.
 
         Raises:
             ForeignRowsError, DamagedError: a file added since then breaks the rules or cannot be read.
         """
         ledger = self._files.load()
-        if ledger is None or ledger.mark == mark:
+        if ledger is None or ledger.token == token:
             return None if ledger is None else self._outlook(ledger, ReadCount())
-        diff = changes(self._layout, ledger.mark, mark)
+        diff = changes(self._layout, ledger.token, token)
         if diff is None:
             return None
         try:
-            return self._moved(ledger, mark, diff)
+            return self._moved(ledger, token, diff)
         except LostError:
             return None
 
-    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
+    def keep(self, inventory: Inventory, token: VersionToken) -> None:
         """Rebuild the inventory cache from a complete inventory."""
         if inventory.files.num_rows >= WORTH_FILES:
-            ledger, tables = first_cache(inventory, mark)
+            ledger, tables = first_cache(inventory, token)
             # Without the cache, the next pass is only slower.
             with suppress(OSError):
                 self._files.write(ledger, tables)
 
-    def _moved(self, ledger: InventoryCache, mark: VersionToken, diff: Changes) -> CachedInventory:
+    def _moved(self, ledger: InventoryCache, token: VersionToken, diff: Changes) -> CachedInventory:
         added, read = self._described(diff.logged)
         doubtful: list[pa.Table] = []
 
@@ -80,7 +80,7 @@ class DeltaIncrementalInventory:
         pieces = changed_blocks(ledger, diff, added, self._files.rows, check)
         for overlapping in doubtful:
             read += duplicates.refuse_duplicates(self._layout, overlapping, self._locate)
-        moved = moved_on(ledger, mark, diff, added)
+        moved = moved_on(ledger, token, diff, added)
         number_bounds.refuse_counters(self._layout, moved.counters)
         try:
             written = self._files.write(moved, pieces)

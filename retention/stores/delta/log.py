@@ -39,13 +39,13 @@ def refuse_emptied(layout: Layout, version: int) -> None:
             )
 
 
-def newest_mark(layout: Layout) -> VersionToken | None:
+def newest_version_token(layout: Layout) -> VersionToken | None:
     """The token of the newest version; the bytes of its entry distinguish it from another table's same version."""
     entries, _ = versions(layout)
-    return mark_of(layout, entries[-1]) if entries else None
+    return version_token_of(layout, entries[-1]) if entries else None
 
 
-def mark_of(layout: Layout, version: int) -> VersionToken | None:
+def version_token_of(layout: Layout, version: int) -> VersionToken | None:
     """The token of a version; None if its entry was removed."""
     seal = seal_at(place_of(layout, version))
     return None if seal is None else VersionToken(version, seal)

@@ -68,7 +68,7 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
     wanted = range(before.version + 1, now.version + 1)
     if (
         not 0 < len(wanted) <= MOST_ENTRIES
-        or delta_history.mark_of(layout, before.version) != replace(before, wants="")
+        or delta_history.version_token_of(layout, before.version) != replace(before, wants="")
         or before.wants != now.wants
     ):
         return None

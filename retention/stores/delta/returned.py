@@ -133,16 +133,18 @@ def _key(fields: Mapping[str, Any]) -> _Key:
 
 def _remembered(layout: Layout) -> int:
     """The version up to which a scan found nothing; -1 if there is none, or the table no longer has it."""
-    mark = _sidecar(layout).load()
+    token = _sidecar(layout).load()
     return (
-        -1 if mark is None or delta_history.mark_of(layout, mark.version) != mark else mark.version
+        -1
+        if token is None or delta_history.version_token_of(layout, token.version) != token
+        else token.version
     )
 
 
 def _remember(layout: Layout, version: int) -> None:
-    mark = delta_history.mark_of(layout, version)
-    if mark is not None:
-        _sidecar(layout).save(mark)
+    token = delta_history.version_token_of(layout, version)
+    if token is not None:
+        _sidecar(layout).save(token)
 
 
 def _sidecar(layout: Layout) -> Sidecar[VersionToken]:

@@ -68,23 +68,23 @@ class DeltaStore(FileStore):
         self._grace_differs = False
         self._ahead = DeltaIncrementalInventory(layout, self._cache, self._located, clock)
 
-    def mark(self) -> VersionToken | None:
+    def version_token(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
         if not commit_tokens.all_stand(self._layout):
             # Opening the table reports lost commits, if there are any.
             return None
-        newest = delta_history.newest_mark(self._layout)
+        newest = delta_history.newest_version_token(self._layout)
         return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
-    def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
+    def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
         """The inventory cache, updated from later log entries; None if the table must be opened."""
         # Opening the table refuses row tombstones of earlier builds.
-        return None if has_records(self._layout) else self._ahead.at(mark)
+        return None if has_records(self._layout) else self._ahead.at(token)
 
-    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
+    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
         """Rebuild the inventory cache, unless the table's properties differ from the configuration."""
         if not self._grace_differs:
-            self._ahead.keep(inventory, mark)
+            self._ahead.keep(inventory, token)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
@@ -93,16 +93,16 @@ class DeltaStore(FileStore):
         refuse_returned(self._layout, snapshot.version)
         return snapshot
 
-    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to repair it, and list the commits of other writers that resurrected files."""
         snapshot = self._opened()
         return snapshot, tuple(find_returned(self._layout, snapshot.version))
 
-    def lost(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         """Open the table to repair it, and list the commits that other programs overwrote."""
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
-        epoch, now_ns = self.logged(snapshot).epoch, self._clock()
+        epoch, now_ns = self.logged_counters(snapshot).epoch, self._clock()
         lost = commit_tokens.lost_entries(self._layout)
         described = (lost_commit(self._layout, self._cache, entry, epoch, now_ns) for entry in lost)
         return snapshot, tuple(described)
@@ -120,7 +120,7 @@ class DeltaStore(FileStore):
             index.effective(handle.logged, live),
             handle,
             follows=not self._grace_differs,
-            seal=None if handle.mark is None else handle.mark.seal,
+            seal=None if handle.token is None else handle.token.seal,
         )
 
     def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
@@ -145,7 +145,7 @@ class DeltaStore(FileStore):
         counters = index.effective(snapshot.counters, table)
         return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
-    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
@@ -166,17 +166,17 @@ class DeltaStore(FileStore):
         others = [table.select(LOGGED_FILES.names).cast(LOGGED_FILES) for table in unsound]
         return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
 
-    def logged(self, snapshot: Snapshot) -> Counters:
+    def logged_counters(self, snapshot: Snapshot) -> Counters:
         """The counters in the log, without the values that files prove."""
         handle: DeltaHandle = snapshot.handle
         return handle.logged
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
         """Partition → the highest next sequence within bounds in the remaining log entries."""
-        epoch = self.logged(snapshot).epoch
+        epoch = self.logged_counters(snapshot).epoch
         return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
 
-    def unread(self, snapshot: Snapshot) -> int:
+    def count_undescribed(self, snapshot: Snapshot) -> int:
         """The number of the snapshot's files that `inventory` would open."""
         known, missing = self._cache.match(snapshot.files)
         if missing.num_rows:

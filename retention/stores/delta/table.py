@@ -60,7 +60,7 @@ class DeltaHandle:
     """The counters in the log."""
     vectors: frozenset[str]
     """Paths of live files with rows deleted by a deletion vector."""
-    mark: VersionToken | None
+    token: VersionToken | None
     """The token of this version; a recreated table reaches the same version with another token."""
 
     @property
@@ -140,8 +140,8 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     live = _live_files(layout, table)
     logged = counters.counters(counters.transactions(layout, table.version()))
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
-    mark = delta_history.mark_of(layout, table.version())
-    return DeltaHandle(table, rules, logged, vectors, mark), live
+    token = delta_history.version_token_of(layout, table.version())
+    return DeltaHandle(table, rules, logged, vectors, token), live
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:

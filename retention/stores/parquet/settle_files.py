@@ -108,7 +108,7 @@ class Places:
             self._directories.keep(basis, walked, unknown, record)
         return unknown
 
-    def mark(self) -> VersionToken | None:
+    def version_token(self) -> VersionToken | None:
         """The token that distinguishes this state from every other; None if a directory changed since its listing."""
         version, record = self._log.newest(), self._directories.recall()
         seal = self._log.seal(version)

@@ -67,14 +67,14 @@ class ParquetStore(FileStore):
         self._log = ParquetLog(layout)
         self._places = Places(layout, self._log)
 
-    def mark(self) -> VersionToken | None:
+    def version_token(self) -> VersionToken | None:
         """The newest log entry and the directories' times; None if a file without an entry may have been added."""
-        return self._places.mark()
+        return self._places.version_token()
 
-    def outlook(self, mark: VersionToken) -> None:
+    def incremental_inventory(self, token: VersionToken) -> None:
         """Return None: reading the log is already cheap and complete."""
 
-    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
+    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
         """Do nothing: the log itself has all statistics."""
 
     def exists(self) -> bool:
@@ -122,7 +122,7 @@ class ParquetStore(FileStore):
         table_id = table_id_of(state.table_id, counters)
         return Inventory(self.stream, table_id, state.version, table, counters, read)
 
-    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
         handle: ParquetHandle = snapshot.handle
         self._take_in(handle)
@@ -131,7 +131,7 @@ class ParquetStore(FileStore):
         sound = index.in_order(known.filter(pc.invert(bad)))
         return sound, known.filter(bad).select(LOGGED_FILES.names)
 
-    def logged(self, snapshot: Snapshot) -> Counters:
+    def logged_counters(self, snapshot: Snapshot) -> Counters:
         """The counters in the log, without the values that files prove."""
         handle: ParquetHandle = snapshot.handle
         return handle.state.counters
@@ -141,7 +141,7 @@ class ParquetStore(FileStore):
         handle: ParquetHandle = snapshot.handle
         return self._log.last_counted(handle.state.version)
 
-    def unread(self, snapshot: Snapshot) -> int:
+    def count_undescribed(self, snapshot: Snapshot) -> int:
         """The number of the snapshot's files that `inventory` would open."""
         handle: ParquetHandle = snapshot.handle
         if handle.foreign:

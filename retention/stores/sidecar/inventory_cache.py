@@ -56,7 +56,7 @@ class Block:
 class InventoryCache:
     """One version of a stream: its blocks, ascending and disjoint, and its counters."""
 
-    mark: VersionToken
+    token: VersionToken
     table_id: str
     next_seq: Mapping[int, int]
     open_base: Mapping[int, int]
@@ -122,7 +122,7 @@ class InventoryCacheFiles:
                 offset += len(content)
         reached(Step.LEDGER_PACKED)
         whole = replace(ledger, blocks=blocks)
-        self._head.write(whole, asdict(whole.mark))
+        self._head.write(whole, asdict(whole.token))
         named = {block.pack for block in blocks}
         files.delete(
             files.join(self._directory, name)
@@ -214,7 +214,7 @@ def _decoded(content: bytes) -> pa.Table:
 
 
 def _to_json(ledger: InventoryCache) -> dict[str, Any]:
-    return {name: value for name, value in asdict(ledger).items() if name != "mark"}
+    return {name: value for name, value in asdict(ledger).items() if name != "token"}
 
 
 def _from_json(state: Mapping[str, Any], fields: Mapping[str, Any]) -> InventoryCache:

@@ -57,16 +57,16 @@ class CachedInventory:
         )
         ledger = self.ledger
         inventory = Inventory(
-            self.stream, ledger.table_id, ledger.mark.version, rows, ledger.counters, self.read
+            self.stream, ledger.table_id, ledger.token.version, rows, ledger.counters, self.read
         )
         return Prefix(inventory, later)
 
 
-def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCache, list[pa.Table]]:
+def first_cache(inventory: Inventory, token: VersionToken) -> tuple[InventoryCache, list[pa.Table]]:
     """The cache of a complete inventory, still without blocks, and the tables that become its blocks."""
     counters = inventory.counters
     ledger = InventoryCache(
-        mark,
+        token,
         inventory.table_id,
         dict(counters.next_seq),
         dict(counters.open_base),
@@ -77,7 +77,7 @@ def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCach
 
 
 def moved_on(
-    ledger: InventoryCache, mark: VersionToken, changes: Changes, added: pa.Table
+    ledger: InventoryCache, token: VersionToken, changes: Changes, added: pa.Table
 ) -> InventoryCache:
     """The cache's head at a later version: counters raised by the log and by the added files."""
     logged = Counters(
@@ -87,7 +87,7 @@ def moved_on(
     proved = index.effective(logged, added)
     return replace(
         ledger,
-        mark=mark,
+        token=token,
         next_seq={**logged.next_seq, **proved.next_seq},
         open_base={**logged.open_base, **proved.open_base},
     )

@@ -26,18 +26,18 @@ class KeptMeasures:
 
 
 def recall_measures(
-    root: str, mark: VersionToken, settings: Mapping[str, Any], as_of_ns: int
+    root: str, token: VersionToken, settings: Mapping[str, Any], as_of_ns: int
 ) -> KeptMeasures | None:
     """The measures of exactly this state under these settings; None unless they are valid at the instant."""
-    kept = _sidecar(root).load(_state(mark, settings))
+    kept = _sidecar(root).load(_state(token, settings))
     return kept if kept is not None and kept.from_ns <= as_of_ns < kept.until_ns else None
 
 
 def keep_measures(
-    root: str, mark: VersionToken, settings: Mapping[str, Any], measured: KeptMeasures
+    root: str, token: VersionToken, settings: Mapping[str, Any], measured: KeptMeasures
 ) -> None:
     """Store the measures of a state under its settings, if the storage is writable."""
-    _sidecar(root).save(measured, _state(mark, settings))
+    _sidecar(root).save(measured, _state(token, settings))
 
 
 def _sidecar(root: str) -> Sidecar[KeptMeasures]:
@@ -46,5 +46,5 @@ def _sidecar(root: str) -> Sidecar[KeptMeasures]:
     return Sidecar(place, codec, Step.MEASURES_KEPT)
 
 
-def _state(mark: VersionToken, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"mark": asdict(mark), "settings": dict(settings)}
+def _state(token: VersionToken, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"mark": asdict(token), "settings": dict(settings)}

@@ -35,14 +35,14 @@ class NextDue:
     """The messages kept beyond their age limit; defined by the planner."""
 
 
-def recall(root: str, mark: VersionToken, policy: Policy) -> NextDue | None:
+def recall(root: str, token: VersionToken, policy: Policy) -> NextDue | None:
     """The stored next due instant for exactly this state, policy and edition of rules; None if there is none."""
-    return _sidecar(root).load(_state(mark, policy))
+    return _sidecar(root).load(_state(token, policy))
 
 
-def remember(root: str, mark: VersionToken, policy: Policy, due: NextDue) -> None:
+def remember(root: str, token: VersionToken, policy: Policy, due: NextDue) -> None:
     """Store the next due instant of a state under a policy, if the storage is writable."""
-    _sidecar(root).save(due, _state(mark, policy))
+    _sidecar(root).save(due, _state(token, policy))
 
 
 def _sidecar(root: str) -> Sidecar[NextDue]:
@@ -50,8 +50,8 @@ def _sidecar(root: str) -> Sidecar[NextDue]:
     return Sidecar(place, JsonCodec(_to_json, _from_json), Step.DUE_KEPT, _EDITION)
 
 
-def _state(mark: VersionToken, policy: Policy) -> dict[str, Any]:
-    return {"mark": asdict(mark), "policy": policy.as_json()}
+def _state(token: VersionToken, policy: Policy) -> dict[str, Any]:
+    return {"mark": asdict(token), "policy": policy.as_json()}
 
 
 def _to_json(due: NextDue) -> dict[str, Any]:

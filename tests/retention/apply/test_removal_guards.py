@@ -177,7 +177,7 @@ def test_a_stream_planned_from_its_oldest_segments_is_counted_whole(
     stream = forty(tmp_path, "delta", max_age="60s", guards={"max_removed_share": 0})
     opened = stream.opened.store
     inventory = opened.inventory(opened.snapshot())
-    monkeypatch.setattr(type(opened), "outlook", lambda *_: Oldest(inventory))
+    monkeypatch.setattr(type(opened), "incremental_inventory", lambda *_: Oldest(inventory))
     plan = stream.plan(START + 65 * SECOND).plan
     assert plan.cause.tail.segments == 2
     assert loss_of(plan) == Loss(5, plan.removed_bytes, 40)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from retention.api.topic import Topic
 from retention.api.warehouse import open_warehouse
-from retention.stores.delta.log import newest_mark
+from retention.stores.delta.log import newest_version_token
 from retention.stores.delta.log_diff import changes
 from retention.stores.layout import Layout
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -18,11 +18,11 @@ def test_who_follows_a_delta_log_opens_the_table_behind_a_purge(tmp_path: Path) 
     import_logs(warehouse, tmp_path)
     topic: Topic = warehouse.topic(NAME)
     layout = Layout(topic.opened.root, NAME, 2)
-    before = newest_mark(layout)
+    before = newest_version_token(layout)
     topic.purge().apply()
-    purged = newest_mark(layout)
+    purged = newest_version_token(layout)
     import_logs(warehouse, tmp_path)
-    after = newest_mark(layout)
+    after = newest_version_token(layout)
     assert before is not None
     assert purged is not None
     assert after is not None

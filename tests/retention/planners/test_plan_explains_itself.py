@@ -173,7 +173,7 @@ def test_the_oldest_segments_alone_explain_what_lies_behind(
     stream = forty(tmp_path, "delta", max_msgs=40, max_age="95s").stream("ORDERS")
     store = stream.opened.store
     inventory = store.inventory(store.snapshot())
-    monkeypatch.setattr(type(store), "outlook", lambda *_: Oldest(inventory))
+    monkeypatch.setattr(type(store), "incremental_inventory", lambda *_: Oldest(inventory))
     plan = kept(stream.plan())
     assert plan.plan.cause.tail.segments == 2
     assert plan.explain(5) == stream.explain(5)

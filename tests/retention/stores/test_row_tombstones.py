@@ -75,12 +75,12 @@ def test_a_table_with_row_tombstones_is_refused_by_every_way_to_open_it(
     path = opened.store.snapshot().files["path"][0].as_py()
     record(opened, 1, path, "partition=0/segment=1/gone.parquet")
     commit(opened, 1)
-    for opening in (opened.store.snapshot, opened.store.returned, opened.store.lost):
+    for opening in (opened.store.snapshot, opened.store.resurrected_files, opened.store.lost_commits):
         with pytest.raises(RefusedError) as refused:
             opening()
         assert str(refused.value) == REFUSAL
-    mark = opened.store.mark()
-    assert mark is None or opened.store.outlook(mark) is None
+    token = opened.store.version_token()
+    assert token is None or opened.store.incremental_inventory(token) is None
 
 
 def test_a_table_is_opened_once_its_tombstoned_files_are_rewritten(opened: OpenedStream) -> None:

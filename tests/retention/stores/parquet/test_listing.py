@@ -58,7 +58,7 @@ def newcomers(place: Stage) -> list[str]:
 def remembered(place: Stage) -> None:
     time.sleep(SOON_S)
     assert newcomers(place) == []
-    assert places(place).mark() is not None
+    assert places(place).version_token() is not None
 
 
 def listed(place: Stage) -> list[str]:
@@ -121,7 +121,7 @@ def test_a_directory_that_changed_a_moment_ago_is_listed_again(
     assert newcomers(place) == []
     every = ["", "partition=0/", *(f"partition=0/segment={base}/" for base in (1, 11, 21))]
     assert listed(place) == sorted(every)
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
 
 
 def test_a_time_that_somebody_set_back_hides_nothing(place: Stage) -> None:
@@ -164,24 +164,24 @@ def test_a_flipped_bit_loses_what_was_remembered_and_nothing_else(place: Stage, 
     content = bytearray(hurt.read_bytes())
     content[int(len(content) * at)] ^= 0x10
     hurt.write_bytes(bytes(content))
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
     assert len(listed(place)) == 5
     hurt.write_bytes(bytes(content[: len(content) // 2]))
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
 
 
 def test_a_mark_lasts_until_anything_changes(place: Stage) -> None:
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
     remembered(place)
-    mark = places(place).mark()
-    assert places(place).mark() == mark
+    token = places(place).version_token()
+    assert places(place).version_token() == token
     append(place.open(), range(31, 34), segment=31)
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
     remembered(place)
-    later = places(place).mark()
-    assert later != mark
+    later = places(place).version_token()
+    assert later != token
     theirs(place, 11, "theirs")
-    assert places(place).mark() is None
+    assert places(place).version_token() is None
 
 
 def test_a_pass_that_was_told_when_something_is_due_does_not_open_the_log(tmp_path: Path) -> None:

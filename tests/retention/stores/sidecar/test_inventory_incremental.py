@@ -133,15 +133,15 @@ class Table:
 
     def ahead(self) -> IncrementalInventory | None:
         """The inventory without opening the table."""
-        mark = self.store.mark()
-        assert mark is not None
-        return self.store.outlook(mark)
+        token = self.store.version_token()
+        assert token is not None
+        return self.store.incremental_inventory(token)
 
     def keep(self) -> None:
         """Store the cache, like a pass that opened the table."""
-        mark = self.store.mark()
-        assert mark is not None
-        self.store.keep(self.full(), mark)
+        token = self.store.version_token()
+        assert token is not None
+        self.store.cache_inventory(self.full(), token)
 
 
 def head_of(
@@ -225,12 +225,12 @@ def test_an_entry_replaced_behind_the_mark_makes_the_table_be_opened(tmp_path: P
     table = Table(tmp_path)
     table.keep()
     table.append(1)
-    mark = table.store.mark()
-    assert mark is not None
+    token = table.store.version_token()
+    assert token is not None
     newest = max((tmp_path / "messages" / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes().replace(b'"size":1000', b'"size":1001'))
-    assert not mark.tells(table.store.snapshot())
-    assert table.store.outlook(mark) is None
+    assert not token.tells(table.store.snapshot())
+    assert table.store.incremental_inventory(token) is None
 
 
 def test_entries_that_are_gone_make_the_table_be_opened(tmp_path: Path) -> None:
