@@ -55,7 +55,7 @@ os.environ.pop("COLUMNS", None)
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-# Airflow has its own environment: `make airflow`.
+# Airflow has its own environment: `make long NAME=airflow`.
 collect_ignore = ["airflow"]
 
 WHOLE = (

@@ -1,6 +1,6 @@
 """A night of 300 streams by a full Airflow, by cron's jobs, and another DAG beside it: a measurement.
 
-`make airflow AIRFLOW_TESTS=tests/airflow/many.py`, some seven minutes; it prints seconds, and
+`make long NAME=airflow ARGS=tests/airflow/many.py`, some seven minutes; it prints seconds, and
 asserts only that runs succeed.
 """
 

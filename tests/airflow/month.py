@@ -1,6 +1,6 @@
 """A month of nights of forty streams by Airflow, under a manual clock.
 
-`make airflow AIRFLOW_TESTS=tests/airflow/month.py`, some forty minutes; it is too long for every run of the suite. With
+`make long NAME=airflow ARGS=tests/airflow/month.py` takes some forty minutes. With
 `RETENTION_EARLIER`, the folder of a clone of an earlier release, that release has the first nights.
 """
 

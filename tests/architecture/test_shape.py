@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from scripts.long import LongRun, long_runs, named
 
 ROOT = Path(__file__).parents[2]
 CODE = ("retention", "jobs", "airflow_dags", "scripts", "benchmarks")
@@ -139,3 +142,31 @@ def test_the_project_stands_alone() -> None:
         if word in path.read_text(encoding="utf-8")
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("run", long_runs().values(), ids=lambda run: run.name)
+def test_a_long_run_names_paths_that_exist_and_variables_that_tests_read(run: LongRun) -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    for path in run.paths.split():
+        module = ROOT / path.replace(".", "/")
+        assert (ROOT / path).exists() or module.is_dir() or module.with_suffix(".py").exists()
+    assert [v for v in run.variables.split() if f'"{v.split("=")[0]}"' not in tests] == []
+    assert run.minutes.isdigit()
+
+
+def test_texts_name_long_runs_as_make_starts_them() -> None:
+    runs = "|".join(long_runs().keys() - {"conformance"})
+    wrong = [
+        f"{path.relative_to(ROOT)}: {called[0]}"
+        for path in texts()
+        for called in re.finditer(
+            rf"make (?:{runs})\b[`\"]|make long NAME=([a-z-]+)", path.read_text(encoding="utf-8")
+        )
+        if called[1] not in long_runs() and path.name != "Makefile"
+    ]
+    assert wrong == []
+
+
+def test_an_unknown_long_run_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(SystemExit, match="There is no long run crahs: did you mean crash"):
+        named("crahs", long_runs())

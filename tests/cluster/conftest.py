@@ -12,7 +12,7 @@ from tests.support.cluster import Brought, Cluster, brought_environment, brought
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests to `make cluster`."""
+    """Leave slow tests to `make long NAME=cluster`."""
     if os.environ.get("RETENTION_CLUSTER") != "all":
         long = [item for item in items if item.get_closest_marker("cluster")]
         config.hook.pytest_deselected(items=long)

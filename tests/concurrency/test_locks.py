@@ -93,6 +93,6 @@ def test_a_lock_is_in_one_hand(tmp_path: Path, table_format: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WHOLE, reason="`make buckets` has the time")
+@pytest.mark.skipif(not WHOLE, reason="`make long NAME=buckets` has the time")
 def test_a_lock_on_an_object_store_is_in_one_hand(tmp_path: Path, bucket: str) -> None:
     check(bucket, tmp_path, TURNS // 10, TTL_FAR)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WHOLE = "RETENTION_CONCURRENCY" in os.environ
 SECONDS = float(os.environ.get("RETENTION_CONCURRENCY", "6"))
-"""The duration in seconds: `make concurrency` sets 60."""
+"""The duration in seconds: `make long NAME=concurrency` sets 60."""
 LAID = 120
 BEFORE = ["x"] * LAID
 KILLS = max(1, int(SECONDS // 15))
@@ -44,7 +44,7 @@ def await_messages(folder: Path, count: int) -> None:
 
 
 def told(name: str, numbers: dict[str, Any]) -> None:
-    """Print the numbers of a minute; `make concurrency` shows them."""
+    """Print the numbers of a minute; `make long NAME=concurrency` shows them."""
     print(f"\n{name}, {SECONDS:g} s at once")
     for key, value in numbers.items():
         print(f"  {key}: {value}")
@@ -125,7 +125,7 @@ class Feeder:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not WHOLE, reason="`make concurrency` has the time")
+@pytest.mark.skipif(not WHOLE, reason="`make long NAME=concurrency` has the time")
 def test_our_appenders_and_a_sink_that_is_killed_with_readers_and_two_maintainers(
     tmp_path: Path, spark: SparkSession
 ) -> None:

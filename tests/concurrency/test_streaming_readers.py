@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ALL = "RETENTION_CONCURRENCY" in os.environ
-"""Whether cases implied by others are also tested: `make concurrency`."""
+"""Whether cases implied by others are also tested: `make long NAME=concurrency`."""
 OPTIONS = ("none", "ignoreDeletes", "skipChangeCommits", "ignoreChanges", "readChangeFeed")
 LAID = list(range(1, 31))
 NEW = [31, 32]

@@ -18,7 +18,7 @@ ALL = (
     "a_stopped_session",
 )
 PLAYED = ALL if os.environ.get("RETENTION_CONNECT") == "all" else ALL[:2]
-"""A small share, unless `make connect` asks for all."""
+"""A small share, unless `make long NAME=connect` asks for all."""
 
 
 @pytest.fixture(scope="module")

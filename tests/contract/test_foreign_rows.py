@@ -197,7 +197,7 @@ def _check_spark(spark: SparkSession, table: str, seqs: Sequence[int | None]) ->
 
 
 def _cases(names: Iterable[str], *often: str) -> list[Any]:
-    """Writer, statistics, name and moment; under `make foreign`, every writer before the plan, and every moment."""
+    """Writer, statistics, name and moment; under `make long NAME=foreign`, all of them."""
     simple = [("deltalake", "no statistics")]
     cases = [
         (*how, name, moment)

@@ -168,7 +168,7 @@ def test_a_feature_that_is_not_known_to_be_safe_is_refused_by_name(
     _check_refused(laid, name)
 
 
-@pytest.mark.skipif(not ALL, reason="make foreign")
+@pytest.mark.skipif(not ALL, reason="make long NAME=foreign")
 def test_every_other_feature_of_this_delta_spark_is_refused_by_name(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -136,7 +136,7 @@ def untried(reached: Sequence[Reached]) -> list[str]:
 def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(
     crew: Crew, name: str, format_: str, record_testsuite_property: Any
 ) -> None:
-    """`make crash` kills at every point, and each recovery at each of its own points.
+    """`make long NAME=crash` kills at every point, and each recovery at each of its own points.
 
     `make test` kills at new points on any format, and at every commit.
     """

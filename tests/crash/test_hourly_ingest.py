@@ -1,6 +1,6 @@
 """Sources ingested hourly by processes that are killed at random moments: each row once, in order, with its time.
 
-`make ingests` lives through a month (`RETENTION_INGEST_HOURS=720`, kills included); `make test` leaves it out.
+`make long NAME=ingests` lives through a month, kills included; `make test` leaves it out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ KILL_EVERY_S = float(os.environ.get("RETENTION_INGEST_KILL_S", "300"))
 SECOND = 10**9
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not HOURS, reason="an hour for a month of ingests: `make ingests`"),
+    pytest.mark.skipif(
+        not HOURS, reason="an hour for a month of ingests: `make long NAME=ingests`"
+    ),
 ]
 
 

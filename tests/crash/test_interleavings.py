@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FORMATS = ("delta", "parquet")
 WORKERS = 2
 LIKE_APPLY = ("publish", "apply-after-taking-over", "foreign-delete", "recreation")
-"""An earlier plan is applied like a new one, so only `make crash` tests it against all acts."""
+"""An earlier plan is applied like a new one, so only `make long NAME=crash` tests it against all acts."""
 RIVALS = ("reclaim", "undo-after-taking-over")
 """One deletes files that the other restores; these pairs are always tested."""
 
@@ -47,7 +47,7 @@ def every_seventh(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 FEW = [(*pair, STORES[pair][-(turn % 2)]) for turn, pair in enumerate(every_seventh(PAIRS))]
 CASES = [(*pair, format_) for pair in PAIRS for format_ in STORES[pair]] if TWICE else FEW
-"""`make test` runs every seventh pair on one store, `make crash` all pairs on all stores."""
+"""`make test` runs every seventh pair on one store, `make long NAME=crash` all pairs on all stores."""
 UNSEEN_PAIR = ("publish", "foreign-append", "parquet")
 UNSEEN = f"{'/'.join(UNSEEN_PAIR)} at {Step.ENTRY_SYNCED}"
 """A file added to a directory is not part of any commit. If it is added between our last listing

@@ -18,7 +18,9 @@ from tests.support.laying import START, held, warehouse_with
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not TWICE, reason="starts Spark three times: `make crash` runs it"),
+    pytest.mark.skipif(
+        not TWICE, reason="starts Spark three times: `make long NAME=crash` runs it"
+    ),
 ]
 ROOT = Path(__file__).parents[2]
 BATCHES, EACH = 3, 20

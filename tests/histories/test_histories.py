@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.histories.play import History, play, play_all
 
 ACTS = int(os.environ.get("RETENTION_HISTORIES", "150"))
-"""Acts to play; `make histories` plays 100,000."""
+"""Acts to play; `make long NAME=histories` plays 100,000."""
 FIRST = int(os.environ.get("RETENTION_HISTORIES_FROM", "1"))
 """The first seed."""
 ONE = os.environ.get("RETENTION_HISTORY")

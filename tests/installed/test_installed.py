@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 pytestmark = pytest.mark.skipif(
-    "RETENTION_INSTALLED" not in os.environ, reason="installs a hundred packages: `make installed`"
+    "RETENTION_INSTALLED" not in os.environ,
+    reason="installs a hundred packages: `make long NAME=installed`",
 )
 
 

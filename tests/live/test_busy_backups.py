@@ -26,7 +26,7 @@ from tests.support.sandboxes import opened
 pytestmark = pytest.mark.live
 
 BACKUPS = int(os.environ.get("RETENTION_BACKUPS", "5"))
-"""`make backups` takes 50."""
+"""`make long NAME=backups` takes 50."""
 FORMATS = ("delta", "parquet")
 PAYLOAD_BYTES = 2_000
 """A server reads 4 MiB ahead of its sent data, so streams must be longer."""

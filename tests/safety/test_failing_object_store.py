@@ -28,7 +28,7 @@ from tests.support.laying import SECOND, START, even_segments, lay
 from tests.support.unlucky import claims, print_tally, told
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
-"""Whether each kind of request fails in each way for each kind of path: `make faults`; otherwise
+"""Whether each kind of request fails in each way for each kind of path: `make long NAME=faults`; otherwise
 only the commit fails, with an unknown outcome."""
 TALLY: Counter[tuple[str, str, str]] = Counter()
 """The count of each failure of a request, by result."""

@@ -19,7 +19,7 @@ from tests.support.faults import Call, Fault, Kind, kinds_of
 from tests.support.unlucky import ACTS, claims, print_tally
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
-"""Whether each operation fails for each kind of path, at its first and last call: `make faults`."""
+"""Whether each operation fails for each kind of path, at its first and last call: `make long NAME=faults`."""
 DECIDING = ("link", "rename", "replace", "delta commit")
 """Operations with a durable effect; these fail for each kind of path."""
 QUICK = ("publish", "first-publish", "import", "apply")

@@ -1,6 +1,6 @@
 """Every command and job that may run on Spark, on every way to get a session, each in a process of its own.
 
-`make test` tries a few of the cells, which differ most; `make sessions` tries all.
+`make test` tries a few of the cells, which differ most; `make long NAME=sessions` tries all.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
-"""Whether recoveries are also killed: `make crash`."""
+"""Whether recoveries are also killed: `make long NAME=crash`."""
 _ENGINE = str(Path(retention.__file__).parent)
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND

@@ -20,7 +20,7 @@ _NO_FAULT = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 
 
 def law(test: Test) -> Test:
-    """Mark a property as a law (`make laws` tries more worlds)."""
+    """Mark a property as a law (`make long NAME=laws` tries more worlds)."""
     return pytest.mark.law(settings(max_examples=_WORLDS, deadline=None)(test))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
-"""Whether all combinations are tested: `make thorough`."""
+"""Whether all combinations are tested: `make long NAME=thorough`."""
 FORMATS = ("delta", "parquet")
 _FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 

@@ -20,7 +20,7 @@ class Companions:
     """The JARs that go with one minor version of Spark."""
 
     tested: tuple[str, ...]
-    """The versions of Spark that `make sparks` tests."""
+    """The versions of Spark that `make long NAME=sparks` tests."""
     delta: tuple[str, str]
     """Maven artifact and version of Delta."""
     hadoop: str

@@ -21,7 +21,7 @@ from tests.support.reclaiming import TICK_S, again, emptied, real_warehouse
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
 PUBLISHES = int(os.environ.get("RETENTION_PUBLISHES", "40"))
-"""500: `make publishes`."""
+"""500: `make long NAME=publishes`."""
 MOST_FILES = 20
 
 
