@@ -76,7 +76,7 @@ class Counters:
 
     @property
     def claims(self) -> int:
-        """The number of claims on dead files about to be deleted (docs/decisions/reclaim.md)."""
+        """The number of claims on dead files about to be deleted (decision 0035)."""
         return self.edits.get(CLAIMS, 0)
 
     @property

@@ -87,3 +87,17 @@ def test_files_that_pages_name_exist() -> None:
         if not (root / path).exists()
     ]
     assert not gone
+
+
+def test_decisions_are_listed_with_their_numbers_titles_dates_and_states() -> None:
+    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    listed = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    assert len({page.name[:4] for page in pages}) == len(pages)
+    for page in pages:
+        title, _, state = page.read_text(encoding="utf-8").splitlines()[:3]
+        dated = re.fullmatch(r"(\d{4}-\d\d-\d\d), ((?:accepted|superseded)[^:]*).*\.", state)
+        assert dated, f"{page.name}: {state}"
+        number, name = title.removeprefix("# ").split(". ", 1)
+        line = f"| [{number}]({page.name}) | {dated[1]} | {name} | {dated[2].removesuffix('.')} |"
+        assert number == page.name[:4]
+        assert line in listed, line

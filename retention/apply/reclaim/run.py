@@ -1,4 +1,4 @@
-"""Reclaiming: dead files are claimed by a commit, checked again, and deleted (docs/decisions/reclaim.md)."""
+"""Reclaiming: a commit claims dead files, which are checked again and deleted (decision 0035)."""
 
 from __future__ import annotations
 

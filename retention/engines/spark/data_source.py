@@ -90,7 +90,7 @@ class ViewSource(DataSource):
 class ViewReader(DataSourceReader):
     """A reader of a view: makes parts where Spark plans, reads them in tasks.
 
-    It takes no filters from Spark (`pushFilters`): docs/decisions/spark-source.md has the reason.
+    It takes no filters from Spark (`pushFilters`): docs/decisions/0054-spark-data-source-filters.md has the reason.
     """
 
     def __init__(self, source: ViewSource, columns: pa.Schema) -> None:
