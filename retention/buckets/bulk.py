@@ -31,17 +31,17 @@ def read_values(source: Path | Iterable[bytes]) -> Iterator[tuple[str, Value]]:
                 yield _pair(json.loads(text_of_line(line)))
             except (ValueError, RecursionError) as error:
                 raise UsageError(
-                    f"line {number}: {error}; nothing was put; correct it and put them again"
+                    f"line {number}: {error}; nothing was written; correct it and put all values again"
                 ) from error
 
 
 def _pair(given: Any) -> tuple[str, Value]:
     if not isinstance(given, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  (the caller adds the line's number)
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  (the caller adds the line's number)
     refuse_unknown(given, _KEYS)
     key = given.get("key")
     if not isinstance(key, str):
-        raise ValueError("key must be there and be a text")  # noqa: TRY004
+        raise ValueError("key is required and must be text")  # noqa: TRY004
     if "value_b64" in given:
         return key, octets_of(given, "value") or b""
     if "value" not in given:

@@ -56,7 +56,7 @@ class Entry:
             return self.value.decode()
         except UnicodeDecodeError as error:
             raise UsageError(
-                f"{self._named} is no UTF-8 text ({error.reason}); read `value`"
+                f"{self._named} is not UTF-8 text ({error.reason}); read `value`"
             ) from error
 
     def json(self) -> Any:
@@ -68,7 +68,7 @@ class Entry:
         try:
             return json.loads(self.value)
         except ValueError as error:
-            raise UsageError(f"{self._named} is no JSON ({error}); read `value`") from error
+            raise UsageError(f"{self._named} is not JSON ({error}); read `value`") from error
 
     @property
     def created(self) -> datetime:
@@ -133,5 +133,5 @@ def octets_of(value: Value) -> bytes:
         return text.encode()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"a value of type {type(value).__name__} cannot be kept ({error}): give bytes, a text, or what JSON can say"
+            f"a value of type {type(value).__name__} cannot be stored ({error}): give bytes, text, or a JSON value"
         ) from error

@@ -67,23 +67,23 @@ class Lifetime:
         lasting = of_bucket if ttl_ns is None else ttl_ns
         if lasting is None or (not config.allow_msg_ttl and of_bucket is None):
             raise UsageError(
-                f"{config.name}: its values never expire, so that the lock of a dead holder would stay for ever; give "
+                f"{config.name}: its values never expire, so that the lock of a dead holder would remain forever; give "
                 "the bucket a ttl in the configuration, or a limit_marker_ttl and the lock a ttl of its own"
             )
         if lasting < SECOND:
-            raise UsageError(f"a lock lives for 1s at least, not for {format_duration(lasting)}")
+            raise UsageError(f"a lock needs a ttl of at least 1s, not {format_duration(lasting)}")
         real = _real_lifetime(config, lasting)
         if real != lasting:
             raise UsageError(
-                f"{config.name}: a lock cannot live for {format_duration(lasting)} there, it would live for "
-                f"{format_duration(real)}; give it that ttl, or change the bucket's ttl; a ttl of its own takes a "
-                "bucket with limit_marker_ttl, and is no shorter than that unless history is 1"
+                f"{config.name}: a lock with a ttl of {format_duration(lasting)} would expire there after "
+                f"{format_duration(real)}; give it that ttl, or change the bucket's ttl; a ttl of its own needs a "
+                "bucket with limit_marker_ttl, and must not be shorter than that unless history is 1"
             )
         skew_ns = lasting // 10 if skew_ns is None else skew_ns
         if not 0 <= skew_ns <= lasting // 2:
             raise UsageError(
-                f"clocks that are {format_duration(skew_ns)} apart are too far apart for a lock that lives for "
-                f"{format_duration(lasting)}; give it a ttl of twice as much at least"
+                f"clocks that are {format_duration(skew_ns)} apart are too far apart for a lock with a ttl of "
+                f"{format_duration(lasting)}; give it a ttl of at least twice the difference"
             )
         return cls(lasting, config.allow_msg_ttl, skew_ns)
 
@@ -241,7 +241,7 @@ class Lock:
         self._until_ns = begun_ns + self._lifetime.ttl_ns - self._lifetime.skew_ns
 
     def _revision_of(self, value: str) -> int | None:
-        """The revision of a value whose write had an unknown outcome; None: it was not written."""
+        """The revision of a value after a write of unknown outcome; None: it was not written."""
         for look in range(_LOOKS):
             time.sleep(look * _FIRST_PAUSE_S)
             try:
@@ -267,14 +267,14 @@ class Lock:
 
     def _held_error(self) -> BusyError:
         return BusyError(
-            f"{self._named} is held by {self._holder()}; nothing was done; try again later, or wait for it longer"
+            f"{self._named} is held by {self._holder()}; nothing was done; try again later, or wait longer"
         )
 
     def _holder(self) -> str:
         try:
             entry = self._reader.get(self.key)
         except MissingKeyError:
-            return "another until this moment"
+            return "another holder until this moment"
         return (
             f"{entry.value.decode(errors='replace').rpartition(' ')[0]} (revision {entry.revision})"
         )
@@ -289,5 +289,5 @@ class Lock:
 
 
 def _other_revision(error: RevisionError) -> str:
-    """The reason why a lock is lost whose revision is not its holder's."""
+    """The reason why a lock is lost, given that its revision is not its holder's."""
     return f"its key is at revision {error.actual}" if error.actual else "it expired"

@@ -53,7 +53,7 @@ class Watcher:
         """
         if options.updates_only and (options.include_history or options.resume_from is not None):
             raise UsageError(
-                "a watch of updates only tells nothing of what is there: leave out include_history and resume_from, "
+                "a watch of updates only yields no existing values: leave out include_history and resume_from, "
                 "or updates_only"
             )
         self._reader = reader
@@ -105,7 +105,7 @@ class Watcher:
         table = self._reader.table_id
         if self._table is not None and table != self._table:
             raise UsageError(
-                f"bucket {self._reader.bucket}: it was dropped while it was watched; watch it anew"
+                f"bucket {self._reader.bucket}: it was dropped during the watch; watch it again"
             )
         self._table = table
 

@@ -51,7 +51,7 @@ class BucketWriter:
         self._turns = AllAtOnce(max(opened.wait_s, CONTENTION_WAIT_S))
 
     def put(self, key: str, value: Value) -> int:
-        """Set the value of a key, whatever its current value; return the new revision.
+        """Set the value of a key, regardless of its current value; return the new revision.
 
         Raises:
             UsageError: the key is not valid, or the value cannot be stored.
@@ -152,7 +152,7 @@ class BucketWriter:
     def _last(self, key: str, revision: int | None) -> Expect:
         if revision is not None and revision < 0:
             raise UsageError(
-                f"revision {revision} is none: give one from 1 on, 0 for a key without any, or none at all"
+                f"revision {revision} is not valid: give one from 1 on, 0 for a key without one, or omit it"
             )
         return _anything if revision is None else self._exactly(key, revision)
 
@@ -198,8 +198,8 @@ class BucketWriter:
     def _refuse_mirror(self) -> None:
         if self._opened.config.mirror is not None:
             raise RefusedError(
-                f"bucket {self._reader.bucket}: it mirrors {self._opened.config.mirror.name}, and gets its values from "
-                "there alone; nothing was written; write to the bucket that is mirrored"
+                f"bucket {self._reader.bucket}: it mirrors {self._opened.config.mirror.name}, and only that bucket "
+                "changes it; nothing was written; write to the mirrored bucket"
             )
 
 

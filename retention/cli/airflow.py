@@ -62,14 +62,15 @@ def _check(source: Path, folder: Path, target: Path) -> None:
         )
     if not folder.is_dir():
         raise UsageError(
-            f"{folder}: is no directory; nothing was written; name the folder of DAG files, such as $AIRFLOW_HOME/dags"
+            f"{folder}: is not a directory; nothing was written; name the folder of DAG files, such as "
+            "$AIRFLOW_HOME/dags"
         )
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise UsageError(f"{target}: is no directory of its own; nothing was written; remove it")
+        raise UsageError(f"{target}: is not a directory of its own; nothing was written; remove it")
     foreign = sorted(set(_names(target)) - set(_names(source)))
     if foreign:
         raise UsageError(
-            f"{target} has {foreign[0]}, which is no file of this package; nothing was written; remove it, or "
+            f"{target} has {foreign[0]}, which is not a file of this package; nothing was written; remove it, or "
             "delete the folder if an earlier release made it"
         )
 

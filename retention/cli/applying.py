@@ -92,7 +92,7 @@ def apply(
     """Remove messages by the rules or a saved plan."""
     if not yes and not can_ask():
         raise UsageError(
-            "apply changes streams, and standard input is no terminal to ask on: repeat it with --yes"
+            "apply changes streams, and standard input is not a terminal to ask on: repeat it with --yes"
         )
     settings, started = settings_of(ctx), time.time_ns()
     _check_metrics(metrics_file)

@@ -191,7 +191,7 @@ def _of(settings: Settings, stream: str) -> StreamConsumers:
 def _agreed(question: str) -> bool:
     if not can_ask():
         raise UsageError(
-            f"{question} Standard input is no terminal; nothing was changed; repeat it with --yes"
+            f"{question} Standard input is not a terminal; nothing was changed; repeat it with --yes"
         )
     if typer.confirm(question, err=True):
         return True

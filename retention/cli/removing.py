@@ -114,7 +114,7 @@ def remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_ru
     """
     if not (yes or dry_run or can_ask()):
         raise UsageError(
-            f"{request.rule} changes the stream, and standard input is no terminal to ask on: repeat it with --yes, "
+            f"{request.rule} changes the stream, and standard input is not a terminal to ask on: repeat it with --yes, "
             "or look with --dry-run"
         )
     warehouse = settings.open()

@@ -74,7 +74,9 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Messa
         return MessageRange(partition)
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is no range: write A..B, both included; A.. and ..B are open")
+        raise UsageError(
+            f"{text!r} is not a range: write A..B, both included; A.. and ..B are open"
+        )
     first, last = (int(end) if end else None for end in match.groups())
     open_ended = MessageRange(partition)
     wanted = MessageRange(

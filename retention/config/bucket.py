@@ -85,7 +85,7 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
 
 def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
     if not is_bucket_name(bucket.name):
-        text = f"{bucket.name!r} is no bucket's name: write letters, digits, _ and -"
+        text = f"{bucket.name!r} is not a bucket's name: write letters, digits, _ and -"
         yield refusal("name", text, None)
     if not 1 <= bucket.history <= MOST_HISTORY:
         text = (

@@ -94,7 +94,7 @@ def refuse_missing(config: Config) -> None:
         raise UsageError(f"{location}: there is no warehouse{named} at this place; {_NAME_ONE}")
     if config.file is None and held and held.isdisjoint(_PARTS):
         raise UsageError(
-            f"{location}: is no warehouse, for it holds neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
+            f"{location}: is not a warehouse, for it holds neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
         )
 
 

@@ -165,7 +165,7 @@ class _Reader:
             case ScalarNode():
                 return self._scalar(node, place)
             case _:
-                raise TypeError(f"{node!r} is no YAML node")
+                raise TypeError(f"{node!r} is not a YAML node")
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -176,7 +176,7 @@ class _Reader:
                 continue
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, ScalarNode):
-                self._note(place, line, "a key is no plain text; write `key: value`")
+                self._note(place, line, "a key is not plain text; write `key: value`")
                 continue
             key = str(key_node.value)
             if key in values:
@@ -205,7 +205,7 @@ class _Reader:
         except YAMLError:
             text = f"the tag {node.tag} is not supported; write a plain value"
         except (ValueError, LookupError, ArithmeticError, AttributeError, TypeError):
-            text = f"{_shortened(node.value)} is no value of {str(node.tag).rpartition(':')[2]}; write a plain value"
+            text = f"{_shortened(node.value)} is not a value of {str(node.tag).rpartition(':')[2]}; write a plain value"
         else:
             if not isinstance(value, int) or value.bit_length() <= _MOST_BITS:
                 return value

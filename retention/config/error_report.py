@@ -16,12 +16,12 @@ from retention.config.types import Refusal
 Model = TypeVar("Model", bound=BaseModel)
 
 _CLOSE = 0.6
-_NO_LIST = "{0!r} is no list; write [{0}]"
-_NO_MAPPING = "{0!r} is no mapping; write {{key: value}}"
+_NO_LIST = "{0!r} is not a list; write [{0}]"
+_NO_MAPPING = "{0!r} is not a mapping; write {{key: value}}"
 _TEXTS = {
     "missing": "is missing; every mapping of this kind has one",
     "bool_type": "{0!r} is neither true nor false; write one of them",
-    "string_type": '{0!r} is no text; quote it: "{0}"',
+    "string_type": '{0!r} is not text; quote it: "{0}"',
     "tuple_type": _NO_LIST,
     "list_type": _NO_LIST,
     "model_type": _NO_MAPPING,

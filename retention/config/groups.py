@@ -33,7 +33,7 @@ class Groups:
         """Read the groups, and record every mistake in them."""
         listed = self.document.values.get(_KEY)
         if listed is not None and not isinstance(listed, dict):
-            text = f"{listed!r} is no mapping; write {{NAME: {{key: value}}}}"
+            text = f"{listed!r} is not a mapping; write {{NAME: {{key: value}}}}"
             self.mistakes.append(Mistake((_KEY,), text))
         self._settings = {
             name: {key: value for key, value in settings.items() if value is not None}
@@ -42,7 +42,7 @@ class Groups:
         }
         for name, settings in listed.items() if isinstance(listed, dict) else ():
             if settings is not None and name not in self._settings:
-                text = f"{settings!r} is no mapping; write {{key: value}}"
+                text = f"{settings!r} is not a mapping; write {{key: value}}"
                 self.mistakes.append(Mistake((_KEY, name), text))
         for name, values in self._settings.items():
             self.mistakes += self._of_group(name, values)

@@ -46,7 +46,7 @@ def _as_mapping(value: object) -> object:
 
 
 class GuardSettings(Part):
-    """The bounds of a single pass; a key that is not written is no guard."""
+    """The bounds of a single pass; an omitted key sets no bound."""
 
     max_removed_share: Annotated[
         ShareGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Share | ShareGuard)

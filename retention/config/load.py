@@ -164,7 +164,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
     document = read_document(path, content)
     mistakes, beside = list(document.mistakes), str(document.path)
     if not isinstance(document.values, dict):
-        raise ConfigError(f"{path}:1: is no mapping; begin with `warehouse:` and `streams:`")
+        raise ConfigError(f"{path}:1: is not a mapping; begin with `warehouse:` and `streams:`")
     _lift_single_stream(document)
     head = _read_head(document, mistakes)
     groups = Groups(document)
@@ -314,7 +314,7 @@ def _listed(
         if isinstance(item, dict):
             yield (key, at), item
         else:
-            mistakes.append(Mistake((key, at), f"{item!r} is no mapping; write `- name: …`"))
+            mistakes.append(Mistake((key, at), f"{item!r} is not a mapping; write `- name: …`"))
 
 
 def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:

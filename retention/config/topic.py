@@ -97,7 +97,7 @@ def _name(topic: TopicConfig) -> Iterator[Refusal]:
     if topic.seed_names and not (_SEED_NAME.fullmatch(topic.name) and topic.name.strip()):
         yield _ours(
             "name seed_names",
-            f"{topic.name!r} was no name then: write letters, digits and any of _ . - with blanks between, or remove"
+            f"{topic.name!r} was not a name then: write letters, digits and any of _ . - with blanks between, or remove"
             " seed_names",
         )
 

@@ -43,7 +43,7 @@ class ServerDefaults(Part):
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """A topic's settings as concrete values, in the units of the wire: microseconds and bytes, 2^64 - 1 is no limit."""
+    """A topic's settings as concrete values, in the units of the wire: microseconds and bytes, 2^64 - 1: unlimited."""
 
     message_expiry: int
     max_topic_size: int

@@ -103,7 +103,7 @@ def _parse_count(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     example = int(value) if isinstance(value, float) and value.is_integer() else 1_000_000
-    raise UsageError(f"{value!r} is no count: write an integer, such as {example}")
+    raise UsageError(f"{value!r} is not a count: write an integer, such as {example}")
 
 
 def _limit(parse: Callable[[Any], int], high: int) -> BeforeValidator:
@@ -142,7 +142,7 @@ def _parse_tags(value: object) -> tuple[str, ...]:
     written = value == [] or bool(tags)
     if not written or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
         raise refusal_error(
-            f"{value!r} is no list of tags: write words without blanks and commas, such as [pii, eu]"
+            f"{value!r} is not a list of tags: write words without blanks and commas, such as [pii, eu]"
         )
     return tuple(dict.fromkeys(tags))
 
@@ -160,7 +160,7 @@ def _parse_share(value: object) -> int:
         return value
     if isinstance(value, str) and _SHARE.fullmatch(value):
         return int(value.removesuffix("%"))
-    raise UsageError(f"{value!r} is no share: write whole percent, such as 20%")
+    raise UsageError(f"{value!r} is not a share: write whole percent, such as 20%")
 
 
 _INTEGER = {"type": "integer"}

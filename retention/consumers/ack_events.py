@@ -46,7 +46,7 @@ class AckEvents:
 
 
 def read_events(state: ConsumerState, lines: AckLines, unseen: UnseenRuns) -> AckEvents:
-    """Separate the lines that report deliveries from those whose message had not been delivered.
+    """Separate the lines that report deliveries from lines about messages not yet delivered.
 
     A consumer sequence belongs to the message that the first line with it names. A message above the last delivery has
     been delivered if its line's consumer sequence belongs to it, and was not seen with another before. With 39 as the

@@ -12,14 +12,14 @@ from retention.consumers.state import Position
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
 _AT_ONCE = 1 << 12
-"""Acks checked together; an ack that goes back in one count and not in the other costs one more check."""
+"""Acks checked together; an ack that is lower in one count and not in the other costs one more check."""
 
 
 def floor_of_all(floor: Position, acks: AckLines) -> Position:
     """Compute the floor after acks that include all before them (server: processAckMsg, AckAll).
 
     An ack counts only if it is above the floor in both counts, the consumer's and the stream's. From the floor (4, 40)
-    the acks (6, 60), (5, 70), (7, 65) lead to (7, 65): the second goes back in the consumer's count.
+    the acks (6, 60), (5, 70), (7, 65) lead to (7, 65): the second is lower in the consumer's count.
     """
     low, high = floor.consumer_seq, floor.stream_seq
     for start in range(0, len(acks), _AT_ONCE):

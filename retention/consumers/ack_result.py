@@ -26,5 +26,5 @@ class AnswerResult:
     """Acknowledgements reported because of `sample_freq`, shape `SAMPLED`."""
 
     def advisories(self) -> list[str]:
-        """The sampled acknowledgements as JSON lines for `Stream.publish`: the messages that a server would send."""
+        """The sampled acknowledgements as JSON lines for `Stream.publish`: the messages that a server would publish."""
         return advisories(self.sampled)

@@ -155,7 +155,7 @@ def drop_messages(state: ConsumerState, seqs: Numbers) -> ConsumerState:
 def postpone(
     state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
 ) -> tuple[ConsumerState, AnswerResult]:
-    """Apply naks: the pending ones of these messages are due at `due_ns`, whatever their wait."""
+    """Apply naks: the pending ones of these messages are due at `due_ns`, regardless of their wait."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     began = np.maximum(due_ns - _waits(state, terms), 1)
     return _timed_and_answered(state, seqs, named, began)

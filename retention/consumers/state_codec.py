@@ -59,7 +59,7 @@ def decode_state(content: bytes) -> ConsumerState:
     try:
         table = pa.ipc.open_stream(content).read_all()
     except (pa.ArrowException, OSError) as error:
-        raise DamagedError(f"the consumer's state is no Arrow stream: {error}") from error
+        raise DamagedError(f"the consumer's state is not an Arrow stream: {error}") from error
     if table.schema != _PACKED or table.num_rows != 1:
         raise DamagedError(
             f"the consumer's state has {counted(table.num_rows, 'row')} of {', '.join(table.column_names)};"

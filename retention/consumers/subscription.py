@@ -38,25 +38,27 @@ def find_stream(wanted: Subscription, streams: Collection[StreamConfig]) -> Stre
     """
     if wanted.stream:
         matches = [stream for stream in streams if stream.name == wanted.stream]
-        what = f"stream {wanted.stream} is not there; name one that is"
+        what = f"there is no stream {wanted.stream}; name an existing one"
     elif not is_valid_filter(wanted.subject):
         what = (
-            f"{wanted.subject!r} is no subject" if wanted.subject else "no subject is given, either"
+            f"{wanted.subject!r} is not a subject"
+            if wanted.subject
+            else "no subject is given, either"
         )
         raise UsageError(
-            f"a subscription names no stream by which to find its consumer, and {what}; name one"
+            f"a subscription needs a stream to find its consumer, and {what}; name one"
         )
     else:
         matches = [stream for stream in streams if _takes(stream, wanted.subject)]
         what = (
-            f"no stream takes {wanted.subject!r}; subscribe to a subject of one, or name the stream"
+            f"no stream has {wanted.subject!r}; subscribe to a subject of one, or name the stream"
         )
     if not matches:
         raise UsageError(what)
     if len(matches) > 1:
         names = ", ".join(stream.name for stream in matches)
         raise UsageError(
-            f"{wanted.subject!r} is taken by several streams: {names}; name one of them"
+            f"{wanted.subject!r} is a subject of several streams: {names}; name one of them"
         )
     return matches[0]
 
@@ -97,7 +99,7 @@ def _request(wanted: Subscription) -> Iterator[Refusal]:
         yield refusal("queue config", _SHARED, None)
     says_how = "ack_policy" in config.model_fields_set
     if wanted.pull and says_how and config.ack_policy in {"none", "all"}:
-        text = f"who asks for messages acknowledges each; {config.ack_policy} is refused, write explicit"
+        text = f"a pull consumer acknowledges each message; {config.ack_policy} is refused, write explicit"
         yield refusal("config", text, None)
 
 
@@ -110,28 +112,26 @@ _SHARED = (
 def _kind(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
     filters = existing.filters
     if wanted.subject and filters and wanted.subject not in filters:
-        text = f"{wanted.subject!r} is not what {existing.name} takes; write {', '.join(filters)}"
+        text = f"{wanted.subject!r} is not a filter of {existing.name}; write {', '.join(filters)}"
         yield refusal("subject", text, None)
     if wanted.pull and existing.is_push:
         text = (
-            f"{existing.name} pushes to {existing.deliver_subject}; subscribe there, do not ask it"
+            f"{existing.name} pushes to {existing.deliver_subject}; subscribe there, without pull"
         )
         yield refusal("pull", text, None)
     if not wanted.pull and not existing.is_push:
-        text = f"{existing.name} pushes nothing; ask it for messages, with pull"
+        text = f"{existing.name} pushes nothing; request its messages, with pull"
         yield refusal("pull", text, None)
 
 
 def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
     group, name = existing.deliver_group, existing.name
     if wanted.queue and not group:
-        yield refusal("queue", f"{name} was made without a queue; leave the queue out", None)
+        yield refusal("queue", f"{name} has no queue; leave the queue out", None)
     elif group and not wanted.queue:
-        yield refusal("queue", f"{name} was made for queue {group}; join that", None)
+        yield refusal("queue", f"{name} has queue {group}; join it", None)
     elif group != wanted.queue:
-        yield refusal(
-            "queue", f"{name} was made for queue {group}, which this is not; join that", None
-        )
+        yield refusal("queue", f"{name} has queue {group}, not this one; join it", None)
     if wanted.queue and (existing.idle_heartbeat or existing.flow_control):
         yield refusal("queue", _SHARED, None)
 
@@ -145,5 +145,5 @@ def _unapplied(
     requested = with_server_defaults(wanted.config, stream)
     for key in sorted(wanted.config.model_fields_set - {"deliver_subject"}):
         if getattr(requested, key) != getattr(existing, key):
-            text = f"{key} of {existing.name} is another, and subscribing changes nothing; leave it out"
+            text = f"{key} of {existing.name} differs, and a subscription changes nothing; leave it out"
             yield refusal("config", text, None)

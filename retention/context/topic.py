@@ -21,7 +21,7 @@ def topic_of(opened: OpenedStream) -> TopicConfig:
     topic = opened.config.topic
     if topic is None:
         raise UsageError(
-            f"{opened.name}: is no topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
+            f"{opened.name}: is not a topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
         )
     return topic
 

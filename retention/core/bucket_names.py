@@ -27,7 +27,7 @@ def stream_of(bucket: str) -> str:
     """
     if not is_bucket_name(bucket):
         raise UsageError(
-            f"{bucket!r} is no bucket's name: write letters, digits, _ and -, without dots and blanks"
+            f"{bucket!r} is not a bucket's name: write letters, digits, _ and -, without dots and blanks"
         )
     return f"{_PREFIX}{bucket}"
 
@@ -50,8 +50,8 @@ def check_key(key: str) -> None:
     """
     if not _KEY.fullmatch(key):
         raise UsageError(
-            f"{key!r} is no key: write letters, digits and any of - / _ = . with a dot neither first, last nor twice "
-            "in a row"
+            f"{key!r} is not a key: write letters, digits and any of - / _ = . with a dot neither first, last nor "
+            "twice in a row"
         )
 
 

@@ -334,7 +334,7 @@ def _wrong(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{about}is missing"
     if first["type"] == "extra_forbidden":
-        return f"{about}is no field that it may have"
+        return f"{about}is not a field that it may have"
     text = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], Mapping | list):
         return f"{about}{text}" if first["type"] == "value_error" else f"{about}: {text}"

@@ -91,7 +91,7 @@ def _humantime_ns(value: object) -> int:
     parts = _PART.findall(text)
     if not parts or "".join(_PART.split(text)[::3]) or any(u not in _LENGTH_NS for _, u in parts):
         raise UsageError(
-            f"{value!r} is no expiry: write never, server_default, numbers with units (us, ms, s, m, h, d, w, M, y)"
+            f"{value!r} is not an expiry: write never, server_default, numbers with units (us, ms, s, m, h, d, w, M, y)"
             ' such as "7d" or "1h 30m", or a bare integer of microseconds'
         )
     return sum(int(number) * _LENGTH_NS[unit] for number, unit in parts)

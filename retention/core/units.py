@@ -95,7 +95,7 @@ def parse_duration(value: str | int, bare: Literal["ns", "us"] = "ns") -> int:
         return _in_int64(value * _DURATION_UNITS[bare], value)
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise UsageError(
-            f"{value!r} is no duration: write a number with a unit (ns, us, ms, s, m, h, d, w),"
+            f"{value!r} is not a duration: write a number with a unit (ns, us, ms, s, m, h, d, w),"
             f' such as "{_nearest_duration(value)}", or a bare integer of {_BARE_NAMES[bare]}'
         )
     parts = _DURATION_PART.findall(value)
@@ -173,7 +173,7 @@ def parse_size(value: str | int) -> int:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match.group(3).lower() not in _SIZE_UNITS:
         raise UsageError(
-            f"{value!r} is no size: write an integer of bytes, or a number with a unit"
+            f"{value!r} is not a size: write an integer of bytes, or a number with a unit"
             " (KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB of 1000), such as 256MiB"
         )
     sign, number, unit = match.groups()
@@ -255,7 +255,9 @@ def _is_whole(value: object) -> bool:
 
 def _of_datetime(value: datetime) -> int:
     if value != value:  # noqa: PLR0124  (pandas' NaT, which is a datetime and equals nothing)
-        raise UsageError(f"{value} is no instant: leave out, or replace, times that are missing")
+        raise UsageError(
+            f"{value} is not an instant: leave out, or replace, times that are missing"
+        )
     zone = value.utcoffset()
     if zone is None:
         raise UsageError(
@@ -275,14 +277,14 @@ def _parse_rfc3339(value: object) -> int:
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise UsageError(
-            f"{value!r} is no instant: write RFC 3339 with an offset, such as"
+            f"{value!r} is not an instant: write RFC 3339 with an offset, such as"
             " 2026-11-20T00:00:00Z or 2026-11-20T01:00:00.123456789+01:00, or integer nanoseconds"
             " since the epoch"
         )
     try:
         moment = datetime.fromisoformat("{day}T{clock}{offset}".format_map(match.groupdict()))
     except ValueError as error:
-        raise UsageError(f"{value!r} is no instant: {error}") from error
+        raise UsageError(f"{value!r} is not an instant: {error}") from error
     return _of_datetime(moment) + int((match["decimals"] or "").ljust(9, "0"))
 
 

@@ -123,7 +123,7 @@ def _refuse_others(stream: str, config: ConsumerConfig) -> None:
     """Refuse consumers that do not support fetching: push, flow control, priorities."""
     why = None
     if config.is_push:
-        why = f"pushes its messages to {config.deliver_subject}, and a batch is asked for"
+        why = f"pushes its messages to {config.deliver_subject}, and a batch was requested"
     elif config.ack_policy == "flow_control":
         why = "has ack_policy flow_control, by which another stream takes its messages"
     elif config.priority_policy != "none":

@@ -51,17 +51,16 @@ def request_of(
     size = INT64_MAX if max_bytes is None else max_bytes
     if count < 1 or size < 1:
         raise UsageError(
-            f"{config.name}: a batch has at least one message and one byte; ask for more"
+            f"{config.name}: a batch has at least one message and one byte; request more"
         )
     if count > allowed:
         raise UsageError(
-            f"{config.name}: its max_batch is {allowed}, and {counted(count, 'message is', 'messages are')} asked "
-            f"for; ask "
-            "for fewer"
+            f"{config.name}: its max_batch is {allowed}, and {counted(count, 'message was', 'messages were')} "
+            "requested; request fewer"
         )
     if max_bytes is not None and 0 < config.max_bytes < max_bytes:
         raise UsageError(
-            f"{config.name}: its max_bytes is {config.max_bytes}, and {max_bytes} are asked for; ask for fewer"
+            f"{config.name}: its max_bytes is {config.max_bytes}, and {max_bytes} were requested; request fewer"
         )
     return Request(count, size, now_ns)
 
@@ -98,8 +97,8 @@ _NOTHING = np.zeros(0, np.int64)
 def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count: int) -> pa.Table:
     """The next undelivered messages: the last ones of subjects that a consumer began with, then all above them.
 
-    A message published after this version of the stream was read may be missing from it, and is left to a later
-    request.
+    A message published after this version of the stream was read may be missing from it; a later request
+    delivers it.
     """
     known, delivered = state.lasts["seq"].to_numpy(), state.delivered.stream_seq
     lasts = stream.among(known[(known > delivered) & (known < stream.end)], count)
@@ -113,7 +112,7 @@ def _due_again(
     """The state without lost messages, and the messages due for redelivery with their sizes.
 
     A message that the stream has lost is no longer pending. One published after this version of the stream was read may
-    exist, and stays pending.
+    exist, and remains pending.
     """
     seqs = due_seqs(state, terms, now_ns)
     if not len(seqs):
@@ -129,7 +128,7 @@ def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> i
     fitting = int(np.searchsorted(np.cumsum(sizes), request.bytes, side="right"))
     if len(seqs) and not fitting:
         raise RefusedError(
-            f"{consumer}: message {seqs[0]} has {sizes[0]} bytes, and a batch of at most {request.bytes} is asked for; "
-            "nothing was delivered; ask for more bytes"
+            f"{consumer}: message {seqs[0]} has {sizes[0]} bytes, and a batch of at most {request.bytes} was "
+            "requested; nothing was delivered; request more bytes"
         )
     return min(fitting, request.count)

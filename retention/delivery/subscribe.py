@@ -40,7 +40,7 @@ def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchC
         for refusal in subscription_refusals(wanted, config, existing)
     ]
     if not wanted.pull:
-        sentences.append("pull: nothing is pushed from here; ask for the messages, with pull")
+        sentences.append("pull: this client pushes nothing; request the messages, with pull")
     if sentences:
         raise RefusedError(f"{opened.name}: {'; '.join(sentences)}; nothing was changed")
     if existing is not None:

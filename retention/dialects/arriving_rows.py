@@ -16,7 +16,7 @@ TIME_US = "time_us"
 """The column, int64, of times given as timestamps: microseconds since the epoch, which may exceed
 64 bits as nanoseconds. It replaces `Dialect.timed_by`."""
 NULL_PAYLOAD = (
-    ", which is no message: tombstone=… (--tombstone) makes it a deletion of its key, where=… (--where) leaves it out, "
+    ", which is not a message: tombstone=… (--tombstone) makes it a deletion of its key, where=… (--where) omits it, "
     "and coalesce(payload, '') makes it an empty message"
 )
 NULL_TIME = ": --time now, or --as-of, says which time such rows get, and --where leaves them out"

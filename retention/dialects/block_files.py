@@ -20,7 +20,7 @@ from retention.storage.parallel import in_threads
 RUN_BYTES = 64 << 20
 """Bytes of rows sorted at a time."""
 BLOCK_BYTES = 256 << 10, 4 << 20
-"""Minimum and maximum bytes of a block, as far as rows and gaps allow."""
+"""Minimum and maximum bytes of a block, where rows and gaps allow."""
 LEAST_BLOCKS = 16
 """The minimum number of blocks per sorted run, if they are not too small; ranges are cut at first
 rows of blocks."""

@@ -90,8 +90,8 @@ def refuse_sql(mapping: ColumnMapping) -> None:
     given = [f"{name}={value!r}" for name, value in named.items() if value is not None]
     if given:
         raise UsageError(
-            f"{', '.join(given)}: that is SQL, for Spark's frames alone; nothing was appended; filter the rows before, "
-            "give deletions the header KV-Operation: DEL, or append a Spark DataFrame"
+            f"{', '.join(given)}: that is SQL, which only Spark's frames support; nothing was appended; filter the "
+            "rows before, give deletions the header KV-Operation: DEL, or append a Spark DataFrame"
         )
 
 

@@ -165,6 +165,6 @@ def refuse_malformed(rows: pa.Table) -> None:
     )
     if not pc.all(whole, min_count=0).as_py():
         raise UsageError(
-            "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
+            "the headers of a row are not a header block of at most 65,535 bytes: names without colons, values without "
             "line breaks; nothing was appended; correct or leave out such rows"
         )

@@ -173,7 +173,7 @@ def _message(
     refuse_unknown(message, known)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:
-        raise ValueError("subject must be there and be a text")
+        raise ValueError("subject is required and must be text")
     ts_ns = time_given(message, "ts_ns", now_ns, times)
     block = _headers(message)
     if "msg_id" in message:
@@ -240,7 +240,7 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
             return text
         if not isinstance(text, str):
             raise ValueError(
-                f"{name} must be a text (a JSON document, too, is written as one); other bytes go into {encoded}"
+                f"{name} must be text (a JSON document is written as text, too); other bytes belong in {encoded}"
             )
         return text.encode() if name in message else None
     if name in message:
@@ -255,7 +255,7 @@ def from_base64(encoded: Any, name: str) -> bytes:
         ValueError: the value is not a base64 string.
     """
     if not isinstance(encoded, str):
-        raise ValueError(f"{name} must be a text")  # noqa: TRY004
+        raise ValueError(f"{name} must be text")  # noqa: TRY004
     try:
         return a2b_base64(encoded, strict_mode=True)
     except ValueError as error:
@@ -266,12 +266,14 @@ def _block(given: Any) -> bytes | None:
     if isinstance(given, bytes):
         if given and not headers.is_valid(given):
             raise ValueError(
-                "headers are bytes, and no header block (NATS/1.0, then `name: value`)"
+                "headers are bytes, but not a header block (NATS/1.0, then `name: value`)"
             )
         return given or None
     pairs = _pairs(given) if isinstance(given, dict) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
-        raise ValueError("headers must be pairs of texts, or an object of texts and lists of texts")
+        raise ValueError(
+            "headers must be pairs of strings, or an object of strings and lists of strings"
+        )
     return headers.build(pairs) or None
 
 
@@ -295,7 +297,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"key {max(names, key=names.count)} stands in one object twice")
+        raise ValueError(f"key {max(names, key=names.count)} occurs twice in one object")
     return fields
 
 
@@ -321,7 +323,7 @@ def open_lines(lines: Given) -> AbstractContextManager[Iterable[Line]]:
         return nullcontext(records_of(lines))
     if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
         raise UsageError(
-            f"a value of type {type(lines).__name__} is nothing that holds messages; nothing was written; give a frame "
+            f"a value of type {type(lines).__name__} has no messages; nothing was written; give a frame "
             "of pandas or Polars, an Arrow table, a dict, a list of dicts or of JSON lines, or Path(…) of such a file"
         )
     return nullcontext(lines)

@@ -93,12 +93,12 @@ def plain(
         ValueError: a value is invalid in a message.
     """
     if not all(isinstance(name, str) for name in record):
-        raise ValueError("the keys of a message are texts")
+        raise ValueError("the keys of a message must be strings")
     values = {name: _value(value) for name, value in record.items() if not is_missing(value)}
     if "headers" in values:
         values["headers"] = _headers(values["headers"])
     if not isinstance(values.get("payload", b""), str | bytes):
-        raise ValueError("payload must be a text or bytes")  # noqa: TRY004  (the caller adds the number)
+        raise ValueError("payload must be text or bytes")  # noqa: TRY004  (the caller adds the number)
     if "payload" in values and values.keys() & {"data", "data_b64"}:
         raise ValueError("payload, data and data_b64 exclude each other")
     if "time" in names and "time" in values:
@@ -128,14 +128,14 @@ def _frame_errors(frame: ArrowStream) -> Iterator[None]:
         reason = str(error).strip().split("\n", 1)[0]
         raise UsageError(
             f"the rows of this {type(frame).__name__} cannot be read as columns of Arrow ({reason}); nothing was "
-            "written; give each column values of one type: texts, bytes, whole numbers, times with a zone"
+            "written; give each column values of one type: strings, bytes, integers, times with a zone"
         ) from error
 
 
 def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"two columns are called {name}; nothing was written; rename one")
+            raise UsageError(f"two columns have the name {name}; nothing was written; rename one")
         kind = schema.field(name).type
         if pa.types.is_timestamp(kind) and kind.tz is None:
             raise UsageError(

@@ -56,7 +56,7 @@ class RunReport:
     left: Mapping[str, Any] | None = None
     """Lag of a stream skipped for the budget, and the exhausted bound; None if the stream was processed."""
     spent_by: str | None = None
-    """The earlier run in effect that spent the same approval, so nothing was done now; None if this is no retry."""
+    """The earlier run in effect that spent the same approval, so nothing was done now; None if this is not a retry."""
     superseded_by: Mapping[str, Any] | None = None
     """The earlier pass at a later instant, so that nothing was done: `as_of_ns`, `run`; None if there is none."""
     error: Mapping[str, Any] | None = None

@@ -54,7 +54,7 @@ def refuse_topic_of(config: StreamConfig) -> None:
     """
     refuse_topic(
         config,
-        "which takes nothing from streams and their backups",
+        "which accepts no messages from streams or their backups",
         "publish or append to it, import the logs of an Iggy server with `retention import iggy-log DIR --topic "
         f"{config.name}`, or name a stream",
     )
@@ -163,7 +163,7 @@ def appending(
                 raise
             raise RefusedError(
                 f"{opened.name}: the messages would get sequences beyond 2^62, where sequences end; nothing was "
-                "appended; go on in a new stream"
+                "appended; continue in a new stream"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Counters (`Nats-Incr`, ADR-49): what a stream with `allow_msg_counter` accepts, and the totals that it stores."""
+"""Counters (`Nats-Incr`, ADR-49): the increments that a stream with `allow_msg_counter` accepts, and its totals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LEADING_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class UncountableError(Exception):
-    """Carries why an increment cannot be added, and the server's error code if there is one."""
+    """Carries the reason why an increment cannot be added, and the server's error code if there is one."""
 
     def __init__(self, reason: str, code: int | None = None) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ def refuse_increments(screen: Validation, given: pa.Table, config: StreamConfig)
         counting[row] = bool(value)
         wrong[row] = bool(value) and not _NUMBER.fullmatch(value)
         long[row] = len(value) > MAX_DIGITS
-    screen.refuse(wrong, f"its {INCREMENT} is no whole number", 10171)
+    screen.refuse(wrong, f"its {INCREMENT} is not a whole number", 10171)
     if not config.allow_msg_counter:
         reason = f"it has a {INCREMENT}, and allow_msg_counter is off"
         screen.refuse(counting, reason, 10168)
@@ -162,7 +162,7 @@ def _go_json(sources: Mapping[str, Any]) -> bytes:
 
 def _pairs(fields: Any) -> tuple[tuple[str, Any], ...]:
     if not isinstance(fields, tuple):
-        raise ValueError("it is no object")  # noqa: TRY004  (as JSON's own errors)
+        raise ValueError("it is not an object")  # noqa: TRY004  (as JSON's own errors)
     return fields
 
 

@@ -126,7 +126,7 @@ def streaming_sink(
         known.update(left_out)
         if left_out:
             _log.warning(
-                "%s: left out of the messages of %s: %s; payload='all' takes them in, or select what is meant",
+                "%s: left out of the messages of %s: %s; payload='all' includes them, or select the columns to keep",
                 opened.name,
                 writer,
                 ", ".join(left_out),

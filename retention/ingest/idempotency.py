@@ -41,7 +41,7 @@ class BatchIdentity:
             )
         if self.writer in _TAKEN or self.writer.startswith(_QUERY):
             raise UsageError(
-                f"the writer {self.writer} is how the engine counts; name it otherwise"
+                f"the writer name {self.writer} is reserved for the engine; choose another name"
             )
 
     @property
@@ -69,7 +69,7 @@ class NextBatch(BatchIdentity):
 
 @dataclass(frozen=True)
 class MicroBatch(BatchIdentity):
-    """A batch of a streaming query, whose numbers are meaningful in one checkpoint only.
+    """A batch of a streaming query; its numbers are meaningful in one checkpoint only.
 
     A query repeats only its last batch; its id is that of its checkpoint.
     """
@@ -94,11 +94,11 @@ class MicroBatch(BatchIdentity):
             return False
         is_foreign = self.query is not None and self._others(counters, last)
         if is_foreign or self.batch < last:
-            whose = "another checkpoint's" if is_foreign else "a later one"
+            owner = "another checkpoint's" if is_foreign else "a later one"
             raise RefusedError(
                 f"{stream}: the streaming query brings batch {self.batch} as writer {self.writer}, whose last is batch "
-                f"{last}, {whose}: its checkpoint was deleted, replaced, or put back to an older state, so that the "
-                "numbers do not tell which messages are there; nothing was appended; restore the query's own "
+                f"{last}, {owner}: its checkpoint was deleted, replaced, or restored to an older state, so that the "
+                "numbers do not show which messages were appended; nothing was appended; restore the query's own "
                 "checkpoint, or give the sink another writer's name and begin where the stream ends"
             )
         return self.batch == last

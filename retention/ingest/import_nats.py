@@ -56,7 +56,7 @@ class Imported:
 
 
 def import_nats_backup(opened: OpenedStream, path: str | Path, *, strict: bool = False) -> Imported:
-    """Import a v2 backup: sequences, times, headers and payloads unchanged, whatever the stream's limits.
+    """Import a v2 backup: sequences, times, headers and payloads unchanged, despite the stream's limits.
 
     A server writes its account before the archive, and messages may be removed meanwhile. As RESTORE does, the import
     takes the archive's content; the result lists the differences.
@@ -96,7 +96,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path, *, strict: bool =
 
 
 class _Reading:
-    """A backup whose messages are read and counted, then compared with the server's account."""
+    """A backup while its messages are read and counted, then compared with the server's account."""
 
     def __init__(self, backup: Backup, storage: Storage, strict: bool) -> None:  # noqa: FBT001
         self._backup, self._storage, self._strict = backup, storage, strict

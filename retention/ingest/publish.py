@@ -274,7 +274,7 @@ def _needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedA
 
 
 def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
-    """Whether a consumer wants everything, or its wishes are unknown."""
+    """Whether a consumer wants everything, or its interest is unknown."""
     return set(filters) in (set(), set(opened.config.subjects)) or any(
         map(has_wildcard_look_alike, filters)
     )
@@ -335,7 +335,7 @@ def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
-    """The error for a batch of lines, one of which is refused."""
+    """The error for a batch of lines with a refused one."""
     line = given["line"][refusal.row].as_py()
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
@@ -345,7 +345,7 @@ def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | Refus
 
 
 def _refused(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
-    """The error for messages without lines, one of which is refused."""
+    """The error for messages without lines, with a refused one."""
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
         f"{_refuses(stream, given, refusal)}; nothing was written; change the message, or the stream's configuration"

@@ -200,7 +200,9 @@ class _Checks:
             actual = self._last_of((subject or b"").decode(errors="replace"))
             self._expect(expected, actual)
         elif subject:
-            self._refuse(f"its {EXPECTED_SUBJECT} stands without {EXPECTED_SUBJECT_SEQ}", 10193)
+            self._refuse(
+                f"its {EXPECTED_SUBJECT} is not used without {EXPECTED_SUBJECT_SEQ}", 10193
+            )
         expected = headers.lookup(block, EXPECTED_LAST_SEQ)
         if expected:
             self._expect(expected, self._next_seq - 1)

@@ -71,7 +71,7 @@ def append_records(
 
 
 class _Records:
-    """Records without their ordering keys, whose values are remembered during iteration.
+    """Records without their ordering keys; iteration remembers the values of those keys.
 
     Args:
         records: as `append_records` takes them.
@@ -100,14 +100,16 @@ class _Records:
     def _message(self, record: Line) -> Line:
         if not isinstance(record, Mapping):
             if self.order_by:
-                raise ValueError("order_by needs records, and this is a text")
+                raise ValueError("order_by needs records, and this is text")
             return record
         if is_missing(record.get("payload", b"")) and not self._dialect.is_topic:
-            raise ValueError("payload is null, which is no message; leave it out, or make it empty")
+            raise ValueError(
+                "payload is null, which is not a message; leave it out, or make it empty"
+            )
         if not self.order_by:
             return record
         if unknown := [name for name in self.order_by if name not in record]:
-            raise ValueError(f"it has no {', '.join(unknown)}, by which order_by has the messages")
+            raise ValueError(f"it has no {', '.join(unknown)}, which order_by names")
         given = (record[name] for name in self.order_by)
         self._values.append(tuple(None if is_missing(value) else value for value in given))
         known = {*self._dialect.columns, "data", "data_b64", "key_b64", "headers_b64"}
@@ -126,8 +128,8 @@ class _Records:
                 values = pa.array([self._values[place][at] for place in places])
             except (pa.ArrowException, TypeError) as error:
                 raise UsageError(
-                    f"order_by {self.order_by[at]}: its values have no order among each other ({error}); nothing was "
-                    "appended; give them one type"
+                    f"order_by {self.order_by[at]}: its values cannot be compared with each other ({error}); nothing "
+                    "was appended; give them one type"
                 ) from error
             rows = rows.append_column(key, values)
         return rows

@@ -67,20 +67,20 @@ def _reasons(block: bytes, subject: str, config: StreamConfig) -> Iterator[_Reas
     """Reasons to refuse a message, in the server's order."""
     zone, pattern = headers.lookup(block, ZONE), _text(block, SCHEDULE)
     if zone is not None and not _is_zone(zone):
-        text = f"its {ZONE} is no time zone"
+        text = f"its {ZONE} is not a time zone"
         yield (text, 10223) if config.allow_msg_schedules else _OFF
     if pattern and not config.allow_msg_schedules:
         yield _OFF
     if pattern:
         if not is_pattern(pattern, in_zone=zone is not None):
             yield (
-                f"its {SCHEDULE} is none (@at, @every, @hourly and the like, or six fields)",
+                f"its {SCHEDULE} is not a schedule (@at, @every, @hourly and the like, or six fields)",
                 10189,
             )
         yield from _settings(block, config)
         yield from _targets(block, subject, config)
         if _text(block, headers.ROLLUP).lower() not in ("", "sub"):
-            yield f"a {SCHEDULE} excludes another {headers.ROLLUP} than sub", 10192
+            yield f"a {SCHEDULE} excludes any {headers.ROLLUP} but sub", 10192
     yield from _purges(block, subject, config)
 
 
@@ -89,7 +89,7 @@ def _settings(block: bytes, config: StreamConfig) -> Iterator[_Reason]:
     try:
         headers.parse_ttl(ttl)
     except ValueError:
-        yield f"its {SCHEDULE_TTL} is no TTL", 10191
+        yield f"its {SCHEDULE_TTL} is not a TTL", 10191
     if _text(block, SCHEDULE_ROLLUP) not in ("", "sub"):
         yield f"its {SCHEDULE_ROLLUP} is not sub", 10192
     if ttl and not config.allow_msg_ttl:

@@ -63,7 +63,7 @@ def mapped(
 
 
 def _renamed(subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]) -> pa.ChunkedArray:
-    """Subjects renamed by the first matching transform, in bytes, some of which may not be UTF-8."""
+    """Subjects renamed by the first matching transform, in bytes; some may not be UTF-8."""
     mappings = [_Mapping.of(transform) for transform in transforms if transform.dest]
     rename = _renaming(mappings)
     if any(mapping.draws for mapping in mappings):  # a new draw for each message

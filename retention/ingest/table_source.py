@@ -29,7 +29,7 @@ COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLU
 
 @dataclass(frozen=True)
 class Source:
-    """A table or directory whose rows are each taken once."""
+    """A table or directory; each of its rows is taken once."""
 
     location: str
     format: str = DELTA

@@ -1,4 +1,4 @@
-"""Functions of subject transforms (ADR-30), each of which makes a destination token from the tokens of a subject.
+"""Functions of subject transforms (ADR-30): each makes a destination token from the tokens of a subject.
 
 Positions and lengths count bytes, as on the server (2.15.1): a multi-byte character may be split.
 """

@@ -24,7 +24,7 @@ class Turns(Protocol):
     """The way in which concurrent writers take turns; the commit alone decides which came first."""
 
     def held(self, opened: OpenedStream) -> AbstractContextManager[None]:
-        """Exclude other writers during a block, as far as this policy does."""
+        """Exclude other writers during a block, if this policy does."""
 
     def attempts(self) -> Iterator[int]:
         """The numbers of attempts, from 0 on, while another one makes sense."""

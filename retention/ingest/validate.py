@@ -36,7 +36,7 @@ def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
     )
     screen.refuse(
         ~valid[of_row],
-        "the subject is not valid: tokens between dots, no whitespace, no wildcard",
+        "the subject is not valid: it needs tokens between dots, without whitespace and wildcards",
         malformed=True,
     )
     screen.refuse(
@@ -91,7 +91,7 @@ def validate_late(given: pa.Table, rows: pa.Table, config: StreamConfig) -> Vali
         refuse_sizes(screen, given, config)
     unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
-    screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)
+    screen.refuse(unreadable, f"its {headers.TTL} is not a TTL ({grammar})", 10165)
     refuse_records(screen, rows, config)
     return screen
 
@@ -104,7 +104,7 @@ def refuse_records(screen: Validation, rows: pa.Table, config: StreamConfig) -> 
 
 
 def refuse_sizes(screen: Validation, given: pa.Table, config: StreamConfig) -> None:
-    """Refuse messages whose `headers`, or `headers` and `payload` together, are too long."""
+    """Refuse messages with too long `headers`, or too long `headers` and `payload` together."""
     header_bytes = _lengths(given["headers"])
     content = header_bytes + _lengths(given["payload"])
     if config.max_msg_size > 0:

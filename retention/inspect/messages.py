@@ -56,8 +56,8 @@ def check_filter(subject: str | None) -> None:
     """Refuse an invalid subject filter; None filters nothing."""
     if subject is not None and not is_valid_filter(subject):
         raise UsageError(
-            f"{subject!r} is no subject filter: write tokens separated by dots, * for one token, > at the end for one "
-            "or more"
+            f"{subject!r} is not a subject filter: write tokens separated by dots, * for one token, > at the end for "
+            "one or more"
         )
 
 

@@ -42,7 +42,7 @@ class PartitionState(PartitionCounts):
 
 @dataclass(frozen=True)
 class SettingsState:
-    """The effective settings of a topic; None is no limit."""
+    """The effective settings of a topic; None: unlimited."""
 
     message_expiry_us: int | None
     max_topic_size: int | None

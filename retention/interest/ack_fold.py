@@ -63,8 +63,8 @@ def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) ->
     """Fold ack logs, one after the other, into the consumers of a stream.
 
     The consumers that its configuration lists are created first. Each record keeps the position up to which a log is
-    folded in: a log that has grown is folded from there on, the same log again changes nothing, and after a crash the
-    consumers that are behind catch up.
+    folded in: a log that has grown is folded from there on, the same log again changes nothing, and after a crash
+    the next fold completes the remaining consumers.
 
     Raises:
         UsageError: a log cannot be read, or two have the same name.
@@ -77,7 +77,7 @@ def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) ->
         raise UsageError(
             f"{opened.name}: two logs have the same name; nothing was changed; name each log once"
         )
-    refuse_dropped(opened, "publish to it, which begins another table, before acks are folded in")
+    refuse_dropped(opened, "publish to it, which creates a new table, before acks are folded in")
     edit_declared(opened)
     return [_fold(opened, log, engines) for log in logs]
 
@@ -226,8 +226,8 @@ class _Folding:
             return current
         if current is None or not _same(current, before) or current.revision != before.revision:
             raise BusyError(
-                f"{self.opened.name}: consumer {before.consumer} was changed while {self.log.name} was folded; what is "
-                "folded into the consumers before it stays, into this one nothing is; run again"
+                f"{self.opened.name}: consumer {before.consumer} was changed while {self.log.name} was folded; the log "
+                "is folded into the consumers before this one, but not into this one; run again"
             )
         return replace(current, state=after.state, folded=after.folded)
 
@@ -246,15 +246,16 @@ class _Folding:
         return RefusedError(
             f"{self.opened.name}: line {line['row'] + 1} of {self.log.name} is about message {line['seq']}, of "
             f"consumer {line['consumer']}, and the last one here is {self.last_seq}: the log is ahead of the "
-            "stream; nothing was changed; take in the messages first, then fold again"
+            "stream; nothing was changed; append the messages first, then fold again"
         )
 
     def _refuse_contradictions(self, name: str, state: ConsumerState) -> None:
         faults = contradictions(state, self.last_seq)
         if faults:
             raise RefusedError(
-                f"{self.opened.name}: with {self.log.name} the state of consumer {name} cannot be: {'; '.join(faults)}"
-                "; nothing was changed; import its state from the broker again, or delete that consumer"
+                f"{self.opened.name}: with {self.log.name} the state of consumer {name} is impossible: "
+                f"{'; '.join(faults)}; nothing was changed; import its state from the broker again, or delete that "
+                "consumer"
             )
 
 
@@ -318,8 +319,9 @@ def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerReco
         else:
             continue
         raise RefusedError(
-            f"{stream}: {log.name} is not the log that it was: {wrong} folded into consumer {record.consumer} already, "
-            "and a log only grows; nothing was changed; restore it, or give another log a name of its own"
+            f"{stream}: {log.name} is not the log that was folded before: {wrong} folded into consumer "
+            f"{record.consumer} already, and a log only grows; nothing was changed; restore it, or give another log a "
+            "name of its own"
         )
 
 

@@ -76,7 +76,7 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
     counters = _counters(opened)
     next_offset = counters.next_seq.get(reader.partition, 0)
     if not 0 <= offset < next_offset:
-        extent = f"ends at {next_offset - 1:,}" if next_offset else "never held a message"
+        extent = f"ends at {next_offset - 1:,}" if next_offset else "never had a message"
         raise UsageError(
             f"{opened.name}: {reader.kind} {reader.name} cannot have read up to {offset:,} (invalid offset): partition "
             f"{reader.partition} {extent}; nothing was changed; store the offset of the last message that was read"
@@ -111,7 +111,7 @@ def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, C
     if stored is None:
         raise UsageError(
             f"{opened.name}: {reader.kind} {reader.name} has stored no offset in partition {reader.partition}; nothing "
-            f"was changed; {command('offset ls', opened.name)} lists who has"
+            f"was changed; {command('offset ls', opened.name)} lists those that have one"
         )
     return stored, counters
 
@@ -158,7 +158,7 @@ def raise_watermark(opened: OpenedStream, request: Request | None, epoch: int) -
         watermark = known.watermarks.get(partition, -1)
         return replace(known, watermarks={**known.watermarks, partition: max(watermark, up_to)})
 
-    edit_offsets(opened, raised, f"asked for in partition {partition}")
+    edit_offsets(opened, raised, f"requested in partition {partition}")
 
 
 def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
@@ -189,7 +189,7 @@ def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> No
             return before
         return replace(known, watermarks=watermarks, revision=known.revision + 1, counted=False)
 
-    edit_offsets(opened, lowered, "asked for and brought back")
+    edit_offsets(opened, lowered, "requested and restored")
 
 
 def _counters(opened: OpenedStream) -> Counters:

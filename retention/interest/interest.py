@@ -129,14 +129,15 @@ def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: in
         faults = contradictions(record.state, last_seq)
         if faults:
             yield (
-                f"the state of consumer {record.consumer} cannot be: {'; '.join(faults)}; what it needs cannot be told"
-                ", so nothing was removed; import its state from the broker again, or delete that consumer"
+                f"the state of consumer {record.consumer} is impossible: {'; '.join(faults)}; the messages that it "
+                "needs are unknown, so nothing was removed; import its state from the broker again, or delete that "
+                "consumer"
             )
         for wanted in filter(has_wildcard_look_alike, filters_of(record.config)):
             yield (
-                f"filter {wanted!r} of consumer {record.consumer} has a token that begins with a wildcard and is none, "
-                "which servers match now this way, now that; what it needs cannot be told, so nothing was removed; "
-                "give it other filters, or delete it"
+                f"filter {wanted!r} of consumer {record.consumer} has a token that begins with a wildcard and is not "
+                "one, which servers match inconsistently; the messages that it needs are unknown, so nothing was "
+                "removed; give it other filters, or delete it"
             )
     filters = {
         record.consumer: filters_of(record.config)
@@ -146,7 +147,7 @@ def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: in
     both = overlapping_consumers(filters) if opened.config.retention == "workqueue" else None
     if both is not None:
         yield (
-            f"consumers {both[0]} and {both[1]} of a work queue take the same messages, each of which is for one "
+            f"consumers {both[0]} and {both[1]} of a work queue take the same messages, but each is for only one "
             "(error code 10100); nothing was removed; give them filters that do not overlap, or delete one"
         )
 

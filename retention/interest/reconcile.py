@@ -87,7 +87,7 @@ def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:
         raise RefusedError(
             f"{opened.name}: consumer {record.consumer} has a configuration that cannot be read ({wrong['msg']}: "
             f"{'.'.join(map(str, wrong['loc']))}), so that no consumer can be listed beside it; nothing was changed; "
-            "take the list out of the configuration, or delete that consumer"
+            "remove the list from the configuration, or delete that consumer"
         ) from error
 
 

@@ -37,7 +37,7 @@ def read_approved(path: str) -> tuple[int, dict[str, Approved]]:
         return int(report["as_of_ns"]), approved
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UsageError(
-            f"{path}: is no report of plans ({error!r}); name one that jobs/plan.py has written"
+            f"{path}: is not a report of plans ({error!r}); name one that jobs/plan.py has written"
         ) from error
 
 

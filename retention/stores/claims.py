@@ -71,4 +71,4 @@ class Claims:
 
 def _refuse_outside(paths: Iterable[str]) -> None:
     if not all(map(is_inside, paths)):
-        raise ValueError("it names what is no data file of the stream")
+        raise ValueError("it names what is not a data file of the stream")

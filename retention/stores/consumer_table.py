@@ -109,9 +109,9 @@ class ConsumerTable:
         if not counters.consumers or files.directories(self._directory) or self._imported():
             return
         raise DamagedError(
-            f"{self._directory}: no consumer's record is there, though the table's log counts edits of them "
-            f"({counters.consumers}); what they still need cannot be told, so nothing was changed; restore that "
-            "directory from a copy, or add the consumers anew with `retention consumer add`"
+            f"{self._directory}: there is no consumer record, but the table's log counts edits of consumers "
+            f"({counters.consumers}); the messages that they need are unknown, so nothing was changed; restore that "
+            "directory from a copy, or create the consumers again with `retention consumer add`"
         )
 
     def read(self, consumer: str) -> ConsumerRecord | None:
@@ -147,8 +147,8 @@ class ConsumerTable:
             before = self._stored(consumer)
             if before is not None and before.generation > self._generation:
                 raise BusyError(
-                    f"{versions.directory}: the stream was dropped meanwhile, and this consumer is one of the table "
-                    "that was begun in its place; this change was not made; try again"
+                    f"{versions.directory}: the stream was dropped meanwhile, and this consumer belongs to the table "
+                    "that replaced it; this change was not made; try again"
                 )
             after = change(self._of_this_table(before))
             number = 0 if before is None else before.version
@@ -187,8 +187,8 @@ class ConsumerTable:
             }
         except (ValueError, KeyError, TypeError, AttributeError, DamagedError) as error:
             raise DamagedError(
-                f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
-                "restore that file from a copy, or remove it to go on without consumers"
+                f"{location}: cannot be read as the consumers of an import ({error!r}); nothing was written; "
+                "restore that file from a copy, or remove it to continue without consumers"
             ) from error
 
 
@@ -196,7 +196,7 @@ def no_consumer(stream: str, name: str) -> UsageError:
     """The error for an unknown consumer of a stream."""
     return UsageError(
         f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
-        f"{command('consumer ls', stream)} lists those that are there"
+        f"{command('consumer ls', stream)} lists the existing ones"
     )
 
 
@@ -233,8 +233,8 @@ def _state(fields: dict[str, Any]) -> ConsumerState:
 def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:
     if record.consumer.lower() == consumer.lower() and record.consumer != consumer:
         raise RefusedError(
-            f"consumer {consumer} would share its directory with consumer {record.consumer}: the place does not tell "
-            "these names apart; nothing was changed; give one of them a name that differs in more than case"
+            f"consumer {consumer} would share its directory with consumer {record.consumer}: the storage does not "
+            "distinguish these names; nothing was changed; give one of them a name that differs in more than case"
         )
     if (record.consumer, record.version) != (consumer, version):
         raise ValueError(f"it is version {record.version} of {record.consumer}")

@@ -53,15 +53,15 @@ def reader_of(partition: int, kind: ReaderKind, name: str | int) -> Reader:
     """
     text = str(name)
     if kind not in get_args(ReaderKind):
-        raise UsageError(f"{kind} reads nothing: write consumer or group")
+        raise UsageError(f"{kind} is not a kind of reader: write consumer or group")
     if text.isascii() and text.isdigit():
         if int(text) > _HIGHEST_NUMBER:
             raise UsageError(f"{kind} {text} is out of range: numbers go up to {_HIGHEST_NUMBER}")
         return Reader(partition, kind, str(int(text)))
     if kind == "group":
         raise UsageError(
-            f"group {text}: which number a server gave this group cannot be told from its name; write the number, the "
-            "name of its file below offsets/groups"
+            f"group {text}: the number that a server gave this group does not follow from its name; write the number, "
+            "the name of its file below offsets/groups"
         )
     if not 1 <= len(text.encode()) <= _MOST_NAME_BYTES:
         raise UsageError(f"a consumer's name has 1 to {_MOST_NAME_BYTES} bytes; write another one")
@@ -86,7 +86,7 @@ class Offsets:
     version: int = 0
     """The number of documents so far, this one included; 0 if not yet written."""
     revision: int = 0
-    """The number of changes that hold a partition for longer: a new reader, or a reader that moved back."""
+    """The number of changes that keep messages of a partition longer: a new reader, or a reader that moved back."""
     counted: bool = True
     """Whether the message table's log counts the latest revision."""
     watermarks: Mapping[int, int] = field(default_factory=dict)
@@ -155,9 +155,9 @@ class OffsetTable:
         offsets = self.read()
         if not offsets.version and counters.consumers:
             raise DamagedError(
-                f"{self._versions.directory}: no stored offsets are there, though the table's log counts edits of "
-                f"them ({counters.consumers}); what consumers have not read yet cannot be told, so nothing was "
-                "changed; restore the directory from a copy, or store an offset anew"
+                f"{self._versions.directory}: there are no stored offsets, but the table's log counts edits of "
+                f"them ({counters.consumers}); the messages not yet read are unknown, so nothing was "
+                "changed; restore the directory from a copy, or store an offset again"
             )
         return offsets.counting(counters)
 
@@ -175,8 +175,8 @@ class OffsetTable:
             return _parsed(parse_json(content), version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
-                f"{location}: these stored offsets cannot be read ({error}); what consumers have not read yet cannot "
-                "be told, so nothing was changed; restore the file from a copy"
+                f"{location}: these stored offsets cannot be read ({error}); the messages not yet read are "
+                "unknown, so nothing was changed; restore the file from a copy"
             ) from error
 
     def update(self, change: Change) -> Offsets:

@@ -243,7 +243,7 @@ def test_an_instant_that_is_none_fails_with_its_sentence(
     run = dag.test(run_conf={"streams": ["ORDERS"], "as_of": "tomorrow"})
     assert states(run)["ORDERS"] == ("failed", *("upstream_failed",) * 4)
     logged = capfd.readouterr()
-    assert "'tomorrow' is no instant" in logged.out + logged.err
+    assert "'tomorrow' is not an instant" in logged.out + logged.err
 
 
 def test_a_task_that_takes_too_long_ends_its_job(

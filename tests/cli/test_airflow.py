@@ -28,7 +28,7 @@ def test_nothing_is_written_over_the_files_of_others(tmp_path: Path) -> None:
     (place / "mine.py").write_text("x = 1\n")
     done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path)])
     assert done.exit_code == 2
-    assert done.stderr.startswith(f"{place} has mine.py, which is no file of this package; ")
+    assert done.stderr.startswith(f"{place} has mine.py, which is not a file of this package; ")
     assert [path.name for path in place.iterdir()] == ["mine.py"]
 
 

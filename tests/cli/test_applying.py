@@ -168,7 +168,7 @@ def test_an_instant_that_cannot_be_read_is_a_usage_error(orders: Commands) -> No
             command, "--as-of", "last week", *(["--yes"] if command == "apply" else [])
         )
         assert done.exit_code == 2
-        assert "'last week' is no instant" in done.stderr
+        assert "'last week' is not an instant" in done.stderr
 
 
 def test_two_applies_at_once_are_one_too_many(orders: Commands) -> None:

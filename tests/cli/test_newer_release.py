@@ -71,4 +71,4 @@ def test_a_log_with_fields_of_a_newer_release_is_refused_and_called_no_damage(
     entry.write_text(json.dumps(fields | {"hold_counter": 3}))
     damaged = command.run("state", "ORDERS")
     assert damaged.exit_code == 6
-    assert "hold_counter is no field that it may have" in damaged.stderr
+    assert "hold_counter is not a field that it may have" in damaged.stderr

@@ -106,7 +106,7 @@ def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> No
     place.write_text(json.dumps(json.loads(place.read_text()) | {"streams": [stream]}))
     done = clicks.run("delete-segments", "ORDERS", 0, 1, "--yes")
     assert done.exit_code == 2
-    assert "ORDERS: is no topic" in done.stderr
+    assert "ORDERS: is not a topic" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> No
         (["consumer", "subscribe", NAME], 2, "no stream takes 'clicks'"),
         (["export", "nats-backup", NAME, "out.arc"], 2, "messages clicks --format jsonl"),
         (["import", "nats-backup", "none.arc", "--stream", NAME], 2, "import iggy-log DIR"),
-        (["offset", "ls", "nobody"], 2, "is no topic"),
+        (["offset", "ls", "nobody"], 2, "is not a topic"),
     ],
 )
 def test_what_makes_no_sense_on_a_topic_says_so_and_changes_nothing(

@@ -69,7 +69,7 @@ def test_a_batch_without_a_writer_is_a_usage_error(orders: Commands) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "why"),
     [
-        ('{"data": "x"}', 2, "subject must be there"),
+        ('{"data": "x"}', 2, "subject is required"),
         ('{"subject": "orders..x"}', 2, "orders..x"),
         ("not json", 2, "it is not JSON"),
         (json.dumps({"subject": "orders.x", "data": "x" * 2000}), 4, "10054"),

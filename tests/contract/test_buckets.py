@@ -287,7 +287,7 @@ def test_a_deletion_may_expect_that_there_is_no_value_yet(lake: Lake) -> None:
     )
     said = str(refused(UsageError, lambda: kv.purge("none", revision=-1)))
     assert (
-        said == "revision -1 is none: give one from 1 on, 0 for a key without any, or none at all"
+        said == "revision -1 is not valid: give one from 1 on, 0 for a key without one, or omit it"
     )
 
 
@@ -365,9 +365,9 @@ def test_rivals_that_commit_first_cost_a_lock_time_and_nothing_else(
 def test_a_lock_without_an_end_is_refused(lake: Lake) -> None:
     assert "its values never expire" in str(refused(UsageError, lambda: lake.kv("PLAIN").lock("a")))
     said = str(refused(UsageError, lambda: lake.kv("LOCKS").lock("a", ttl="30s")))
-    assert "a lock cannot live for 30s there, it would live for 1h" in said
+    assert "a lock with a ttl of 30s would expire there after 1h" in said
     said = str(refused(UsageError, lambda: lake.kv("SHORT").lock("a", ttl="30s")))
-    assert "it would live for 1m" in said
+    assert "would expire there after 1m" in said
     lake.kv("SHORT").lock("a", ttl="2m")
 
 
@@ -375,7 +375,7 @@ def test_a_lock_without_an_end_is_refused(lake: Lake) -> None:
 def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
     kv = Lake(str(tmp_path), "parquet").kv("ANY")
     for act in (lambda: kv.get(key), lambda: kv.put(key, b""), lambda: kv.history(key)):
-        assert "is no key" in str(refused(UsageError, act))
+        assert "is not a key" in str(refused(UsageError, act))
 
 
 def test_a_topic_is_no_bucket(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_dropped_bucket_begins_anew(lake: Lake) -> None:
     assert [entry.revision for entry in watcher.poll()] == [1]
     lake.warehouse().stream("KV_PLAIN").drop().apply()
     refused(MissingKeyError, lambda: kv.get("a"))
-    assert "it was dropped while" in str(refused(UsageError, lambda: [*watcher.poll()]))
+    assert "it was dropped during" in str(refused(UsageError, lambda: [*watcher.poll()]))
     assert kv.create("a", b"2") == 1
 
 

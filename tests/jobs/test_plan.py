@@ -140,8 +140,8 @@ def test_no_more_goes_than_was_approved(warehouse: Warehouse, tmp_path: Path) ->
     ("arguments", "reason"),
     [
         (("--approved", "none.json"), "there is no such report"),
-        (("--approved", "retention.yaml"), "is no report of plans"),
-        (("--approved", "deep.json"), "is no report of plans"),
+        (("--approved", "retention.yaml"), "is not a report of plans"),
+        (("--approved", "deep.json"), "is not a report of plans"),
         (("--approved", "retained.json"), "has no such plan"),
         (("--approved", "plan.json", "--stream", "NONE"), "NONE: the approved report has no"),
         (("--approved", "plan.json", "--as-of", "now"), "leave out --as-of"),

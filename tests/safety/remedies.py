@@ -75,7 +75,9 @@ KINDS = {
             "spark/test_ingest_remedies.py::test_an_ingest_goes_on_once_a_damaged_file_is_whole_or_moved_away",
         ),
     ),
-    "enter anew what was lost": Kind(r"store an offset anew|add the consumers anew", (_FILES,)),
+    "enter anew what was lost": Kind(
+        r"store an offset again|create the consumers again", (_FILES,)
+    ),
     "repair lost": Kind(
         r"\{given_up\(|repair lost|_remedy\((stream|layout\.stream), |name each that is to be given up|\{repairs\}|"
         r"takes out one that is named",
@@ -211,9 +213,9 @@ KINDS = {
         (f"{_OWN}an_ack_log_goes_on_as_told",),
     ),
     "consumers' configuration": Kind(
-        r"^\{[^}]*\}: \{(why|'; '\.join\(sentences\))\}|name another consumer|more than case|ask for more bytes|"
+        r"^\{[^}]*\}: \{(why|'; '\.join\(sentences\))\}|name another consumer|more than case|request more bytes|"
         r"say which match the consumer's filters|"
-        r"import its state from the broker|take the list out of the configuration|consumer \{name\} of \{stream\}",
+        r"import its state from the broker|remove the list from the configuration|consumer \{name\} of \{stream\}",
         untested="they refuse a request about consumers, after which passes and publishes go on as before",
     ),
     "mirrors": Kind(

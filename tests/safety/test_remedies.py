@@ -254,14 +254,14 @@ def begun_anew(command: Commands, stream: str, place: Path, made: Path, sentence
 
 def added_anew(command: Commands, stream: str, place: Path, made: Path, sentence: str) -> None:
     del place, made
-    assert "add the consumers anew" in sentence
+    assert "create the consumers again" in sentence
     done = command.run("consumer", "add", stream, "billing")
     assert done.exit_code == 0, done.output
 
 
 def stored_anew(command: Commands, stream: str, place: Path, made: Path, sentence: str) -> None:
     del place, made
-    assert "or store an offset anew" in sentence
+    assert "or store an offset again" in sentence
     done = command.run("offset", "store", stream, "0", "readers", "2")
     assert done.exit_code == 0, done.output
 

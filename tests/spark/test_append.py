@@ -178,9 +178,12 @@ def test_headers_come_as_block_map_or_pairs(spark: SparkSession, tmp_path: Path)
     [
         ("'orders a' subject, '' payload", "subject is 'orders a'"),
         ("cast(null AS string) subject, '' payload", "subject is None"),
-        ("'orders.a' subject, '' payload, map('a:', 'b') headers", "no header block"),
-        ("'orders.a' subject, '' payload, map('a', 'b\\r\\nc: d') headers", "no header block"),
-        ("'orders.a' subject, '' payload, X'00' headers", "no header block"),
+        ("'orders.a' subject, '' payload, map('a:', 'b') headers", "are not a header block"),
+        (
+            "'orders.a' subject, '' payload, map('a', 'b\\r\\nc: d') headers",
+            "are not a header block",
+        ),
+        ("'orders.a' subject, '' payload, X'00' headers", "are not a header block"),
         ("'orders.a' subject", "column payload is missing"),
         ("1 subject, '' payload", "column subject is a int"),
         ("'orders.a' subject, '' payload, 'now' time", "column time is a string"),

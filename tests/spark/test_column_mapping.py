@@ -155,8 +155,8 @@ def test_rows_without_a_value_delete_their_keys(spark: SparkSession, tmp_path: P
     with pytest.raises(UsageError) as refused:
         stream.append(frame)
     assert str(refused.value) == (
-        "the row with subject 'orders.a': payload is null, which is no message: tombstone=… (--tombstone) makes it a "
-        "deletion of its key, where=… (--where) leaves it out, and coalesce(payload, '') makes it an empty message; "
+        "the row with subject 'orders.a': payload is null, which is not a message: tombstone=… (--tombstone) makes it "
+        "a deletion of its key, where=… (--where) omits it, and coalesce(payload, '') makes it an empty message; "
         "nothing was appended; correct or leave out such rows"
     )
     stream.append(frame, tombstone="payload IS NULL")
@@ -180,7 +180,7 @@ def test_a_query_takes_its_rows_as_an_append_does_and_says_once_what_it_leaves_o
     assert stored["subject"].to_pylist() == ["orders.a", "orders.b", "orders.c"] * 2
     assert stored["payload"].to_pylist() == [b"", b"y", b"x"] * 2
     assert [record.getMessage() for record in caplog.records] == [
-        "ORDERS: left out of the messages of q: note; payload='all' takes them in, or select what is meant"
+        "ORDERS: left out of the messages of q: note; payload='all' includes them, or select the columns to keep"
     ]
 
 

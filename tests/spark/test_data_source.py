@@ -207,7 +207,7 @@ def test_errors_are_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     assert "not both" in said(here | {"path": "OTHER"})
     assert "the view messages has no option `as_of`; it has " in said(here | {"as_of": "0"})
     assert "is a whole number from 0 on, not '-1'" in said(here | {"from_seq": "-1"})
-    assert "is no subject filter" in said(here | {"subject": "a..b"})
+    assert "is not a subject filter" in said(here | {"subject": "a..b"})
     assert "there is no warehouse" in said(here | {"warehouse": str(tmp_path / "none")})
     with pytest.raises(PySparkException, match=re.escape("UsageError: ORDER: there is no such")):
         table(spark, stream, stream="ORDER").count()

@@ -61,7 +61,7 @@ def test_a_source_says_its_time_and_no_row_is_timed_or_emptied_silently(folder: 
     null_payload = ingested(folder, "--time", "now")
     assert null_payload.returncode == 2
     assert (
-        "the row with subject 'orders.c': payload is null, which is no message"
+        "the row with subject 'orders.c': payload is null, which is not a message"
         in null_payload.stderr
     )
     assert Commands(folder).json("state", "ORDERS")[0]["messages"] == 0

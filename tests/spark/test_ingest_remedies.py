@@ -100,13 +100,15 @@ CASES = {
         shrink, r"a\.json shrank .*(--take) FILE", ("a1", "a2", "new"), is_table=False
     ),
     "rows were rewritten, and stay": Refused(
-        rewrite, r"rewrites rows that were taken: .*\((--skip 1) goes on without", ("a1", "a2")
+        rewrite, r"rewrites rows that were taken: .*\((--skip 1) continues without", ("a1", "a2")
     ),
     "rows were rewritten, and are new": Refused(
         rewrite, r"rewrites rows .* (--take 1) takes all", ("a1", "a2", "a1!", "a2!")
     ),
     "a file is gone": Refused(
-        lose, r"is gone, as after a VACUUM, .*run once with (--skip \S+) to", ("a1", "a2", "later")
+        lose,
+        r"is missing, as after a VACUUM, .*run once with (--skip \S+) to",
+        ("a1", "a2", "later"),
     ),
     "the source moved": Refused(move, r"was moved or copied; .*(--skip table)", ("a1", "a2")),
     "the table was made anew": Refused(

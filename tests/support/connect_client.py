@@ -268,7 +268,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     ]
     (lines / "code=007" / "bad.json").write_text('{"n": 2}\n{"n": ')
     with pytest.raises(
-        DamagedError, match=r"bad.json, line 2 cannot be read as json: no whole JSON value"
+        DamagedError, match=r"bad.json, line 2 cannot be read as json: not a complete JSON value"
     ):
         ingest(stream.opened, Source(str(lines), "json", ColumnMapping(columns)), spark)
 

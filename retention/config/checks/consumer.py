@@ -103,7 +103,7 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
         text = f"is longer than {MAX_NAME_LENGTH} bytes; shorten it"
         yield refusal("durable_name name", text, 10102 if consumer.is_durable else CREATE_FAILED)
     elif not is_valid_name(consumer.name):
-        text = f"{consumer.name!r} is no name: leave out whitespace and all of . * >"
+        text = f"{consumer.name!r} is not a name: leave out whitespace and all of . * >"
         yield refusal("durable_name name", text)
 
 
@@ -212,7 +212,7 @@ def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
     if not is_literal(subject):
         yield refusal("deliver_subject", f"{subject!r} has wildcards; write one subject", 10079)
     elif not is_valid_filter(subject):
-        text = f"{subject!r} is no subject: tokens must not be empty or hold whitespace"
+        text = f"{subject!r} is not a subject: tokens must not be empty or hold whitespace"
         yield refusal("deliver_subject", text, 10112)
     elif any(is_subset(subject, taken) for taken in stream.subjects):
         text = f"{subject!r} is among the stream's own subjects; write one that it does not take"
@@ -253,7 +253,7 @@ def _start_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
         text = "last_per_subject works only with a filter; add filter_subject: '>'"
         yield refusal("deliver_policy filter_subject filter_subjects", text, 10094)
     if not _is_sample(consumer.sample_freq):
-        text = f"{consumer.sample_freq!r} is no share: write a percentage, such as 50%"
+        text = f"{consumer.sample_freq!r} is not a share: write a percentage, such as 50%"
         yield refusal("sample_freq", text, 10095)
 
 
@@ -278,7 +278,7 @@ def _priority_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
         if not group:
             yield refusal("priority_groups", "a group's name cannot be empty", 10161)
         elif not _GROUP.fullmatch(group):
-            text = f"{group!r} is no group: write 1 to 16 letters, digits or any of - _ / ="
+            text = f"{group!r} is not a group: write 1 to 16 letters, digits or any of - _ / ="
             yield refusal("priority_groups", text, 10162)
 
 

@@ -33,7 +33,7 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal(key, "a filter cannot be empty; leave it out, or write '>'", 10139)
         elif not is_valid_filter(wanted):
             text = (
-                f"{wanted!r} is no subject: tokens between dots must not be empty or hold"
+                f"{wanted!r} is not a subject: tokens between dots must not be empty or hold"
                 " whitespace, and > stands only at the end"
             )
             yield refusal(key, text)

@@ -61,7 +61,7 @@ def _mirror(stream: StreamFields, mirror: StreamSource) -> Iterator[Refusal]:
             why = markers if key == "subject_delete_marker_ttl" else f"a mirror cannot have {key}"
             yield refusal(f"{key} mirror", f"{why}; leave it out", code)
     if mirror.external is None and not is_valid_name(mirror.name):
-        yield refusal("mirror", f"{mirror.name!r} is no stream's name", 10142)
+        yield refusal("mirror", f"{mirror.name!r} is not a stream's name", 10142)
     if not _has_good_consumer(mirror):
         yield refusal("mirror", _BAD_CONSUMER, 10213)
     yield from _filters("mirror", mirror, (10150, 10151, 10154))
@@ -89,7 +89,7 @@ def _sources(stream: StreamFields) -> Iterator[Refusal]:
 
 def _source(source: StreamSource) -> Iterator[Refusal]:
     if not is_valid_name(source.name):
-        yield refusal("sources", f"{source.name!r} is no stream's name", 10141)
+        yield refusal("sources", f"{source.name!r} is not a stream's name", 10141)
     if not _has_good_consumer(source):
         yield refusal("sources", _BAD_CONSUMER, 10215)
     yield from _filters("sources", source, (10144, 10145, 10146))
@@ -121,7 +121,7 @@ def _filters(key: str, origin: StreamSource, codes: tuple[int, int, int]) -> Ite
         text = "filter_subject and subject_transforms exclude each other; choose one"
         yield refusal(key, text, both)
     if origin.filter_subject and not is_valid_filter(origin.filter_subject):
-        yield refusal(key, f"filter_subject {origin.filter_subject!r} is no subject", 10049)
+        yield refusal(key, f"filter_subject {origin.filter_subject!r} is not a subject", 10049)
     for transform in origin.subject_transforms:
         yield from _transform(key, transform, (bad_source, bad_destination))
 
@@ -129,7 +129,7 @@ def _filters(key: str, origin: StreamSource, codes: tuple[int, int, int]) -> Ite
 def _transform(key: str, transform: SubjectTransform, codes: tuple[int, int]) -> Iterator[Refusal]:
     bad_source, bad_destination = codes
     if transform.src and not is_valid_filter(transform.src):
-        yield refusal(key, f"src {transform.src!r} is no subject", bad_source)
+        yield refusal(key, f"src {transform.src!r} is not a subject", bad_source)
     elif not is_mapping(transform.src, transform.dest):
         text = (
             f"dest {transform.dest!r} does not fit src {transform.src!r}: > must end both or"

@@ -52,7 +52,7 @@ def _names(stream: StreamFields) -> Iterator[Refusal]:
     if not is_valid_name(stream.name):
         yield refusal(
             "name",
-            f"{stream.name!r} is no name: write 1 to {MAX_NAME_LENGTH} bytes without whitespace"
+            f"{stream.name!r} is not a name: write 1 to {MAX_NAME_LENGTH} bytes without whitespace"
             " and without any of . * > / \\",
             PATH_SEPARATOR_IN_NAME if {"/", "\\"} & set(stream.name) else INVALID_CONFIG,
         )
@@ -171,7 +171,7 @@ def _subjects(stream: StreamFields) -> Iterator[Refusal]:
         if subject not in valid:
             yield refusal(
                 "subjects",
-                f"{subject!r} is no subject: tokens between dots must not be empty or hold"
+                f"{subject!r} is not a subject: tokens between dots must not be empty or hold"
                 " whitespace, and > stands only at the end",
             )
     for first, second in combinations(valid, 2):

@@ -156,5 +156,5 @@ def _typed(given: Any) -> Typed:
             return typed_of(given)
         case _:
             raise ValueError(
-                "a user header is a text, true or false, a number, or {kind, value in base64}"
+                "a user header is a string, true or false, a number, or {kind, value in base64}"
             )

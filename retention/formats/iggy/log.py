@@ -80,7 +80,7 @@ class _Trouble:
     at: int
     problem: str
     before: int
-    """The highest offset before the trouble."""
+    """The highest offset before the invalid record."""
 
 
 def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: int) -> Part:

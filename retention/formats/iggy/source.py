@@ -14,7 +14,7 @@ from retention.storage.errors import as_storage_errors
 
 WINDOW_BYTES = 1 << 20
 """The size of the pieces in which logs are read; a longer record is read at its own size."""
-_GONE = "it is gone since the directory was listed"
+_GONE = "it was deleted after the directory was listed"
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ _DIRECTORIES: tuple[tuple[str, Kind], ...] = (("consumers", "consumer"), ("group
 _PLAIN = struct.Struct("<Q")
 _CHECKED = struct.Struct("<QQ")
 _MOST_ID = 2**32 - 1
-_AGAIN = (
-    "nothing was imported; copy the directory again, or delete the file if its consumer is gone"
-)
+_AGAIN = "nothing was imported; copy the directory again, or delete the file if its consumer no longer exists"
 
 _LOG = re.compile(r"([0-9]{20})\.log")
 _PARTITION = re.compile(r"[0-9]+")
@@ -115,7 +113,7 @@ def read_topic(directory: str) -> Topic:
     names = files.directories(above)
     if not names:
         raise UsageError(
-            f"{directory}: no partitions/ with partitions in it; name the directory of one topic,"
+            f"{directory}: there is no partitions/ with partitions in it; name the directory of one topic,"
             " streams/<id>/topics/<id> of a server's data directory"
         )
     numbers = sorted((int(name), name) for name in names if _PARTITION.fullmatch(name))
@@ -209,8 +207,8 @@ def _partition(number: int, directory: str) -> Partition:
     ]
     if names and names[-1][0] >= END_OF_OFFSETS:
         raise DamagedError(
-            f"{files.join(directory, names[-1][1])}: no offset can be as large as the name of this log says, for they "
-            "end at 2^62; nothing was imported; copy the log again, or move it away if it is none"
+            f"{files.join(directory, names[-1][1])}: the name of this log is too large for an offset, because they "
+            "end at 2^62; nothing was imported; copy the log again, or move it away if it is not a log"
         )
     logs = []
     for nth, (segment, name) in enumerate(names):

@@ -44,9 +44,7 @@ def parse(block: bytes) -> list[tuple[Typed, Typed]]:
         items.append(_typed(block, at))
         at += _PREFIX_BYTES + len(items[-1].content)
     if len(items) % 2:
-        raise ValueError(
-            f"the user headers end with the key {items[-1].text!r}, which has no value"
-        )
+        raise ValueError(f"the user headers end with the key {items[-1].text!r}, without a value")
     return list(zip(items[::2], items[1::2], strict=True))
 
 
@@ -59,7 +57,7 @@ def build(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
     given = list(pairs)
     keys = [key for key, _ in given]
     if len(set(keys)) < len(keys):
-        raise ValueError(f"the user header {max(keys, key=keys.count).text!r} comes twice")
+        raise ValueError(f"the user header {max(keys, key=keys.count).text!r} occurs twice")
     block = b"".join(_packed(item) for pair in given for item in pair)
     parse(block)
     return block
@@ -111,7 +109,7 @@ def _typed(block: bytes, at: int) -> Typed:
         raise ValueError(f"the user headers claim {length} bytes at byte {at}")
     name, wanted = _KINDS.get(kind, ("", None))
     if not name:
-        raise ValueError(f"the user headers have the kind {kind} at byte {at}, which is none")
+        raise ValueError(f"the user headers have an unknown kind, {kind}, at byte {at}")
     if wanted not in (None, length):
         raise ValueError(f"the user headers have a {name} of {length} bytes at byte {at}")
     if name == "string":
@@ -121,7 +119,7 @@ def _typed(block: bytes, at: int) -> Typed:
 
 def _packed(item: Typed) -> bytes:
     if item.kind not in _CODES:
-        raise ValueError(f"{item.kind!r} is no kind; known are {', '.join(_CODES)}")
+        raise ValueError(f"{item.kind!r} is not a kind; known are {', '.join(_CODES)}")
     return bytes([_CODES[item.kind]]) + _LENGTH.pack(len(item.content)) + item.content
 
 

@@ -85,8 +85,8 @@ def check_account(path: Path, state: Mapping[str, Any], consumers: int) -> None:
     for name, (most, bound) in _BOUNDS.items():
         if not 0 <= state[name] <= most:
             raise DamagedError(
-                f"{path}: {name} is {state[name]} in {STATE}, and a table holds 0 to {bound}; nothing was imported; "
-                "if the broker says so, too, copy its messages into another stream and back that one up"
+                f"{path}: {name} is {state[name]} in {STATE}, and a table allows 0 to {bound}; nothing was imported; "
+                "if the broker says the same, copy its messages into another stream and back that one up"
             )
     messages, first, last = (state[name] for name in ("messages", "first_seq", "last_seq"))
     never_written = (messages, first, last) == (0, 0, 0)

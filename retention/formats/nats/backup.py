@@ -96,8 +96,8 @@ class Backup:
         first = self.state["first_seq"]
         if not 0 < first <= seq:
             raise DamagedError(
-                f"{self.path}: first_seq is {first} in {STATE} and {seq} in the archive, and no server restores what "
-                f"lies before it; {AGAIN}"
+                f"{self.path}: first_seq is {first} in {STATE} and {seq} in the archive, and no server restores "
+                f"earlier messages; {AGAIN}"
             )
 
     def _refuse_beyond(self, seqs: pa.ChunkedArray) -> None:
@@ -106,7 +106,7 @@ class Backup:
         if len(beyond):
             raise DamagedError(
                 f"{self.path}: it holds sequence {beyond[0].as_py() % _UINT64}, and a table's sequences end at 2^62; "
-                "nothing was imported; copy the messages into a stream that begins to count below that, and back that "
+                "nothing was imported; copy the messages into a stream with a lower first sequence, and back that "
                 "one up"
             )
 

@@ -61,7 +61,7 @@ def read(path: Path) -> Iterator[pa.Table]:
                 raise damaged(path, at, "the archive ends without its end entry")
             rest += piece
         if len(rest) > len(_END) or next(pieces, b""):
-            raise damaged(path, at, "the archive goes on behind its end entry")
+            raise damaged(path, at, "the archive continues after its end entry")
 
 
 def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def _without_magic(path: Path, piece: bytes) -> bytes:
             f"{path}: this is a v1 backup (a tar file) of a server before 2.15, which cannot be read; "
             "nothing was imported; restore it into nats-server 2.15 or later and back it up there"
         )
-    raise damaged(path, 0, "this is no NATS stream backup")
+    raise damaged(path, 0, "this is not a NATS stream backup")
 
 
 def _scan(path: Path, at: int, data: bytes) -> tuple[list[int], list[int]]:

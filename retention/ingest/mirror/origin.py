@@ -52,7 +52,7 @@ class Origin:
 
     @property
     def filters(self) -> Sequence[str]:
-        """The subject filters, at least one of which a message must match; empty: all messages are wanted."""
+        """The subject filters: a message must match at least one; empty: all messages are wanted."""
         transforms = self.source.subject_transforms
         if transforms:
             return [transform.src or ">" for transform in transforms]
@@ -208,14 +208,14 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
     sources = _sources(config)
     if not sources:
         raise UsageError(
-            f"{config.name}: has no mirror and no sources, so there is nothing to copy; name a stream that has, or add "
-            "them to its configuration"
+            f"{config.name}: it has no mirror and no sources, so there is nothing to copy; name a stream that has, or "
+            "add them to its configuration"
         )
     for source in sources:
         if source.external is not None:
             raise RefusedError(
-                f"{config.name}: its origin {source.name} is in another account or domain, and only streams of this "
-                "warehouse can be taken from; nothing was copied; remove external"
+                f"{config.name}: its origin {source.name} is in another account or domain, and messages can only be "
+                "taken from streams of this warehouse; nothing was copied; remove external"
             )
         origin = open_(source.name)
         refuse_topic(

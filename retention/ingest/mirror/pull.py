@@ -174,7 +174,7 @@ class Pull:
     def _sentence(self, stopped: Stalled) -> str:
         refusal = stopped.refusal
         return (
-            f"sequence {stopped.seq:,} of {self._origin.source.name} and what follows stays there "
+            f"sequence {stopped.seq:,} of {self._origin.source.name} and all later ones were not copied "
             f"(server error {refusal.code}): {refusal.reason}"
         )
 
@@ -186,7 +186,7 @@ def _progress(taken: PullResult) -> str:
     came = (
         f"{counted(taken.messages, 'message')} up to sequence {taken.position:,} of {taken.origin}"
     )
-    return f"{came} came before this part, and stay"
+    return f"{came} were copied before this part, and are kept"
 
 
 def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:

@@ -59,12 +59,13 @@ def position_of(stream: str, origin: Origin, view: View | None, counters: Counte
     if view is None or counters.batches.get(view.table) != done:
         another = ", is another stream, or has other filters" if origin.kind == "mirror" else ""
         raise RefusedError(
-            f"{stream}: its origin {name} was deleted or made anew since the last run{another}, and its sequences are "
-            "not those that came; nothing was copied; take from it into a new stream"
+            f"{stream}: its origin {name} was deleted or recreated since the last run{another}, and its sequences are "
+            "not those that were copied; nothing was copied; take from it into a new stream"
         )
     if done > view.last_seq:
         raise RefusedError(
-            f"{stream}: sequences of its origin {name} up to {done:,} came already, and its last is {view.last_seq:,} "
-            "now: it was replaced by an older state; nothing was copied; take from it into a new stream"
+            f"{stream}: sequences of its origin {name} up to {done:,} were copied already, and its last is "
+            f"{view.last_seq:,} now: it was replaced by an older state; nothing was copied; take from it into a new "
+            "stream"
         )
     return done

@@ -56,7 +56,7 @@ def run_mirror(
 
     Args:
         target: the stream; it is created if it does not exist and there are messages for it.
-        origins: where its messages come from.
+        origins: the origins of its messages.
         as_of_ns: the time at which a source's messages are stored; a mirror's keep their own.
         part_bytes: the approximate size of one commit.
 
@@ -78,7 +78,7 @@ def run_mirror(
     stalled = [result for result in taken if result.stalled]
     if stalled:
         raise RefusedError(
-            f"{target.name}: {stalled[0].stalled}; {counted(mirrored.messages, 'message')} came; raise the "
+            f"{target.name}: {stalled[0].stalled}; {counted(mirrored.messages, 'message')} copied; raise the "
             f"stream's limits, or remove messages ({command('purge', target.name, options='--keep N')}), and run again"
         )
     return mirrored

@@ -40,7 +40,7 @@ def contradictions(kept: Columns, present: Columns) -> list[str]:
         name = field["name"]
         now = there.get(name.lower())
         if now is None:
-            phrases.append(f"the column {name} is gone")
+            phrases.append(f"the column {name} is missing")
         elif not _extends(field["type"], now):
             phrases.append(f"the column {name} was {_text(field['type'])} and is {_text(now)}")
     return phrases

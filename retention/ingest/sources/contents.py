@@ -1,4 +1,4 @@
-"""Files of a source whose listing is inconclusive: their contents are compared with those taken."""
+"""Files of a source with an inconclusive listing: their contents are compared with those taken."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def _with_new(
             if old.may_be(file):
                 return resolved.with_known(contents.taken(file)).with_rename(old.path, file.path)
             return resolved.with_refusal(
-                f"{file.path} has the very content of {old.path}, which was taken and is gone: whether it was moved "
-                "cannot be told"
+                f"{file.path} has the same content as {old.path}, which was taken and no longer exists: it may be the "
+                "same file, moved"
             )
         if old.length < file.length and old.may_be(file) and contents.grew(old, file):
             return resolved.with_part(file, old.length).with_rename(old.path, file.path)
@@ -164,5 +164,5 @@ def _with_changed(
     how = "grew" if file.length > known.length else how
     return resolved.with_refusal(
         f"{file.path} {how} after it was taken ({counted(known.length, 'byte')} then, {file.length:,} now), and "
-        "which of its rows are new cannot be told"
+        "it is unclear which of its rows are new"
     )

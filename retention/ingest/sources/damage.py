@@ -18,7 +18,7 @@ _SHOWN = 60
 def first_bad_line(
     format_: str, lines: Iterable[bytes], columns: Columns, width: int | None = None
 ) -> tuple[int, str] | None:
-    """The number of the first line that is not a row of a format, counted from 1, and the reason; None: there is none.
+    """The number of the first line that is not a row of a format, counted from 1, and the reason; None: all are rows.
 
     Args:
         format_: `json` or `csv`.
@@ -43,15 +43,15 @@ def _json_fault(columns: Columns, text: str) -> str | None:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
-        return f"no whole JSON value ({error.msg} at character {error.pos + 1}): {_shown(text)}"
+        return (
+            f"not a complete JSON value ({error.msg} at character {error.pos + 1}): {_shown(text)}"
+        )
     if not isinstance(row, Mapping):
-        return f"no JSON object: {_shown(text)}"
+        return f"not a JSON object: {_shown(text)}"
     for field in columns["fields"]:
         value = row.get(field["name"])
         if value is not None and not _is_a(value, field["type"]):
-            return (
-                f"its {field['name']} is no {_name_of(field['type'])}: {_shown(json.dumps(value))}"
-            )
+            return f"its {field['name']} is not of type {_name_of(field['type'])}: {_shown(json.dumps(value))}"
     return None
 
 

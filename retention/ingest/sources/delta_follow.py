@@ -115,7 +115,7 @@ class _Walk:
             self._refuse(
                 commit,
                 f"brings back rows of {add['path']} that were deleted before it was taken",
-                f"--skip {commit.version} goes on without them",
+                f"--skip {commit.version} continues without them",
             )
 
     def _come(self, commit: Commit, new: Sequence[Add], removes: Sequence[Add]) -> None:
@@ -134,9 +134,9 @@ class _Walk:
         else:
             self._refuse(
                 commit,
-                f"rewrites rows that were taken: which rows of the {counted(len(loud), 'file')} that it added are new "
-                "cannot be told",
-                f"--skip {commit.version} goes on without those, --take {commit.version} takes all of them",
+                f"rewrites rows that were taken: it is unclear which rows of the {counted(len(loud), 'file')} that "
+                "it added are new",
+                f"--skip {commit.version} continues without those, --take {commit.version} takes all of them",
             )
 
     def _is_rewriting(self, commit: Commit) -> bool:
@@ -171,8 +171,8 @@ class _Walk:
             del self.files.pending[path]
         if left:
             self.notes.append(
-                f"{commit.text} removed {counted(len(left), 'file')} of which no row was taken yet; those rows did not "
-                "come"
+                f"{commit.text} removed {counted(len(left), 'file')} with rows that were not taken yet; those rows are "
+                "not in the stream"
             )
 
     def _refuse(self, commit: Commit, why: str, remedy: str) -> None:

@@ -50,7 +50,7 @@ class DeltaLog:
         entries, checkpoints = internals.log_files(self.location)
         if not entries and not checkpoints:
             raise UsageError(
-                f"{self.location} is no Delta table; nothing was read; name the directory of a table and, with "
+                f"{self.location} is not a Delta table; nothing was read; name the directory of a table and, with "
                 "--source-format, what it is"
             )
         return max([*entries, *checkpoints])
@@ -114,7 +114,7 @@ class DeltaLog:
         place = internals.entry_place(self.location, version)
         if entry is None:
             raise DamagedError(
-                f"{place}: this entry of the source's log is gone; nothing was read; restore it from a copy"
+                f"{place}: this entry of the source's log is missing; nothing was read; restore it from a copy"
             )
         try:
             return list(internals.actions(entry))
@@ -179,8 +179,8 @@ class _Replay:
     def state(self, location: str, version: int) -> DeltaTableState:
         if {"metaData", "protocol"} - self._last.keys():
             raise DamagedError(
-                f"{location}: its log does not say at version {version} what columns the table has: entries or a "
-                "checkpoint are gone; nothing was read; restore them from a copy"
+                f"{location}: its log does not have the table's columns at version {version}: entries or a "
+                "checkpoint are missing; nothing was read; restore them from a copy"
             )
         return DeltaTableState(version, self._last["protocol"], self._last["metaData"], self._live)
 
@@ -195,7 +195,7 @@ def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def refuse_catalogs(location: str, protocol: Mapping[str, Any]) -> None:
-    """Refuse a table whose log alone does not determine its content.
+    """Refuse a table if its log alone does not determine its content.
 
     Raises:
         RefusedError: its commits go through a catalog.

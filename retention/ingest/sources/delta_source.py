@@ -114,8 +114,8 @@ class DeltaSource:
             files.taken |= {path: hidden_rows(add) for path, add in unknown.items()}
         else:
             raise RefusedError(
-                f"{self.location}: its log has no entries any more of some versions between {known.version}, up to "
-                f"which it was taken, and {newest} (they were cleaned up), so that it cannot be told whether the rows "
+                f"{self.location}: its log no longer has the entries of some versions between {known.version}, up to "
+                f"which it was taken, and {newest} (they were cleaned up), so that it is unclear whether the rows "
                 f"of {counted(len(unknown), 'file')} are new or rewritten; nothing was read; run once with --take "
                 f"{newest} to take all of them as new, or --skip {newest} to count them as taken, and run more "
                 "often than delta.logRetentionDuration"
@@ -145,9 +145,9 @@ class DeltaSource:
 
     def _another(self) -> RefusedError:
         return RefusedError(
-            f"{self.location}: this is not the table that was taken before: it was made anew, or put back from a copy; "
+            f"{self.location}: this is not the table that was taken before: it was recreated, or restored from a copy; "
             "nothing was read; run once with --take table to take all of its rows as new, or --skip table to count all "
-            "that are there as taken"
+            "existing rows as taken"
         )
 
     def _refuse_columns(self, known: DeltaPosition, position: DeltaPosition) -> None:

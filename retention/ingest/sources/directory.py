@@ -28,7 +28,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class TakenFile:
-    """A file whose rows were taken."""
+    """A file with rows that were taken."""
 
     path: str
     length: int

@@ -29,8 +29,8 @@ from retention.storage.parallel import in_threads
 from retention.stores.delta import internals
 
 _DECIDE = (
-    "put the file as it was taken back and new rows into files of their own, or run once with --skip FILE to count it "
-    "as taken as it is, or with --take FILE to take all of its rows as new"
+    "restore the file as it was taken and put new rows into files of their own, or run once with --skip FILE to count "
+    "it as taken as it is, or with --take FILE to take all of its rows as new"
 )
 _SHOWN = 3
 _THREADS = 8
@@ -59,8 +59,8 @@ class DirectorySource:
         """
         if any(internals.is_in_log(file.path) for file in listing):
             raise UsageError(
-                f"{self.location} is a Delta table, of which some files may hold rows that it has no more; nothing was "
-                "read; give --source-format delta"
+                f"{self.location} is a Delta table, and some of its files may have rows that it no longer has; nothing "
+                "was read; give --source-format delta"
             )
         before = known or DirectoryPosition(self.format, None, {})
         self._refuse_format(before)
@@ -79,7 +79,7 @@ class DirectorySource:
         files_now = {**kept, **{file.path: file for file in resolved.known}}
         position = replace(before, files=files_now, partitions=kinds)
         notes += tuple(
-            f"{old} is now called {new}: its rows were taken before and do not come again"
+            f"{old} was renamed to {new}: its rows were taken before and are not taken again"
             for old, new in resolved.renamed
         )
         return Backlog(
@@ -140,10 +140,10 @@ class DirectorySource:
         for file, now in zip(listed, in_threads(self._stat, listed, _THREADS), strict=True):
             known = (file.length, file.modified_ns // 1_000_000 // exact_ms)
             if now is None or (now[0], now[1] // exact_ms) != known:
-                what = "is gone" if now is None else "was written to"
+                what = "was deleted" if now is None else "was written to"
                 raise BusyError(
                     f"{self.location}: {file.path} {what} while it was read; nothing of its batch was taken; run it "
-                    "again, best when nobody writes there"
+                    "again, best while no other process writes there"
                 )
 
     @contextmanager
@@ -157,7 +157,8 @@ class DirectorySource:
             yield
         except FileNotFoundError as error:
             raise BusyError(
-                f"{self.location}: a file is gone since it was listed ({error}); nothing more was taken; run it again"
+                f"{self.location}: a file was deleted after it was listed ({error}); nothing more was taken; run it "
+                "again"
             ) from error
 
     def _stat(self, file: SourceFile) -> tuple[int, int] | None:
@@ -177,7 +178,7 @@ class DirectorySource:
         reasons = (refusal_of(part.file.path, kinds) for part in parts)
         self._refuse(
             [reason for reason in reasons if reason],
-            "move the file to where its directories are those of the others, or run once with --skip FILE to leave it",
+            "move the file to where its directories are those of the others, or run once with --skip FILE to skip it",
         )
 
     def _refuse(self, reasons: Sequence[str], remedy: str) -> None:
@@ -217,6 +218,6 @@ def _unfinished(paths: Sequence[str]) -> tuple[str, ...]:
     if not paths:
         return ()
     return (
-        f"{counted(len(paths), 'file was', 'files were')} left, named as writes in progress are ({paths[0]}); rename "
-        "what is whole",
+        f"{counted(len(paths), 'file was', 'files were')} skipped, named like writes in progress ({paths[0]}); rename "
+        "complete files",
     )

@@ -104,9 +104,9 @@ class Look:
         else:
             return None
         raise RefusedError(
-            f"{self.location} holds what was taken as {name}: it was moved or copied; nothing was read, so that no "
-            "row comes twice; run once with --skip table to go on from what was taken there, or --take table to take "
-            "all of its rows as new"
+            f"{self.location} has the rows that were taken as {name}: it was moved or copied; nothing was read, so "
+            "that no row is taken twice; run once with --skip table to continue after the rows taken there, or --take "
+            "table to take all of its rows as new"
         )
 
     @contextmanager

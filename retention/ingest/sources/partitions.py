@@ -53,7 +53,7 @@ def refusal_of(path: str, kinds: Mapping[str, str]) -> str | None:
         return f"{path} lies in directories of the columns {', '.join(values) or 'none'}, and the source has {had}"
     for name, text in values.items():
         if text is not None and not _fits(text, kinds[name]):
-            return f"{path}: {name}={text} is no {kinds[name]}, which {name} was when the source was first taken"
+            return f"{path}: {name}={text} is not a {kinds[name]}, the type of {name} when the source was first taken"
     return None
 
 

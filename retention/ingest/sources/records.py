@@ -1,4 +1,4 @@
-"""Records of positions in a source, each numbered by the batch whose commit makes it valid.
+"""Records of positions in a source, each with the number of the batch that makes it valid by its commit.
 
 A record is written before the commit that adds the rows. If a process is killed in between, no commit ever names its
 record, since each run writes under a number of its own.
@@ -68,8 +68,8 @@ class Records:
             return unpacked(content or b"")
         except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DamagedError(
-                f"{place}: the record of what was taken from the source cannot be read ({error}); nothing was read, "
-                "so that no row comes twice; restore it from a copy"
+                f"{place}: the record of the rows taken from the source cannot be read ({error}); nothing was read, "
+                "so that no row is taken twice; restore it from a copy"
             ) from error
 
     def write(self, position: Position, after: int | None) -> int:
@@ -102,8 +102,8 @@ class Records:
             return int(note["batch"]) if note["generation"] == generation else None
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(
-                f"{self._last}: not readable ({error}); nothing was read, so that no row comes twice; restore it from "
-                "a copy"
+                f"{self._last}: not readable ({error}); nothing was read, so that no row is taken twice; restore it "
+                "from a copy"
             ) from error
 
     def settle(self, number: int, generation: int) -> None:

@@ -48,8 +48,8 @@ class SparkCheckpoint:
         if offset["index"] >= 0:
             raise RefusedError(
                 f"{self.directory}: an earlier release stopped in the middle of version {offset['reservoirVersion']} "
-                "of the source, and how far cannot be told from its checkpoint; nothing was read, so that no row comes "
-                "twice; let that release finish its run once, then go on with this one"
+                "of the source, and its checkpoint does not have the exact position; nothing was read, so that no row "
+                "is taken twice; let that release finish its run once, then continue with this one"
             )
         return str(offset["reservoirId"]), int(offset["reservoirVersion"]) - 1
 
@@ -58,7 +58,7 @@ class SparkCheckpoint:
         content = files.read_bytes(files.join(self.directory, "offsets", str(batch)))
         try:
             if content is None:
-                raise ValueError("it is gone")
+                raise ValueError("it is missing")
             offset = parse_json(content.splitlines()[2])
             offset[needed]
         except _DOUBTS as error:
@@ -83,9 +83,9 @@ class SparkCheckpoint:
 
     def _unreadable(self, batch: int, why: str) -> RefusedError:
         return RefusedError(
-            f"{self.directory}: the checkpoint of an earlier release does not tell what batch {batch} took ({why}); "
-            "nothing was read, so that no row comes twice; restore that folder from a copy, or append the missing rows "
-            "from a table that holds only them"
+            f"{self.directory}: the checkpoint of an earlier release does not show what batch {batch} took ({why}); "
+            "nothing was read, so that no row is taken twice; restore that folder from a copy, or append the missing "
+            "rows from a table that holds only them"
         )
 
 

@@ -184,7 +184,7 @@ class SparkReader:
                 )
                 raise DamagedError(
                     f"{where} cannot be read as {format_}: {why}; nothing of its batch was taken; correct the file, "
-                    "put a whole one in its place, or move it out of the source"
+                    "replace it with a complete one, or move it out of the source"
                 ) from error
 
 
@@ -192,9 +192,9 @@ def _missing(place: str, format_: str) -> RetentionError:
     """The error for a missing file: one in a directory was just listed, one in a table is still named by its log."""
     if format_ == _OF_TABLES:
         return RefusedError(
-            f"{place} is gone, as after a VACUUM, and its rows were not taken yet; nothing of its batch was taken; put "
-            f"the file back, or run once with --skip {place} to go on without its rows"
+            f"{place} is missing, as after a VACUUM, and its rows were not taken yet; nothing of its batch was taken; "
+            f"restore the file, or run once with --skip {place} to continue without its rows"
         )
     return BusyError(
-        f"{place} is gone since it was listed; nothing of its batch was taken; run it again, or put the file back"
+        f"{place} was deleted after it was listed; nothing of its batch was taken; run it again, or restore the file"
     )

@@ -77,9 +77,9 @@ class Taking:
         if checkpoint.exists():
             return TakenSoFar(last, None, checkpoint, counted)
         raise RefusedError(
-            f"{self._opened.name}: rows of {self._location} were taken in before, but how far is lost with "
-            f"{self._records.directory}; nothing was read, so that none comes twice; restore that folder from a copy, "
-            "or append the missing rows from a table that holds only them"
+            f"{self._opened.name}: rows of {self._location} were taken before, but the position is lost with "
+            f"{self._records.directory}; nothing was read, so that no row is taken twice; restore that folder from a "
+            "copy, or append the missing rows from a table that holds only them"
         )
 
     def take(self, known: TakenSoFar, backlog: Backlog) -> list[Appended]:
@@ -107,7 +107,7 @@ class Taking:
                 appended = append(identify)
                 if appended.duplicate or number is None:
                     raise BusyError(
-                        f"{self._opened.name}: another run took rows of {self._location} meanwhile; what it took came "
+                        f"{self._opened.name}: another run took rows of {self._location} meanwhile; each was appended "
                         "once; run it again"
                     )
                 done.append(appended)
@@ -118,7 +118,9 @@ class Taking:
     def _progress(self, done: Sequence[Appended]) -> str:
         """The messages appended so far; empty: none."""
         messages = sum(appended.messages for appended in done)
-        came = f"{counted(messages, 'message')} of {self._location} came before, and stay"
+        came = (
+            f"{counted(messages, 'message')} of {self._location} were appended before, and are kept"
+        )
         return came if messages else ""
 
     def _steps(

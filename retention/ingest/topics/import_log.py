@@ -133,8 +133,8 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
     """Refuse another attempt after a lost race."""
     if attempts:
         raise BusyError(
-            f"{opened.name}: another writer committed first; nothing was imported; a topic that is imported must hold "
-            "nothing else: look at it, then try again"
+            f"{opened.name}: another writer committed first; nothing was imported; an imported topic must have no "
+            "other messages: inspect it, then try again"
         )
 
 

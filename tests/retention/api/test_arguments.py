@@ -167,7 +167,7 @@ def test_a_warehouse_is_opened_or_refused_in_a_sentence(
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a name": (lambda wh: wh.stream(None), "stream: name is None, and must be a text; nothing was"),
+    "a name": (lambda wh: wh.stream(None), "stream: name is None, and must be text; nothing was"),
     "a sequence": (
         lambda wh: wh.stream("ORDERS").explain("1"),
         "explain: seq is '1' of type str, and must be a whole number",
@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "an instant": (
         lambda wh: wh.plan(as_of=[1]),
-        r"plan: as_of is \[1\] of type list, and must be an instant|is no instant",
+        r"plan: as_of is \[1\] of type list, and must be an instant|is not an instant",
     ),
     "a selection": (
         lambda wh: wh.stream("ORDERS").messages("orders.>"),

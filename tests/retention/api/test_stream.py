@@ -43,7 +43,7 @@ def test_an_instant_is_text_a_number_or_now(tmp_path: Path, as_of: str | int | N
 
 
 def test_what_is_no_instant_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'yesterday' is no instant"):
+    with pytest.raises(UsageError, match="'yesterday' is not an instant"):
         opened(tmp_path, ORDERS).stream("ORDERS").plan("yesterday")
 
 

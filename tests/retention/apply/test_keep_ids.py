@@ -277,5 +277,5 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 
 
 def test_no_writer_takes_the_name_under_which_records_are_counted(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="how the engine counts"):
+    with pytest.raises(UsageError, match="reserved for the engine"):
         World(tmp_path).stream.publish([b'{"subject": "s.a"}'], "retention/unstored-ids", 1)

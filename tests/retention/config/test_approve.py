@@ -46,7 +46,7 @@ def test_a_stream_says_itself_and_the_others_follow_the_defaults(
         ("{}", "names no amount: write true, or {above_messages: 100000}"),
         ("{above: 5}", "there is no such key"),
         ("{above_messages: -1}", "out of range"),
-        ("1000", "is no mapping"),
+        ("1000", "is not a mapping"),
     ],
 )
 def test_what_bounds_nothing_is_a_mistake(tmp_path: Path, own: str, reason: str) -> None:

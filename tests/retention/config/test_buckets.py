@@ -99,7 +99,10 @@ def test_effective_settings_say_where_a_bucket_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("buckets: [{name: a.b}]", "retention.yaml:1: name: bucket a.b: 'a.b' is no bucket's name"),
+        (
+            "buckets: [{name: a.b}]",
+            "retention.yaml:1: name: bucket a.b: 'a.b' is not a bucket's name",
+        ),
         (
             "buckets: [{name: B, history: 65}]",
             "history: bucket B: 65 values of a key cannot be kept: write 1 to 64",
@@ -120,8 +123,8 @@ def test_effective_settings_say_where_a_bucket_says_so() -> None:
         ("buckets: [{name: B, max_age: 5s}]", "max_age: bucket B: a bucket calls it `ttl`"),
         ("buckets: [{name: B}, {name: B}]", "name: bucket B: another stream has this name"),
         ("buckets: [{name: B}]\nstreams: [{name: KV_B}]", "another stream has this name"),
-        ("buckets: [B]", "'B' is no mapping"),
-        ("buckets: B", "'B' is no list"),
+        ("buckets: [B]", "'B' is not a mapping"),
+        ("buckets: B", "'B' is not a list"),
         (
             "buckets: [{name: B, mirror: A, limit_marker_ttl: 1m}]",
             "limit_marker_ttl: bucket B: subject delete markers",

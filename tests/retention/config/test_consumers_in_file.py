@@ -56,9 +56,9 @@ def test_every_mistake_of_every_consumer_is_told_where_it_stands(tmp_path: Path)
         "13: consumers.3.durable_name: stream ORDERS: is missing; every consumer has one here",
         "13: consumers.3.filter_subject: stream ORDERS: 'orders.x' overlaps with 'orders.*' of"
         " consumer audit; change one (server error 10100)",
-        "13: consumers.3.sample_freq: stream ORDERS: '5o%' is no share: write a percentage, such as"
+        "13: consumers.3.sample_freq: stream ORDERS: '5o%' is not a share: write a percentage, such as"
         " 50% (server error 10095)",
-        "14: consumers.4: stream ORDERS: 'bare' is no mapping; write {key: value}",
+        "14: consumers.4: stream ORDERS: 'bare' is not a mapping; write {key: value}",
     ]
     assert mistakes(tmp_path, CONSUMERS) == expected
 
@@ -68,7 +68,7 @@ def test_a_consumer_is_not_judged_by_a_key_of_its_stream_that_cannot_be_read(
 ) -> None:
     text = "streams: [{name: A, subjects: a.>, consumers: [{name: c, filter_subject: a.x}]}]"
     (only,) = mistakes(tmp_path, text)
-    assert "is no list" in only
+    assert "is not a list" in only
 
 
 def test_consumers_take_what_their_stream_assumes(tmp_path: Path) -> None:

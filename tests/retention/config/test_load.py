@@ -116,7 +116,7 @@ def test_a_stream_that_is_not_listed_takes_the_defaults_and_keeps_everything(
     other = config.default_stream("OTHER")
     assert other.policy() == UNLIMITED
     assert other.format == "parquet"
-    with pytest.raises(ConfigError, match=r"stream 'a\.b'.*is no name"):
+    with pytest.raises(ConfigError, match=r"stream 'a\.b'.*is not a name"):
         config.default_stream("a.b")
 
 
@@ -176,9 +176,9 @@ streams:
     expected = [
         "1: warehouse: 'gs://bucket' is neither a path nor s3://bucket/prefix",
         "2: defaults.formt: there is no such key; did you mean `format`?",
-        "6: max_age: stream ORDERS: '30 days' is no duration: write a number with a unit",
+        "6: max_age: stream ORDERS: '30 days' is not a duration: write a number with a unit",
         "7: max_byte: stream ORDERS: there is no such key; did you mean `max_bytes`?",
-        "8: max_msgs: stream ORDERS: 1000000.0 is no count: write an integer, such as 1000000",
+        "8: max_msgs: stream ORDERS: 1000000.0 is not a count: write an integer, such as 1000000",
         "9: max_age: stream ORDERS: is there already, on line 6; remove one",
         "10: discard_new_per_subject: stream ORDERS: works only with a limit per subject",
         "10: discard_new_per_subject: stream ORDERS: works only with discard: new",
@@ -206,32 +206,32 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
     ("text", "complaint"),
     [
         ("streams: [a", "1: is not YAML"),
-        ("- a", "1: is no mapping"),
-        ("streams: {a: 1}", "1: streams: {'a': 1} is no list"),
-        ("streams:\n  - a", "2: streams.0: 'a' is no mapping"),
+        ("- a", "1: is not a mapping"),
+        ("streams: {a: 1}", "1: streams: {'a': 1} is not a list"),
+        ("streams:\n  - a", "2: streams.0: 'a' is not a mapping"),
         ("streams:\n  - max_age: 1d", "2: name: is missing"),
-        ("streams: [{name: 5}]", '1: name: stream 5: 5 is no text; quote it: "5"'),
-        ("streams: [{name: A, subjects: a.>}]", "1: subjects: stream A: 'a.>' is no list; write [a.>]"),
-        ("streams: [{name: A, mirror: B}]", "1: mirror: stream A: 'B' is no mapping"),
+        ("streams: [{name: 5}]", '1: name: stream 5: 5 is not text; quote it: "5"'),
+        ("streams: [{name: A, subjects: a.>}]", "1: subjects: stream A: 'a.>' is not a list; write [a.>]"),
+        ("streams: [{name: A, mirror: B}]", "1: mirror: stream A: 'B' is not a mapping"),
         ("streams: [{name: A, mirror: {nam: B}}]", "1: mirror.nam: stream A: there is no such key; did"),
         ("streams: [{name: A, maxAge: 1d}]", "1: maxAge: stream A: there is no such key; did you mean `max_age`"),
         ("streams: [{name: A, zzz: 1d}]", "1: zzz: stream A: there is no such key; docs/configuration.md"),
         ("streams: [{name: A}, {name: A}]", "1: name: stream A: another stream has this name"),
         ("streams: [{name: A, max_age: !x 1d}]", "1: max_age: stream A: the tag !x is not supported"),
         ("streams: &a [*a]", "1: nests more than 64 deep"),
-        ("streams: [{name: A.B, sealed: true}]", "1: name: stream A.B: 'A.B' is no name"),
+        ("streams: [{name: A.B, sealed: true}]", "1: name: stream A.B: 'A.B' is not a name"),
         ("streams: [{name: A, max_age: 50ms}]", "1: max_age: stream A: 50ms is too short; write at least 100ms"),
         ("streams: [{name: A}, {name: B, subjects: [\"*\"]}]", "1: subjects: stream B: '*' overlaps with 'A'"),
-        ("topics: [t]", "1: topics.0: 't' is no mapping"),
+        ("topics: [t]", "1: topics.0: 't' is not a mapping"),
         ("topics: [{name: t, partitions: 0}]", "1: partitions: topic t: 0 is out of range"),
         ("topics: [{name: t, partitions: 1001}]", "1: partitions: topic t: 1001 is out of range"),
         ("topics: [{name: t, segment_size: 1000}]", "1: segment_size: topic t: 1000 is out of range"),
         ("topics: [{name: t, max_topic_size: 0}]", "1: max_topic_size: topic t: 0 is refused"),
         ("topics: [{name: t, max_topic_size: 1MiB}]", "1: max_topic_size: topic t: 1048576 is less than one"),
-        ("topics: [{name: t, message_expiry: soon}]", "1: message_expiry: topic t: 'soon' is no expiry"),
+        ("topics: [{name: t, message_expiry: soon}]", "1: message_expiry: topic t: 'soon' is not an expiry"),
         ("topics: [{name: t, message_expiry: 200y}]", "1: message_expiry: topic t: '200y' is out of range"),
         ("topics: [{name: ''}]", "1: name: a topic's name has 1 to 255 bytes"),
-        ("topics: [{name: a/b, seed_names: true}]", "1: name: topic a/b: 'a/b' was no name then"),
+        ("topics: [{name: a/b, seed_names: true}]", "1: name: topic a/b: 'a/b' was not a name then"),
         ("topics: [{name: t}, {name: t}]", "1: name: topic t: a stream or another topic has this name"),
         ("streams: [{name: A}]\ntopics: [{name: A}]", "2: name: topic A: a stream or another topic has this name"),
         ("warehouse: s3://b\ntopics: [{name: t, format: parquet}]", "2: format: topic t: parquet is refused"),
@@ -514,9 +514,9 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (f"streams:\n- {{name: A, max_msgs: 0x{'f' * 9000}}}", ":2: max_msgs: stream A: '0xff"),
         (
             "streams:\n- {name: A, max_msgs: !!int abc}",
-            ":2: max_msgs: stream A: 'abc' is no value of",
+            ":2: max_msgs: stream A: 'abc' is not a value of",
         ),
-        ("? [a, b]\n: c", ":1: a key is no plain text"),
+        ("? [a, b]\n: c", ":1: a key is not plain text"),
         (f"x: {'y' * (17 << 20)}", ":1: is longer than 16 MiB"),
         (f"streams:\n- {{name: A, max_age: {'z' * 100_000}}}", ":2: max_age: stream A: 'zzz"),
     ],

@@ -36,7 +36,7 @@ STREAMS = [
         ("orders.paid.late", "no stream"),
         ("COPY", "no stream"),
         ("", "no subject is given, either"),
-        ("a..b", "'a..b' is no subject"),
+        ("a..b", "'a..b' is not a subject"),
     ],
 )
 def test_a_stream_is_found_by_a_subject_alone_if_it_is_the_only_one(
@@ -102,9 +102,9 @@ def test_a_consumer_that_is_named_has_to_be_there_unless_it_is_asked() -> None:
 @pytest.mark.parametrize(
     ("existing", "queue", "text"),
     [
-        (SHARED, "", "queue: c was made for queue workers; join that"),
-        (SHARED, "others", "queue: c was made for queue workers, which this is not; join that"),
-        (PUSHED, "workers", "queue: c was made without a queue; leave the queue out"),
+        (SHARED, "", "queue: c has queue workers; join it"),
+        (SHARED, "others", "queue: c has queue workers, not this one; join it"),
+        (PUSHED, "workers", "queue: c has no queue; leave the queue out"),
     ],
 )
 def test_a_queue_is_that_of_the_consumer(existing: ConsumerConfig, queue: str, text: str) -> None:
@@ -126,5 +126,5 @@ def test_the_subject_is_one_that_the_consumer_takes() -> None:
 def test_subscribing_changes_no_consumer_but_where_it_pushes_to() -> None:
     config = consumer_of(deliver_subject="push.d", max_deliver=0, max_ack_pending=5)
     assert only(PUSHED, config=config) == (
-        "config: max_ack_pending of c is another, and subscribing changes nothing; leave it out"
+        "config: max_ack_pending of c differs, and a subscription changes nothing; leave it out"
     )

@@ -171,7 +171,7 @@ def test_an_instant_is_read_exactly(text: str | int, ns: int) -> None:
     ],
 )
 def test_a_wrong_instant_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no instant|out of range"):
+    with pytest.raises(UsageError, match=r"is not an instant|out of range"):
         parse_instant(text)
 
 
@@ -214,7 +214,7 @@ def test_a_datetime_is_an_instant(value: datetime, text: str) -> None:
     [
         (datetime(2026, 11, 20), "has no time zone"),  # noqa: DTZ001
         (pd.Timestamp("2026-11-20"), "has no time zone"),
-        (pd.NaT, "NaT is no instant"),
+        (pd.NaT, "NaT is not an instant"),
         (datetime(9999, 12, 31, tzinfo=UTC), "out of range"),
     ],
 )

@@ -63,14 +63,14 @@ def test_a_consumer_that_is_listed_is_taken_as_it_is(warehouse: Warehouse) -> No
     [
         ({}, UsageError, "no subject is given"),
         ({"subject": "refunds"}, UsageError, "no stream takes 'refunds'"),
-        ({"subject": "eu.*"}, UsageError, "taken by several streams: EU, ALL"),
+        ({"subject": "eu.*"}, UsageError, "a subject of several streams: EU, ALL"),
         ({"stream": "NOWHERE"}, UsageError, "stream NOWHERE is not there"),
         ({"subject": "orders.a", "config": {"ack": 1}}, UsageError, "ack: "),
         ({"subject": "orders.paid", "consumer": "audit"}, RefusedError, "write orders.lost"),
         ({"subject": "orders.a", "consumer": "loud"}, RefusedError, "loud pushes to push.here"),
         ({"subject": "orders.a", "config": {"ack_policy": "all"}}, RefusedError, "write explicit"),
-        ({"subject": "orders.a", "pull": False}, RefusedError, "nothing is pushed from here"),
-        (QUEUED, RefusedError, "loud was made without a queue"),
+        ({"subject": "orders.a", "pull": False}, RefusedError, "this client pushes nothing"),
+        (QUEUED, RefusedError, "loud has no queue"),
     ],
 )
 def test_what_must_not_be_asked_is_refused_and_changes_nothing(

@@ -107,10 +107,10 @@ def test_a_frame_is_appended_in_the_order_of_its_columns(tmp_path: Path, maker: 
 @pytest.mark.parametrize(
     ("rows", "options", "sentence"),
     [
-        ([{"subject": "orders.a", "payload": None}], {}, "line 1: payload is null, which is no message"),
+        ([{"subject": "orders.a", "payload": None}], {}, "line 1: payload is null, which is not a message"),
         ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a"}], {"order_by": "n"}, "line 2: it has no n"),
         ([{"subject": "orders.a", "n": 1}, {"subject": "orders.a", "n": "x"}], {"order_by": "n"}, "order_by n: its"),
-        (['{"subject": "orders.a"}'], {"order_by": "n"}, "line 1: order_by needs records, and this is a text"),
+        (['{"subject": "orders.a"}'], {"order_by": "n"}, "line 1: order_by needs records, and this is text"),
         ([{"subject": "s" * 65_536}], {}, "a row's subject has 65,536 bytes, 's{60}'…; it has at most 65,535"),
         ([{"subject": "orders.a"}], {"where": "n > 1", "payload": "all"}, "where='n > 1', payload='all': that is SQL"),
     ],
@@ -178,24 +178,24 @@ def _failing() -> Iterator[Row]:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "nothing": (lambda: None, "type NoneType is nothing that holds messages"),
-    "a number": (lambda: 5, "type int is nothing that holds messages"),
-    "a text": (lambda: "lines.jsonl", r"type str is nothing that holds messages.*Path"),
+    "nothing": (lambda: None, "type NoneType has no messages"),
+    "a number": (lambda: 5, "type int has no messages"),
+    "a text": (lambda: "lines.jsonl", r"type str has no messages.*Path"),
     "a file that is not there": (lambda: Path("/nowhere.jsonl"), "nowhere.jsonl: cannot be read"),
     "a list of numbers": (lambda: [1, 2], "line 1: it is a int, neither JSON text nor a dict"),
-    "a dict without a subject": (lambda: {"payload": "x"}, "line 1: subject must be there"),
+    "a dict without a subject": (lambda: {"payload": "x"}, "line 1: subject is required"),
     "a key that no message has": (
         lambda: [{"subject": "orders.a", "body": "x"}],
         "line 1: unknown key body; known are data",
     ),
-    "a payload that is a number": (_failing, "line 2: payload must be a text or bytes"),
+    "a payload that is a number": (_failing, "line 2: payload must be text or bytes"),
     "a payload twice": (
         lambda: {"subject": "orders.a", "data": "x", "payload": "y"},
         "payload, data and data_b64 exclude each other",
     ),
     "headers that are none": (
         lambda: {"subject": "orders.a", "headers": b"a: b"},
-        "headers are bytes, and no header block",
+        "headers are bytes, but not a header block",
     ),
     "a column that no message has": (
         lambda: pl.DataFrame({"subject": ["orders.a"], "seq": [1]}),
@@ -241,7 +241,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "one column": (lambda: pl.Series(["orders.a"]), "the rows of this Series cannot be read"),
     "two columns of one name": (
         lambda: pa.table([["orders.a"], ["x"], ["y"]], names=["subject", "payload", "payload"]),
-        "two columns are called payload",
+        "two columns have the name payload",
     ),
     "a frame that fails": (Broken, r"this Broken cannot be read .*the lazy query failed"),
 }

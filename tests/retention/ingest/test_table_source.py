@@ -119,8 +119,8 @@ def test_a_rewrite_is_refused_and_gone_past_by_its_version(table: Table) -> None
         table.take()
     assert str(refused.value).startswith(f"{table.place}: version 2 (UPDATE by delta-rs:py-")
     assert str(refused.value).endswith(
-        ") rewrites rows that were taken: which rows of the 1 file that it added are new cannot be told (--skip 2 goes "
-        "on without those, --take 2 takes all of them); nothing was read; run once with the option that is right"
+        ") rewrites rows that were taken: it is unclear which rows of the 1 file that it added are new (--skip 2 "
+        "continues without those, --take 2 takes all of them); nothing was read; run once with the option that is right"
     )
     assert table.rows() == "ab"
     assert table.take(skip="2").messages == 1
@@ -141,8 +141,8 @@ def test_entries_that_are_gone_leave_only_what_was_seen_sure(table: Table) -> No
     with pytest.raises(RefusedError) as refused:
         table.take()
     assert str(refused.value) == (
-        f"{table.place}: its log has no entries any more of some versions between 1, up to which it was taken, and 3 "
-        "(they were cleaned up), so that it cannot be told whether the rows of 2 files are new or rewritten; nothing "
+        f"{table.place}: its log no longer has the entries of some versions between 1, up to which it was taken, and 3 "
+        "(they were cleaned up), so that it is unclear whether the rows of 2 files are new or rewritten; nothing "
         "was read; run once with --take 3 to take all of them as new, or --skip 3 to count them as taken, and run more "
         "often than delta.logRetentionDuration"
     )
@@ -165,7 +165,7 @@ def test_a_table_that_was_made_anew_is_another_one(table: Table) -> None:
     table.add("n")
     table.add("o")
     with pytest.raises(
-        RefusedError, match="this is not the table that was taken before: it was made anew, or"
+        RefusedError, match="this is not the table that was taken before: it was recreated, or"
     ):
         table.take()
     assert table.take(take="table").messages == 2
@@ -219,9 +219,9 @@ def test_a_source_that_was_moved_or_copied_is_refused_until_somebody_decides(
     with pytest.raises(RefusedError) as refused:
         table.take()
     assert str(refused.value) == (
-        f"{elsewhere} holds what was taken as {tmp_path / 'table'}: it was moved or copied; nothing was read, so that "
-        "no row comes twice; run once with --skip table to go on from what was taken there, or --take table to take "
-        "all of its rows as new"
+        f"{elsewhere} has the rows that were taken as {tmp_path / 'table'}: it was moved or copied; nothing was read, "
+        "so that no row is taken twice; run once with --skip table to continue after the rows taken there, or --take "
+        "table to take all of its rows as new"
     )
     assert table.take(skip="table").messages == 1
     assert table.take().messages == 0
@@ -232,7 +232,7 @@ def test_a_source_that_was_moved_or_copied_is_refused_until_somebody_decides(
     assert ingest(table.opened, Source(str(lines), "json")).messages == 1
     shutil.copytree(lines, moved)
     with pytest.raises(
-        RefusedError, match=r"moved holds what was taken as .*lines: it was moved or copied"
+        RefusedError, match=r"moved has the rows that were taken as .*lines: it was moved or copied"
     ):
         ingest(table.opened, Source(str(moved), "json"))
     assert ingest(table.opened, Source(str(moved), "json", take=frozenset(["table"]))).messages == 1
@@ -246,7 +246,7 @@ def test_another_format_than_before_is_refused(table: Table, tmp_path: Path) -> 
     ):
         ingest(table.opened, Source(str(table.place), "xml"))
     write_deltalake(tmp_path / "other", pa.table({"payload": ["x"]}))
-    with pytest.raises(UsageError, match="is a Delta table, of which some files may hold rows"):
+    with pytest.raises(UsageError, match="is a Delta table, and some of its files may have rows"):
         ingest(table.opened, Source(str(tmp_path / "other"), "parquet"))
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "a.json").write_text("1\n")
@@ -296,11 +296,11 @@ def test_a_checkpoint_that_does_not_tell_is_refused(
     whole = offset.read_text()
     offset.write_text(whole.replace('"index":-1', '"index":4'))
     with pytest.raises(
-        RefusedError, match="stopped in the middle of version 6 of the source, and how far"
+        RefusedError, match="stopped in the middle of version 6 of the source, and its checkpoint"
     ):
         ingest(opened, Source("log"))
     offset.unlink()
-    with pytest.raises(RefusedError, match="does not tell what batch 1 took"):
+    with pytest.raises(RefusedError, match="does not show what batch 1 took"):
         ingest(opened, Source("log"))
     offset.write_text(whole.replace("272c8c6e", "00000000"))
     with pytest.raises(RefusedError, match="this is not the table that was taken before"):

@@ -62,7 +62,7 @@ def test_subjects_are_filtered_as_the_broker_does(bucket: Stream) -> None:
     assert set(values(bucket, "$KV.devices.a.>")) == {"a.x", "a.y"}
     assert set(values(bucket, "$KV.devices.c")) == {"c"}
     assert values(bucket, "elsewhere.>") == {}
-    with pytest.raises(UsageError, match="is no subject filter"):
+    with pytest.raises(UsageError, match="is not a subject filter"):
         bucket.latest("a..b")
 
 

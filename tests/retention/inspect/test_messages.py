@@ -72,5 +72,5 @@ def test_a_stream_that_holds_nothing_has_no_messages(tmp_path: Path) -> None:
 
 
 def test_what_is_no_filter_is_refused(stream: Stream) -> None:
-    with pytest.raises(UsageError, match="is no subject filter"):
+    with pytest.raises(UsageError, match="is not a subject filter"):
         read_messages(stream.opened, Selection(subject="a..b"))

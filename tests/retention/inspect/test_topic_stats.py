@@ -166,5 +166,5 @@ def test_only_topics_have_statistics_of_topics(tmp_path: Path) -> None:
     place.write_text("streams: [{name: ORDERS}]")
     warehouse = open_warehouse(place)
     assert [row.topics for row in warehouse.topic_stats().rows] == [0]
-    with pytest.raises(UsageError, match="ORDERS: is no topic"):
+    with pytest.raises(UsageError, match="ORDERS: is not a topic"):
         warehouse.topic_stats(["ORDERS"])

@@ -124,7 +124,7 @@ def test_of_rivals_none_loses_its_offset(topic: Topic) -> None:
         (0, "consumer", "7", 30, "ends at 29"),
         (0, "consumer", "7", -1, "ends at 29"),
         (2, "consumer", "7", 0, "there is no partition 2"),
-        (0, "group", "billing", 0, "cannot be told from its name"),
+        (0, "group", "billing", 0, "does not follow from its name"),
         (0, "consumer", "", 0, "1 to 255 bytes"),
         (0, "consumer", str(2**32), 0, "out of range"),
         (0, "reader", "7", 0, "must be 'consumer' or 'group'"),
@@ -143,7 +143,7 @@ def test_nobody_has_read_a_topic_that_never_held_anything(tmp_path: Path) -> Non
     with_logs(tmp_path, "delta")
     topic = open_warehouse(tmp_path / "retention.yaml", engine="local").topic(NAME)
     assert topic.offsets() == []
-    with pytest.raises(UsageError, match="never held a message"):
+    with pytest.raises(UsageError, match="never had a message"):
         topic.store_offset(0, "consumer", "7", 0)
     with pytest.raises(UsageError, match="has stored no offset"):
         topic.delete_offset(0, "consumer", "7")

@@ -104,9 +104,7 @@ def test_consumers_of_which_every_record_is_gone_are_not_taken_for_none(make: Ma
     StreamConsumers(opened).add(slow)
     kept = shutil.move(f"{opened.root}/consumers", f"{opened.root}/../kept")
     for lost in (opened, make(**settings, consumers=[slow])):
-        with pytest.raises(
-            DamagedError, match=r"no consumer's record is there, though .* log counts"
-        ):
+        with pytest.raises(DamagedError, match=r"there is no consumer record, but .* log counts"):
             apply_now(lost, AS_OF, LOCAL, Guards())
     assert left(opened) == list(range(1, 11))
     shutil.move(kept, f"{opened.root}/consumers")

@@ -90,7 +90,7 @@ def test_everything_goes_and_offsets_begin_at_0_again(topic: Topic) -> None:
     assert [
         (one["first_seq"], one["last_seq"], one["segments"], one["active"]) for one in parts
     ] == [(0, -1, 1, 0)] * 2
-    with pytest.raises(UsageError, match="never held a message"):
+    with pytest.raises(UsageError, match="never had a message"):
         topic.store_offset(0, "consumer", "7", 12)
 
 

@@ -79,7 +79,7 @@ def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
     for length in range(len(whole)):
         with pytest.raises(DamagedError):
             rows(put(tmp_path / "a", whole[:length]))
-    with pytest.raises(DamagedError, match="goes on behind its end entry"):
+    with pytest.raises(DamagedError, match="continues after its end entry"):
         rows(put(tmp_path / "a", whole + b"\x00"))
 
 

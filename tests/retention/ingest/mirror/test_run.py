@@ -247,7 +247,7 @@ def test_an_origin_made_anew_is_refused_and_nothing_copied(tmp_path: Path, forma
     opened(tmp_path, *streams, format=format_).stream("O").publish([line("o.a")] * 5)
     for name in ("M", "S"):
         again = opened(tmp_path, *streams, format=format_)
-        assert "O was deleted or made anew" in refusal(again.mirror([name]))
+        assert "O was deleted or recreated" in refusal(again.mirror([name]))
         assert seqs(again, name) == [1, 2, 3]
 
 
@@ -261,7 +261,7 @@ def test_an_origin_set_back_to_an_older_state_is_refused(tmp_path: Path, format_
     shutil.rmtree(tmp_path / "streams" / "O")
     shutil.copytree(tmp_path / "kept", tmp_path / "streams" / "O")
     again = opened(tmp_path, *streams, format=format_)
-    assert "up to 6 came already, and its last is 3" in refusal(again.mirror())
+    assert "up to 6 were copied already, and its last is 3" in refusal(again.mirror())
 
 
 def test_a_mirror_that_others_wrote_to_is_refused(tmp_path: Path, format_: str) -> None:

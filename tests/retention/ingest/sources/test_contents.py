@@ -138,7 +138,9 @@ def test_a_copy_in_place_of_a_file_that_is_gone_is_refused(folder: Folder) -> No
     (folder.where / "a.json").unlink()
     folder.write("copy.json", "1\n", 5)
     [why] = folder.resolved().refused
-    assert why.startswith("copy.json has the very content of a.json, which was taken and is gone")
+    assert why.startswith(
+        "copy.json has the same content as a.json, which was taken and no longer exists"
+    )
     assert len(folder.resolved(take="copy.json").parts) == 1
     assert len(folder.resolved(skip="copy.json").known) == 1
 

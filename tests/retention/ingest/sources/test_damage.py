@@ -13,13 +13,13 @@ COLUMNS: dict[str, Any] = {"fields": [{"name": name, "type": kind} for name, kin
 @pytest.mark.parametrize(
     ("lines", "number", "why"),
     [
-        ([b'{"n": 1}', b'{"n": 2'], 2, "no whole JSON value"),
-        ([b"", b"[1]"], 2, "no JSON object: [1]"),
-        ([b'{"n": 1.5}'], 1, "its n is no bigint: 1.5"),
-        ([b'{"n": true}'], 1, "its n is no bigint: true"),
-        ([b'{"x": "1"}'], 1, 'its x is no double: "1"'),
-        ([b'{"b": 0}'], 1, "its b is no boolean: 0"),
-        ([b'{"s": [1]}'], 1, "its s is no struct: [1]"),
+        ([b'{"n": 1}', b'{"n": 2'], 2, "not a complete JSON value"),
+        ([b"", b"[1]"], 2, "not a JSON object: [1]"),
+        ([b'{"n": 1.5}'], 1, "its n is not of type bigint: 1.5"),
+        ([b'{"n": true}'], 1, "its n is not of type bigint: true"),
+        ([b'{"x": "1"}'], 1, 'its x is not of type double: "1"'),
+        ([b'{"b": 0}'], 1, "its b is not of type boolean: 0"),
+        ([b'{"s": [1]}'], 1, "its s is not of type struct: [1]"),
     ],
 )
 def test_the_first_line_that_is_no_row_is_named(lines: list[bytes], number: int, why: str) -> None:

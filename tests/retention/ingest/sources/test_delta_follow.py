@@ -39,7 +39,8 @@ def test_removals_take_nothing_back_and_spare_what_was_not_taken() -> None:
     )
     assert (done.files.pending, done.files.taken) == ({}, {"a": 0})
     assert done.notes == (
-        "version 1 (DELETE by another program) removed 1 file of which no row was taken yet; those rows did not come",
+        "version 1 (DELETE by another program) removed 1 file with rows that were not taken yet; those rows are not in "
+        "the stream",
     )
 
 
@@ -94,8 +95,8 @@ REWRITE = Commit(4, [add("m"), add("n")], [remove("a"), remove("b")], "MERGE", "
 def test_a_rewrite_of_taken_rows_is_refused_until_somebody_decides() -> None:
     done = followed([REWRITE], {"a": 0}, "b")
     assert done.refused == (
-        "version 4 (MERGE by Spark/4) rewrites rows that were taken: which rows of the 2 files that it added are new "
-        "cannot be told (--skip 4 goes on without those, --take 4 takes all of them)",
+        "version 4 (MERGE by Spark/4) rewrites rows that were taken: it is unclear which rows of the 2 files that it "
+        "added are new (--skip 4 continues without those, --take 4 takes all of them)",
     )
     skipped = followed([REWRITE], {"a": 0}, "b", skip="4")
     assert sorted(skipped.files.pending) == ["b"], "its rows were never taken, and m may hold them"

@@ -33,7 +33,7 @@ def test_what_spark_took_as_numbers_stays_a_number() -> None:
     [
         (
             "code=0A1/a",
-            "code=0A1/a: code=0A1 is no bigint, which code was when the source was first taken",
+            "code=0A1/a: code=0A1 is not a bigint, the type of code when the source was first taken",
         ),
         ("a", "a lies in directories of the columns none, and the source has code"),
         (

@@ -127,7 +127,7 @@ def test_a_run_that_another_one_overtakes_takes_nothing_twice(world: World) -> N
 
     world.reader.after_read.append(overtake)
     with pytest.raises(
-        BusyError, match=r"another run took rows of .* meanwhile; what it took came once"
+        BusyError, match=r"another run took rows of .* meanwhile; each was appended once"
     ):
         world.take()
     assert world.rows() == ["1"]
@@ -175,8 +175,8 @@ def test_a_failure_of_a_later_batch_says_what_came_before(
 
     store_of(world.opened).before_commit.append(wait_for_the_next)
     sentence = (
-        f"the disk is full; nothing was changed (2 messages of {world.source} came before, and "
-        "stay)"
+        f"the disk is full; nothing was changed (2 messages of {world.source} were appended before, "
+        "and are kept)"
     )
     with pytest.raises(RetentionError, match=f"^{re.escape(sentence)}$"):
         world.take()
@@ -198,11 +198,11 @@ def test_a_record_that_is_lost_or_damaged_is_refused(world: World) -> None:
     content = record.read_bytes()
     record.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(
-        DamagedError, match="the record of what was taken from the source cannot be read"
+        DamagedError, match="the record of the rows taken from the source cannot be read"
     ):
         world.take()
     record.unlink()
-    with pytest.raises(RefusedError, match="were taken in before, but how far is lost with"):
+    with pytest.raises(RefusedError, match="were taken before, but the position is lost with"):
         world.take()
     record.write_bytes(content)
     assert world.take() == 0

@@ -102,7 +102,7 @@ def test_a_batch_of_a_writer_is_written_once(world: World) -> None:
 
 
 def test_no_writer_takes_the_name_under_which_turns_are_counted(one: World) -> None:
-    with pytest.raises(UsageError, match="how the engine counts"):
+    with pytest.raises(UsageError, match="reserved for the engine"):
         one.topic.publish([line()], TURN, 7)
 
 
@@ -248,10 +248,10 @@ def test_a_payload_of_more_than_the_server_takes_is_refused(
         (line(headers="x"), "headers must be pairs, or an object"),
         (line(headers={"": "v"}), "the user headers claim 0 bytes"),
         (line(headers={"k": "v" * 256}), "the user headers claim 256 bytes"),
-        (line(headers=[["k", "v"], ["k", "w"]]), "the user header 'k' comes twice"),
-        (line(headers={"k": None}), "a user header is a text"),
+        (line(headers=[["k", "v"], ["k", "w"]]), "the user header 'k' occurs twice"),
+        (line(headers={"k": None}), "a user header is a string"),
         (line(headers={"k": 2**127}), "has more than 128 bits"),
-        (line(headers={"k": {"kind": "x", "value": ""}}), "'x' is no kind"),
+        (line(headers={"k": {"kind": "x", "value": ""}}), "'x' is not a kind"),
         (line(headers={"k": {"kind": "int8", "value": "AAA="}}), "a int8 of 2 bytes"),
         (line(headers_b64="AAAA"), "the user headers end within the length"),
         (line(headers={}, headers_b64=""), "headers and headers_b64 exclude each other"),
