@@ -44,11 +44,11 @@ _HOMES = {
     "subject_key": "retention.core.subject_tokens",
     "subject_token": "retention.core.subject_tokens",
 }
-"""What is public → the module that has it, loaded when it is first asked for."""
+"""Public name → the module that has it, loaded at first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is public when it is first asked for."""
+    """Load a public name at first use."""
     if name == "errors":
         return import_module("retention.errors")
     if name in _HOMES:

@@ -11,7 +11,7 @@ import pyarrow as pa
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Run = Callable[[Callable[[Any], Any], Sequence[Any], Sequence[int]], Sequence[Any]]
-"""What runs tasks as `Engine.map` does: a function, tasks, and the bytes that each reads; results in their order."""
+"""A runner of tasks, as `Engine.map`: a function, tasks, and the bytes that each reads; results in their order."""
 
 
 def run_here(
@@ -24,28 +24,28 @@ def run_here(
 
 @runtime_checkable
 class WritesFiles(Protocol):
-    """A task that writes files; only the results of attempts tell which."""
+    """A task that writes files; only the results of attempts name them."""
 
     def attempt(self) -> Self:
-        """The task as one attempt carries it out: what it writes has names that no other attempt has."""
+        """The task as one attempt: the names of its files are unique to the attempt."""
         ...
 
 
 Part = tuple[int, bytes]
-"""A key, from 0 on, and content for whoever gathers the parts of that key."""
+"""A key, from 0 on, and content for the task that reduces that key."""
 
 
 @dataclass(frozen=True)
 class Gathering(Generic[Result]):
-    """A function of all parts of one key, and among how many tasks the keys are shared out."""
+    """A function of all parts of one key, and the number of tasks for all keys."""
 
     function: Callable[[int, Sequence[bytes]], Result]
-    """Picklable; it is given the key, and the contents in order of those who dealt them, one each."""
+    """Picklable; its arguments are the key and the contents, in order of the tasks that produced them."""
     tasks: int
 
 
 class Engine(Protocol):
-    """A place where functions run; what they compute is the same everywhere."""
+    """A place where functions run, with the same results everywhere."""
 
     @property
     def name(self) -> str:
@@ -69,20 +69,20 @@ class Engine(Protocol):
         deal_again: Gathering[Iterable[Part]],
         gather: Gathering[Result],
     ) -> list[Result]:
-        """Deal the parts of tasks out by key, deal what becomes of each key out by another, and gather that.
+        """Partition the results of tasks by key, partition the results of each key by another, and reduce those.
 
-        All functions are picklable. One key's parts are held at a time, and everything else is on a disk; nothing is
-        left there if the process ends.
+        All functions are picklable. One key's parts are in memory at a time, and everything else is on a disk; nothing
+        remains there if the process ends.
 
         Args:
             deal: the parts of one task.
             tasks: balanced by `weights`, as for `map`.
             weights: bytes to read.
-            deal_again: the parts that are made of those of one key.
+            deal_again: the parts made from those of one key.
             gather: the result of one key of these.
 
         Returns:
-            The results, in order of keys; keys of which nothing was dealt have none.
+            The results, in order of keys; keys without parts have none.
         """
         ...
 
@@ -94,21 +94,21 @@ def run_task(function: Callable[[Task], Result], task: Task) -> Result:
 
 @dataclass(frozen=True)
 class GroupedRows:
-    """Rows that are to be brought together by their column `key`, in the order of their column `place`."""
+    """Rows to group by their column `key`, in the order of their column `place`."""
 
     rows: pa.Table
     aside: Any
-    """What is to be told of them beside that."""
+    """The task's result beside its rows."""
 
 
 Read = Callable[[Any], GroupedRows]
 Fold = Callable[[str, Iterator[pa.Table]], Any]
-"""A function of a key and its rows, tables in the order of their places, each seen once."""
+"""A function of a key and its rows, tables in the order of their places, read once."""
 
 
 @runtime_checkable
 class GroupsRows(Protocol):
-    """An engine that can bring together rows which tasks read; any other folds them where they come by."""
+    """An engine that can group rows read by tasks; other engines fold them in the caller."""
 
     def grouped(
         self,
@@ -118,9 +118,9 @@ class GroupsRows(Protocol):
         tasks: Sequence[Any],
         weights: Sequence[int],
     ) -> tuple[list[Any], Mapping[str, Any]]:
-        """Let tasks read rows, and others fold those of each key; none holds all rows of a key at a time.
+        """Read rows in tasks, and fold those of each key in others; none has all rows of a key in memory.
 
-        The rows have the columns of `schema`: `key` (string), `place` (int64), and others. Back come what reading told
-        aside, in order of the tasks, and key → what its fold gave; or the error that a task raised.
+        The rows have the columns of `schema`: `key` (string), `place` (int64), and others. Returns the
+        tasks' results in their order, and key → the result of its fold; or raises the error of a task.
         """
         ...

@@ -19,27 +19,27 @@ from retention.engine_port import Run, run_here
 
 @dataclass(frozen=True)
 class LostCommit:
-    """A commit of ours of which another program overwrote the log entry, so that no version has it."""
+    """A commit of ours that no version has any more, because another program overwrote its log entry."""
 
     version: int
     program: str
-    """The program that wrote the entry in its place, and what it says it did."""
+    """The program that wrote the entry in its place, and its operation."""
     token: str
-    """The token of the lost entry, which no other entry has unless it commits the same again."""
+    """The token of the lost entry; only an entry that commits the same again has it, too."""
     metadata: Mapping[str, Any]
     """The metadata of the commit, as `Swap` had it."""
     removed: tuple[str, ...]
     """Paths of the files that it removed."""
     added: pa.Table
-    """The files that it added and that are still there, shape `FILE_STATS`."""
+    """The files that it added and that still exist, shape `FILE_STATS`."""
     missing: tuple[str, ...]
-    """Paths of the files that it added and that are gone from the storage, or have another length."""
+    """Paths of the added files that are missing from the storage, or have another length."""
     new: frozenset[str]
     """Paths of the added files that readers of changes had not seen before."""
     counters: Mapping[str, int]
-    """Name → value of every counter that it set, those of another epoch than the table's aside."""
+    """Name → value of every counter that it set in the table's epoch."""
     data_change: bool
-    """Whether the table held other messages behind it."""
+    """Whether the commit changed the table's messages."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Swap:
 
     `remove` has the shape `LOGGED_FILES` (a pin: path, length and modification time as decided upon), `add` the
     shape `FILE_STATS` and names files that are already staged. `metadata` is small and JSON-able: at least `run`; for
-    a retention run also `plan_id`, `as_of_ns` and `by_rule`. Everything else that a commit rests on or sets is a type
+    a retention run also `plan_id`, `as_of_ns` and `by_rule`. Everything else that a commit requires or sets is a type
     of its own (`core.table_requirements`, `core.table_updates`).
     """
 
@@ -58,9 +58,9 @@ class Swap:
     requirements: Sequence[TableRequirement] = ()
     updates: Sequence[TableUpdate] = ()
     data_change: bool = True
-    """Whether the table holds other messages behind the commit; False: the same, in other files."""
+    """Whether the commit changes the table's messages; False: the same messages, in other files."""
     again: LostCommit | None = None
-    """The lost commit that this one makes again, as far as it can: afterwards it is not lost any more."""
+    """The lost commit that this one repeats where possible; afterwards it no longer counts as lost."""
 
     @cached_property
     def sets(self) -> dict[str, int]:
@@ -74,7 +74,7 @@ class Swap:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that the commit begins, or goes back to; None: it stays."""
+        """The epoch that the commit begins, or returns to; None: it is unchanged."""
         return self.sets.get(EPOCH)
 
     @property
@@ -85,7 +85,7 @@ class Swap:
 
     @property
     def assigns_sequences(self) -> bool:
-        """Whether a rival's commit in between makes the swap wrong."""
+        """Whether a rival's earlier commit makes the swap wrong."""
         return any(update.assigns_sequences for update in self.updates)
 
 
@@ -96,36 +96,36 @@ class Snapshot:
     version: int
     table_id: str
     files: pa.Table
-    """Shape `LOGGED_FILES`, plus whatever statistics the log itself has."""
+    """Shape `LOGGED_FILES`, plus the statistics that the log itself has."""
     counters: Counters
     handle: Any = None
     """The store's own handle; a commit made on this snapshot is checked against exactly this version."""
     follows: bool = True
-    """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
+    """Whether the table matches the configuration; if not, nothing is cached that would avoid opening it."""
     seal: str | None = None
     """The seal of the log entry that made this version, as `VersionToken` has it; None: it is not known."""
 
 
 @dataclass(frozen=True)
 class VersionToken:
-    """A token that tells one state of a stream from every other, learned without opening the table."""
+    """A token that identifies one state of a stream, read without opening the table."""
 
     version: int
     seal: str
     """The identity of the log entry that made this version: a digest of its bytes."""
     wants: str = ""
-    """The configuration's wishes of the table itself: what is remembered under other wishes does not count."""
+    """The configuration's settings of the table itself; values cached under other settings are not valid."""
     beside: str = ""
-    """Evidence that nothing came without an entry, where that can be."""
+    """Evidence that no file was added without an entry, where that is possible."""
 
     def tells(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot that was opened after this token was read is of this very state of the log."""
+        """Whether a snapshot, opened after this token was read, is of the same state of the log."""
         return (self.version, self.seal) == (snapshot.version, snapshot.seal)
 
 
 @dataclass(frozen=True)
 class TailTotals:
-    """Totals of the part of a stream that is not looked at, because it lies behind a prefix."""
+    """Totals of the part of a stream after a prefix, which is not read."""
 
     segments: int = 0
     messages: int = 0
@@ -134,7 +134,7 @@ class TailTotals:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The oldest segments of a stream, as an inventory of their own, and what lies behind them."""
+    """The oldest segments of a stream as an inventory, and the totals of the rest."""
 
     inventory: Inventory
     later: TailTotals
@@ -142,23 +142,23 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Returned:
-    """A commit of another writer that made files of such as had left the table before."""
+    """A commit of another writer that made files from others that had been removed before."""
 
     version: int
     program: str
     removed: tuple[str, ...]
-    """Paths that had left before: what of them is in `made` came back."""
+    """Paths that had been removed before: their rows in `made` have reappeared."""
     replaced: tuple[str, ...]
-    """Paths that the commit removed itself: what of them is in `made` is where it belongs."""
+    """Paths that the commit removed itself: their rows in `made` belong there."""
     made: tuple[str, ...]
     """Paths that the commit added."""
 
 
 class IncrementalInventory(Protocol):
-    """A stream's newest state, known without opening its table."""
+    """A stream's newest state, read without opening its table."""
 
     def head(self, files: int) -> Prefix | None:
-        """The oldest segments with at least so many files, or all; None: it is lost, the table has to be opened."""
+        """The oldest segments with at least so many files, or all; None: it is lost, so open the table."""
         ...
 
 
@@ -171,10 +171,10 @@ class Store(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether the table is there; a dropped one is not.
+        """Whether the table exists; a dropped one does not.
 
         Raises:
-            DamagedError: the table is not there, and was.
+            DamagedError: the table existed and is missing.
         """
         ...
 
@@ -183,7 +183,7 @@ class Store(Protocol):
         ...
 
     def generation(self) -> int:
-        """The generation of the table (`Counters.generation`), 0 where there is none."""
+        """The generation of the table (`Counters.generation`); 0 without a table."""
         ...
 
     def note_dropping(self) -> None:
@@ -191,38 +191,38 @@ class Store(Protocol):
         ...
 
     def create(self) -> None:
-        """Make the empty table, also in the place of a dropped one; nothing happens if it is there."""
+        """Create the empty table, or replace a dropped one; an existing table is unchanged."""
         ...
 
     def version_token(self) -> VersionToken | None:
-        """The newest state's token; None where telling states apart costs as much as opening the table."""
+        """The newest state's token; None if a token costs as much as opening the table."""
         ...
 
     def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
-        """The inventory of a token's state, as far as it is kept; None where the table itself has to be opened.
+        """The cached inventory of a token's state; None: the table must be opened.
 
         Raises:
-            ForeignRowsError, DamagedError: as `inventory`, for files that came since it was kept.
+            ForeignRowsError, DamagedError: as `inventory`, for files that were added since it was cached.
         """
         ...
 
     def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
-        """Keep an inventory of the state that a token tells, where later outlooks go on from it."""
+        """Cache the inventory of a token's state, from which later ones are derived."""
         ...
 
     def snapshot(self) -> Snapshot:
         """Open the table once.
 
         Raises:
-            RefusedError: the table uses a feature that the engine does not know to handle safely.
+            RefusedError: the table uses a feature that the engine cannot handle safely.
             LostCommitError: another program overwrote a commit of ours in the log.
-            ForeignRowsError: another writer may have brought back what was removed.
+            ForeignRowsError: another writer may have restored removed rows.
             DamagedError: the log cannot be read.
         """
         ...
 
     def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
-        """Open the table to mend it: what has come back is not refused, as `snapshot` does, but listed.
+        """Open the table to repair it: resurrected files are not refused, as by `snapshot`, but listed.
 
         Raises:
             RefusedError, DamagedError: as `snapshot`.
@@ -230,7 +230,7 @@ class Store(Protocol):
         ...
 
     def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
-        """Open the table to repair it: commits that were overwritten are not refused, as `snapshot` does, but listed.
+        """Open the table to repair it: overwritten commits are not refused, as by `snapshot`, but listed.
 
         Raises:
             RefusedError, ForeignRowsError, DamagedError: as `snapshot`.
@@ -242,7 +242,7 @@ class Store(Protocol):
 
         Args:
             snapshot: the table.
-            run: runs the tasks that read files which nothing describes.
+            run: runs the tasks that read files without statistics.
 
         Raises:
             ForeignRowsError: rows of other writers break the storage rules.
@@ -251,9 +251,9 @@ class Store(Protocol):
         ...
 
     def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
-        """Statistics of the files with numbers that messages can have, and the files with others.
+        """Statistics of the files with possible numbers, and the files with impossible ones.
 
-        Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; with none of the latter, `inventory` has the former.
+        Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; without any of the latter, `inventory` returns the former.
 
         Raises:
             ForeignRowsError: rows of other writers break another storage rule.
@@ -262,11 +262,11 @@ class Store(Protocol):
         ...
 
     def logged_counters(self, snapshot: Snapshot) -> Counters:
-        """The counters as the log has them, whatever its files hold."""
+        """The counters as in the log, regardless of its files."""
         ...
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
-        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds.
+        """Partition → the highest next sequence within bounds in the existing entries of the log.
 
         Raises:
             DamagedError: the log cannot be read.
@@ -274,7 +274,7 @@ class Store(Protocol):
         ...
 
     def count_undescribed(self, snapshot: Snapshot) -> int:
-        """The number of the snapshot's files that have no statistics yet, so that `inventory` would open them."""
+        """The number of the snapshot's files without statistics, which `inventory` would open."""
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
@@ -286,42 +286,42 @@ class Store(Protocol):
         ...
 
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """New files of that segment, among which rows are to be divided: those that are not written do not matter."""
+        """New files of that segment, to divide rows among; files that are not written do not matter."""
         ...
 
     def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """New files of that segment for what a merge writes, as `stage_apart` gives them out."""
+        """New files of that segment for the rows of a merge, as from `stage_apart`."""
         ...
 
     def is_apart(self, file: DataFile) -> bool:
-        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        """Whether a file is one of several from one `stage_apart`, or the copy of one."""
         ...
 
     def stage_copy(self, source: DataFile) -> DataFile:
-        """A new file that is to take the place of `source`, as `stage` gives one."""
+        """A new file to replace `source`, as from `stage`."""
         ...
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Locations at which the live files in `files` (any table with the columns of `LOGGED_FILES`) open now."""
+        """The current locations of the live files in `files` (a table with the columns of `LOGGED_FILES`)."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; the new version.
 
         A swap that assigns sequences is tried once, on `snapshot` itself. Any other is tried again on a fresh
-        handle, with every check repeated, while blind appends and unrelated commits come first.
+        handle, with every check repeated, as long as blind appends and unrelated commits come first.
 
         Raises:
-            StalePlanError: a pinned file is gone or changed.
+            StalePlanError: a pinned file was removed or changed.
             ConflictError: a rival commit came first and `swap` assigns sequences.
             BusyError: rivals kept coming first.
             VerificationError: an added file is missing or has another length.
-            CommitUnknownError: the storage failed while committing and nobody can say what happened.
+            CommitUnknownError: the storage failed while committing, and the outcome is unknown.
         """
         ...
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
-        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        """The version later than `after` that the run's commit made; None: no entry of the log names the run."""
         ...
 
     def has_entries(self, after: int, until: int) -> bool:
@@ -329,17 +329,17 @@ class Store(Protocol):
         ...
 
     def spent_notes(self, snapshot: Snapshot) -> list[str]:
-        """Locations of notes beside the table on files that a snapshot does not have, which spare nobody anything."""
+        """Locations of useless notes beside the table: on files that a snapshot does not have."""
         ...
 
     def gather_statistics(self, snapshot: Snapshot) -> None:
-        """Put together what is kept of files beside the table, without the files that are gone, where that pays."""
+        """Merge the statistics beside the table, without those of removed files, where that pays."""
         ...
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete what was written for staged files that no commit named, under whatever name attempts gave it."""
+        """Delete all writes for staged files that no commit named, under every name of their attempts."""
         ...
 
     def finish(self) -> None:
-        """End a run: checkpoint the log when enough versions are new."""
+        """End a run: checkpoint the log if enough versions are new."""
         ...

@@ -22,10 +22,10 @@ class _NoPandas:
 
 
 def spare_pandas() -> None:
-    """Let Arrow look for pandas once and find none, which spares most of a second.
+    """Let Arrow look for pandas once and find none, which saves most of a second.
 
-    Arrow looks when it first makes an array of Python values, and keeps what it found. Spark, which does need pandas,
-    loads it by itself and later.
+    Arrow looks when it first makes an array of Python values, and caches the result. Spark, which needs pandas,
+    loads it later by itself.
     """
     if "pandas" in sys.modules:
         return

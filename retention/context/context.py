@@ -54,7 +54,7 @@ class OpenedStream:
 
 
 def has_table(opened: OpenedStream) -> bool:
-    """Whether a stream has a table, even a dropped one, whose files may still exist.
+    """Whether a stream has a table, even a dropped one with files that may still exist.
 
     Raises:
         DamagedError: the table existed and is missing.

@@ -70,7 +70,7 @@ class DigestIndex:
             self._held = self._held.combine_chunks()
 
     def _give_up(self, live: set[_Identity]) -> None:
-        """Evict the files that are gone, once they outnumber the live ones."""
+        """Evict removed files, once they outnumber the live ones."""
         if len(self._slots) <= 2 * len(live):
             return
         self._slots = {identity: self._slots[identity] for identity in live}

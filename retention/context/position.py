@@ -69,7 +69,7 @@ def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
 
 
 def position_in(opened: OpenedStream, snapshot: Snapshot, inventory: Inventory) -> Position:
-    """The position of a log at a version whose inventory is given."""
+    """The position of a log at a version with a given inventory."""
     floors = history_of(opened.warehouse, opened.name).next_seqs(inventory.counters.epoch)
     number_bounds.refuse_floor(opened.name, max(floors.values(), default=0))
     return Position(snapshot, inventory, floors, opened.dialect.first_seq)
@@ -85,7 +85,7 @@ def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
 
 
 def with_floors(opened: OpenedStream, inventory: Inventory) -> Inventory:
-    """An inventory whose next sequences are also above everything in the run history."""
+    """An inventory with next sequences that are also above everything in the run history."""
     counters = history_of(opened.warehouse, opened.name).above(inventory.counters)
     number_bounds.refuse_floor(opened.name, max(counters.next_seq.values(), default=0))
     return replace(inventory, counters=counters)

@@ -55,20 +55,20 @@ def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
 
 
 def refuse_consumers_of_topic(config: StreamConfig) -> None:
-    """Refuse consumers of a topic, whose readers store offsets instead.
+    """Refuse consumers of a topic: its readers store offsets instead.
 
     Raises:
         UsageError: it is a topic.
     """
     refuse_topic(
         config,
-        "whose readers store offsets and are no consumers of a stream",
+        "which has readers with stored offsets, not consumers",
         f"{command('offset ls', config.name)} lists them",
     )
 
 
 def has_data(opened: OpenedStream, snapshot: Snapshot) -> bool:
-    """Whether a message was ever stored in a topic in its current epoch, as far as is known."""
+    """Whether a message was ever stored in a topic in its current epoch, by its files and counters."""
     known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
     counted = (known.get(partition, 0) for partition in range(opened.config.partitions))
     return bool(snapshot.files.num_rows) or any(counted)

@@ -30,7 +30,7 @@ class Kind:
 
 
 def checked_class(owner: Checked) -> Checked:
-    """A class whose public methods refuse arguments of a wrong kind with a `UsageError`."""
+    """A class with public methods that refuse arguments of a wrong kind with a `UsageError`."""
     for name, method in list(vars(owner).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(owner, name, checked(method))
@@ -90,7 +90,7 @@ def _value(function: str, name: str, annotation: str, value: Any) -> Any:
         reason = f" ({error})" if str(error) else ""
         raise UsageError(
             f"{function}: {name} is {_shown(value)}, and must be {kind.noun}{reason}; nothing was done; "
-            f"help({function}) of its object says what it takes"
+            f"help({function}) of its object lists its arguments"
         ) from error
 
 

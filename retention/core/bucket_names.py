@@ -64,5 +64,5 @@ def check_key_filter(pattern: str) -> None:
     has_empty_token = not all(pattern.split("."))
     if has_empty_token or not _FILTER.fullmatch(pattern):
         raise UsageError(
-            f"{pattern!r} matches no key: write a key, * in the place of a token, > at the end for all that follows"
+            f"{pattern!r} matches no key: write a key, * in the place of a token, > at the end for all following tokens"
         )

@@ -36,7 +36,7 @@ def _ranges(ranges: list[list[int]]) -> list[list[int]]:
     if any(len(pair) != 2 for pair in ranges) or any(  # noqa: PLR2004
         before > after for before, after in pairwise(flat)
     ):
-        raise ValueError("are no ascending ranges of sequences")
+        raise ValueError("are not ascending ranges of sequences")
     return ranges
 
 

@@ -52,13 +52,13 @@ def record_problem(row: Mapping[str, Any]) -> str | None:
     """The first inconsistency between the fields of a row of statistics, as text; None: they are consistent."""
     place = _PLACED.fullmatch(row["path"])
     if row["path"].startswith("partition=") and place is None:
-        return "path is none of a data file"
+        return "path is not that of a data file"
     if place is not None and (int(place[1]), int(place[2])) != (row["partition"], row["segment"]):
         return (
             f"path {row['path']} is not in partition {row['partition']}, segment {row['segment']}"
         )
     if row["messages"] and row["min_seq"] > row["max_seq"]:
-        return f"min_seq {row['min_seq']} is behind max_seq {row['max_seq']}"
+        return f"min_seq {row['min_seq']} is above max_seq {row['max_seq']}"
     return None
 
 
@@ -95,11 +95,11 @@ def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
     """
     check_columns(table, schema)
     if pc.any(pc.greater(table["first_seq"], table["last_seq"])).as_py():
-        raise ValueError("first_seq is behind last_seq")
+        raise ValueError("first_seq is above last_seq")
     for name, other in (("rules", "counts"), ("except_firsts", "except_lasts")):
         lengths = (pc.list_value_length(table[of]) for of in (name, other))
         if pc.any(pc.not_equal(*lengths)).as_py():
-            raise ValueError(f"{name} and {other} are not as many")
+            raise ValueError(f"{name} and {other} differ in number")
         if any(pc.list_flatten(table[of]).null_count for of in (name, other)):
             raise ValueError(f"{name} or {other} has a value missing")
     if pc.any(pc.less(pc.list_flatten(table["counts"]), 0)).as_py():
@@ -108,12 +108,12 @@ def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def _refuse_unordered(firsts: pa.ChunkedArray, lasts: pa.ChunkedArray) -> None:
-    """Refuse rows whose list of ranges is invalid, or not ascending and disjoint."""
+    """Refuse rows with a list of ranges that is invalid, or not ascending and disjoint."""
     low, high = (pc.list_flatten(ends).to_numpy() for ends in (firsts, lasts))
     row = pc.list_parent_indices(firsts).to_numpy()
     follows = row[1:] == row[:-1]
     if (low > high).any() or (follows & (low[1:] <= high[:-1])).any():
-        raise ValueError("except_firsts and except_lasts are no ascending ranges of sequences")
+        raise ValueError("except_firsts and except_lasts are not ascending ranges of sequences")
 
 
 def check_columns(table: pa.Table, schema: pa.Schema) -> None:

@@ -59,7 +59,7 @@ def build(pairs: Iterable[tuple[str, str]]) -> bytes:
     for name, value in pairs:
         line = f"{name}: {value}".encode("utf-8", "surrogateescape")
         if not name or ":" in name or not _LINE.match(line):
-            raise ValueError(f"{name!r}: {value!r} is not a header that a block can hold")
+            raise ValueError(f"{name!r}: {value!r} is not valid as a header")
         lines.append(line + b"\r\n")
     return b"".join((FIRST_LINE, *lines, b"\r\n")) if lines else b""
 

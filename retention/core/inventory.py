@@ -71,7 +71,7 @@ class Counters:
 
     @property
     def released(self) -> int:
-        """The number of an earlier build's record of row tombstones (deleted rows in live files); 0: there is none."""
+        """The number of an earlier build's record of row tombstones (deleted rows in live files); 0: no record."""
         return self.edits.get(RELEASED, 0)
 
     @property

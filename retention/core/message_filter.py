@@ -69,7 +69,7 @@ class MessageFilter:
 def _bounded(
     table: pa.Table, columns: tuple[str, str], first: int | None, last: int | None
 ) -> Iterator[Any]:
-    """Masks of the rows of which the range between two columns meets the inclusive bounds."""
+    """Masks of the rows with a range, from two columns, that meets the inclusive bounds."""
     low, high = columns
     if first is not None:
         yield pc.greater_equal(table[high], pa.scalar(first, pa.int64()))

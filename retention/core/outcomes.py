@@ -192,7 +192,7 @@ def sentence_of(error: BaseException) -> str:
     """An error in one sentence: an OS error with its path, an unexpected error with its type."""
     if isinstance(error, KeyboardInterrupt | Terminated):
         how = "terminated" if isinstance(error, Terminated) else "interrupted"
-        return f"{how}; what was committed stays, nothing else was changed; the next run goes on from there"
+        return f"{how}; committed work is kept, nothing else was changed; the next run continues from there"
     if isinstance(error, RetentionError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:

@@ -148,12 +148,12 @@ def _of_topic(topic: TopicPolicy) -> list[str]:
     if not reasons:
         return ["no rule removes a segment", *sealed]
     held = (
-        ["stored offsets of consumers that have not read it hold it back"]
+        ["stored offsets of consumers that have not read it keep it"]
         if topic.respect_consumer_offsets
         else []
     )
-    whose = "today's servers" if topic.profile == "modern" else "servers of 0.8"
-    return [f"a sealed segment is removed {_join(reasons)}, as by {whose}", *held, *sealed]
+    servers = "today's servers" if topic.profile == "modern" else "servers of 0.8"
+    return [f"a sealed segment is removed {_join(reasons)}, as by {servers}", *held, *sealed]
 
 
 def _removals(policy: Policy) -> str:
@@ -232,7 +232,7 @@ def _releases(policy: Policy) -> list[str]:
         case "workqueue":
             sentence = "a message is removed when its consumer has acknowledged it"
     unwanted = (
-        ["one that no consumer wants is removed, too"] if policy.unmatched == "remove" else []
+        ["a message that no consumer wants is removed, too"] if policy.unmatched == "remove" else []
     )
     return [sentence, *unwanted]
 
@@ -241,15 +241,17 @@ def _holds(policy: Policy) -> list[str]:
     rule = policy.hold
     if rule is None:
         return []
-    whose = "any consumer" if rule.consumers is None else " or ".join(rule.consumers)
+    consumers = "any consumer" if rule.consumers is None else " or ".join(rule.consumers)
     if rule.action == "warn":
-        return [f"a pass reports what it removes although {whose} still needs it"]
+        return [
+            f"a pass reports the messages that it removes although {consumers} still needs them"
+        ]
     bounds = (
         [] if rule.max_age_ns is None else [f"until it is {spell_duration(rule.max_age_ns)} old"]
     )
     if rule.max_bytes is not None:
-        bounds.append(f"as long as newer ones of these do not take {_size(rule.max_bytes)}")
-    return [f"a message that {whose} still needs is kept all the same, {' and '.join(bounds)}"]
+        bounds.append(f"as long as newer ones of these have less than {_size(rule.max_bytes)}")
+    return [f"a message that {consumers} still needs is kept nevertheless, {' and '.join(bounds)}"]
 
 
 def _count(number: int, noun: str) -> str:

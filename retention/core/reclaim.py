@@ -45,7 +45,7 @@ class DeadFile:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The state of a table and its runs, as far as it decides about dead files."""
+    """The state of a table and its runs that decides about dead files."""
 
     cutoff_ns: int
     """The end of the grace, by the storage's clock: files that died later are kept. Nanoseconds since the epoch."""

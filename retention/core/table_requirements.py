@@ -128,7 +128,7 @@ class AssertStagingClaims:
 
 @dataclass(frozen=True)
 class AssertArchiveHead:
-    """The newest manifest of the table's archive has this number; 0: there is none."""
+    """The newest manifest of the table's archive has this number; 0: it has no archive."""
 
     number: int
 
@@ -172,7 +172,7 @@ class RowsCompared:
     """
 
     paths: pa.Array
-    """Paths of the files whose rows were compared, strings."""
+    """Paths of the files with compared rows, strings."""
 
     def check(self, state: TableState) -> None:
         """Check nothing: ranges are checked for every swap."""

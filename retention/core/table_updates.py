@@ -123,8 +123,8 @@ class SetBatch:
         last = state.in_epoch.batches.get(self.writer)
         if last is not None and self.number <= last:
             raise ConflictError(
-                f"stream {state.stream}: batch {last} of writer {self.writer} is there already, so batch {self.number} "
-                "was not written again"
+                f"stream {state.stream}: batch {last} of writer {self.writer} was committed already, so batch "
+                f"{self.number} was not written again"
             )
 
 
@@ -227,7 +227,7 @@ class SetEpoch:
             beyond = _reaching(there, next_seq)
             if len(beyond):
                 raise StalePlanError(
-                    f"stream {state.stream}: {beyond[0].as_py()} came meanwhile, and offsets cannot begin again "
+                    f"stream {state.stream}: {beyond[0].as_py()} was added meanwhile, and offsets cannot begin again "
                     f"beside it; {PLAN_AGAIN}"
                 )
 
@@ -248,14 +248,14 @@ class SetDropped:
         """Refuse to drop a stream with remaining files, or to restore one that is not dropped.
 
         Raises:
-            StalePlanError: files were added meanwhile, or the stream was started anew or restored.
+            StalePlanError: files were added meanwhile, or the stream was recreated or restored.
         """
         if self.at_ns and state.stays.num_rows:
             raise StalePlanError(
-                f"stream {state.stream}: {state.stays['path'][0].as_py()} came meanwhile; {PLAN_AGAIN}"
+                f"stream {state.stream}: {state.stays['path'][0].as_py()} was added meanwhile; {PLAN_AGAIN}"
             )
         if bool(self.at_ns) == bool(state.counters.dropped_ns):
-            was = "dropped" if self.at_ns else "begun anew, or brought back,"
+            was = "dropped" if self.at_ns else "recreated, or restored,"
             raise StalePlanError(f"stream {state.stream}: it was {was} meanwhile; {PLAN_AGAIN}")
 
 
@@ -279,7 +279,7 @@ class BeginTable:
         """
         if not state.counters.dropped_ns or state.counters.epoch != self.epoch:
             raise StalePlanError(
-                f"stream {state.stream}: it was begun anew, or brought back, meanwhile; {PLAN_AGAIN}"
+                f"stream {state.stream}: it was recreated, or restored, meanwhile; {PLAN_AGAIN}"
             )
 
 
@@ -332,7 +332,7 @@ def _reaching(files: pa.Table, next_seq: int) -> pa.ChunkedArray:
 def _refuse_fall(state: TableState, what: str, known: int, value: int) -> None:
     if value < known:
         raise ConflictError(
-            f"stream {state.stream}: the {what} is {known} already, a commit would set it to {value}; nothing was "
+            f"stream {state.stream}: the {what} is {known} already, and a commit would set it to {value}; nothing was "
             "changed; try again"
         )
 
@@ -341,5 +341,5 @@ def _refuse_beyond(state: TableState, value: int) -> None:
     if value > MAX_SEQ + 1:
         raise RefusedError(
             f"stream {state.stream}: the next sequence would be {value}, and sequences end at 2^62: all up to there "
-            "are given out; nothing was committed; go on in a new stream"
+            "are assigned; nothing was committed; continue in a new stream"
         )

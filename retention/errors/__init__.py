@@ -39,7 +39,8 @@ class MissingKeyError(UsageError):
         at = "" if revision is None else f" at revision {revision}"
         why = {"delete": ": it is deleted", "purge": ": it is purged"}.get(operation or "", "")
         super().__init__(
-            f"bucket {bucket} has no value for {key!r}{at}{why}; `retention kv {bucket} keys` lists what has one"
+            f"bucket {bucket} has no value for {key!r}{at}{why}; `retention kv {bucket} keys` lists the keys that have "
+            "one"
         )
 
 
@@ -72,7 +73,7 @@ class RevisionError(RetentionError):
         stands = f"is at revision {actual}" if actual else "has no revision"
         return (
             f"bucket {bucket}: {key!r} {stands}, and {expected} was expected (wrong last sequence: {actual}, server "
-            "error 10071); nothing was changed; get the key, decide anew, and expect what it says"
+            "error 10071); nothing was changed; get the key, decide again, and expect its revision"
         )
 
 
@@ -136,8 +137,8 @@ class LockLostError(BusyError):
     def __init__(self, lock: str, revision: int, why: str) -> None:
         """Name the lock, the revision held, and the reason why it is lost."""
         super().__init__(
-            f"{lock} was lost at revision {revision}: {why}; another may hold it since; look at what was done "
-            "meanwhile before it is done again"
+            f"{lock} was lost at revision {revision}: {why}; another process may hold it since; check the work done "
+            "meanwhile before repeating it"
         )
 
 

@@ -26,7 +26,7 @@ _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 _LAST_C1 = 0x9F
 _HIDDEN = "***"
 NO_CREDENTIALS = (
-    "a location names no credentials, which everybody who reads it would have; give them in the environment "
+    "a location must not contain credentials, which every reader of it would have; give them in the environment "
     "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or as a profile"
 )
 """The refusal of a location with credentials."""

@@ -141,15 +141,15 @@ def _parts(table: pa.Table, before: int) -> pa.Table:
     """
     lengths = {name: pc.list_value_length(table[name]).to_numpy() for name in _LISTS}
     if any((lengths[name] != lengths["rules"]).any() for name in _LISTS):
-        raise ValueError("rules, first_seqs, last_seqs, counts and sizes are not as many")
+        raise ValueError("rules, first_seqs, last_seqs, counts and sizes differ in number")
     columns = {shape: pc.list_flatten(table[name]) for name, shape in _LISTS.items()}
     if any(column.null_count for column in columns.values()):
         raise ValueError("a range of sequences lacks a number")
     rules = columns["rule"].to_numpy()
     if ((rules < 0) | (rules >= len(RULES))).any():
-        raise ValueError("rules names a rule that is not there")
+        raise ValueError("rules names an unknown rule")
     if pc.any(pc.greater(columns["first_seq"], columns["last_seq"])).as_py():
-        raise ValueError("a first sequence is behind its last")
+        raise ValueError("a first sequence is above its last")
     files = np.repeat(np.arange(before, before + table.num_rows), lengths["rules"])
     return pa.table({"file": files} | columns).select(REMOVED_RANGES.names).cast(REMOVED_RANGES)
 

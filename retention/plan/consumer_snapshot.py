@@ -1,4 +1,4 @@
-"""Snapshot of the consumers of a stream for one pass: the needs of each, and the edit that they are based on."""
+"""Snapshot of the consumers of a stream for one pass: the needs of each, and the edit on which they are based."""
 
 from __future__ import annotations
 

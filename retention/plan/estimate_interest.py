@@ -23,7 +23,7 @@ def released_bounds(
         policy: its rules.
         as_of_ns: the pass's instant.
         spans: the spans of the stream.
-        released: the release by consumers, as far as metadata decides it.
+        released: the part of the release by consumers that metadata decides.
     """
     limits = acting_limits(policy)
     by_release = Range(

@@ -58,7 +58,7 @@ def losses(decided: Evaluation, policy: Policy) -> Losses:
     """Bound the removals of a pass, including effects of delete markers that evict messages or are refused.
 
     Args:
-        decided: the pass, as far as metadata decides it.
+        decided: the part of the pass that metadata decides.
         policy: the rules by which it was decided.
     """
     by_rule = _by_rule(decided)

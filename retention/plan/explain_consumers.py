@@ -51,7 +51,7 @@ def protection_line(
         missing: consumers that `rule` names but that do not exist.
     """
     needing = [
-        f"{interest.consumer} (which is not there)"
+        f"{interest.consumer} (which does not exist)"
         if interest.consumer in missing
         else interest.consumer
         for interest in hold.interests
@@ -73,7 +73,7 @@ def _until(message: pa.Table, rule: ConsumerProtection, hold: Protection) -> str
         return f", but messages are held only until they are {format_duration(rule.max_age_ns or 0)} old"
     if message["seq"][0].as_py() < hold.from_seq:
         size = format_size(rule.max_bytes or 0)
-        return f", but newer messages take all of the {size} that may be held"
+        return f", but newer messages already fill the {size} that may be held"
     if rule.action == "warn":
-        return ", and limits take it all the same (action: warn)"
-    return ", so that no limit takes it"
+        return ", but limits remove it nevertheless (action: warn)"
+    return ", so no limit removes it"

@@ -6,7 +6,7 @@ from retention.core.policy import Policy
 from retention.rules.facts import Facts
 from retention.rules.jetstream.evaluate import ORDER
 
-IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages to keep"
+IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or has messages to keep"
 
 
 def rule_lines(policy: Policy, facts: Facts) -> tuple[str, ...]:

@@ -53,6 +53,6 @@ class Pins:
     """States that a plan is based on besides its files; a change of any of them makes the plan stale."""
 
     consumers: tuple[Pin, ...] | None = None
-    """The consumers whose needs were read; None: the pass read none."""
+    """The consumers that the pass read; None: it read none."""
     expired: tuple[Pin, ...] = ()
     """Inactive consumers: the pass ignores their needs, and deletes them."""

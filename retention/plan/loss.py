@@ -13,7 +13,7 @@ from retention.rules.removal_guards import GuardFinding, Loss, guard_findings
 
 
 def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
-    """List the guards that a plan exceeds; none for a requested removal, which is not a pass.
+    """List the guards that a plan exceeds; none for a requested removal.
 
     Raises:
         DamagedError: as `loss_of`.

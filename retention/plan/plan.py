@@ -115,7 +115,7 @@ class Plan:
 
     @property
     def consumers(self) -> tuple[Pin, ...] | None:
-        """The consumers whose needs were read; None: the pass read none."""
+        """The consumers that the pass read; None: it read none."""
         return self.pins.consumers
 
     @property

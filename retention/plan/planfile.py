@@ -171,7 +171,7 @@ def _judged(location: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(location, f"a part of it is not what was written ({error})") from error
+        raise _damaged(location, f"a part of it is not as written ({error})") from error
 
 
 def _refuse_released(location: str, header: Mapping[str, Any]) -> None:
@@ -214,7 +214,7 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
         if differing:
             raise _damaged(
                 location,
-                f"{', '.join(differing)} of the plan of {plan.stream} is not what its parts say",
+                f"{', '.join(differing)} of the plan of {plan.stream} contradicts its parts",
             )
     return plans
 
@@ -236,11 +236,13 @@ def _judge_parts(plan: Plan) -> None:
     if (np.diff(numbers) < 0).any():
         raise ValueError("file is not in order")
     if (np.append(numbers, plan.actions.removed.files) >= len(files_)).any():
-        raise ValueError("file names a row that is not there")
+        raise ValueError("file names a row that does not exist")
     going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
     taken = rule_counts(plan.rules, len(files_)).sum(axis=1)
     if (taken != going).any() or (going > held).any():
-        raise ValueError("removed_messages is not what the rules take, or more than there are")
+        raise ValueError(
+            "removed_messages differs from the sum of the rules, or exceeds the messages"
+        )
 
 
 def _removed(tables: Iterable[pa.Table]) -> RemovedRanges:
@@ -259,7 +261,7 @@ def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if (np.diff(numbers, prepend=reached) < 0).any():
             raise ValueError("file is not in order")
         if (table["first_seq"].to_numpy() > table["last_seq"].to_numpy()).any():
-            raise ValueError("first_seq is behind last_seq")
+            raise ValueError("first_seq is above last_seq")
         reached = numbers[-1]
         yield table
 
@@ -362,7 +364,7 @@ def _document(location: str) -> dict[str, Any]:
     if kind != KIND or type(version) is not int:
         raise UsageError(f"{location}: not a plan file; `retention plan -o FILE` writes one")
     if not plans:
-        raise UsageError(f"{location}: holds no plan; nothing was changed; plan again")
+        raise UsageError(f"{location}: has no plan; nothing was changed; plan again")
     if version > FORMAT_VERSION:
         raise RefusedError(
             f"{location}: written in plan format {version}, this program knows formats up to {FORMAT_VERSION}; "
@@ -370,8 +372,8 @@ def _document(location: str) -> dict[str, Any]:
         )
     if version < FORMAT_VERSION:
         raise StalePlanError(
-            f"{location}: written in plan format {version}, whose identity covers less than this program wants (format "
-            f"{FORMAT_VERSION}); nothing was changed; plan again"
+            f"{location}: written in plan format {version}, and its identity covers less than this program requires "
+            f"(format {FORMAT_VERSION}); nothing was changed; plan again"
         )
     return document
 
@@ -383,7 +385,7 @@ def _content(location: str, part: str, sha256: str) -> VerifiedTable:
     except FileNotFoundError as error:
         raise _damaged(beside, "it is missing") from error
     if content is None:
-        raise _damaged(beside, "it is not what was written")
+        raise _damaged(beside, "it is not as written")
     return content
 
 

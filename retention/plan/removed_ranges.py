@@ -52,7 +52,7 @@ class StoredPart:
             table = scratch_files.read_table(self.stored.place)
         except FileNotFoundError as error:
             raise StalePlanError(
-                f"{self.stored.place}: what tasks found out for this plan is gone; nothing was changed; plan again"
+                f"{self.stored.place}: the results of tasks for this plan are deleted; nothing was changed; plan again"
             ) from error
         ranges = _settle(table, reached=self.reached)
         stored = ranges["file"].to_numpy()

@@ -25,7 +25,7 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
     """
     numbers = pc.index_in(rules.cast(pa.string()), value_set=_names())
     if numbers.null_count:
-        raise ValueError("rule names a rule that is not there")
+        raise ValueError("rule names an unknown rule")
     return numbers.to_numpy().astype(np.int64)
 
 

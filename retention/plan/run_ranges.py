@@ -1,4 +1,4 @@
-"""The ranges of sequences that a run removes from each file, with their rules as far as known: `RUN_RANGES`."""
+"""The ranges of sequences that a run removes from each file, with their known rules: `RUN_RANGES`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Arrow schema of evidence: what runs took of which files, kept after `reclaim` has deleted those files."""
+"""The Arrow schema of evidence: messages removed by runs, kept after `reclaim` has deleted the files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ EVIDENCE = pa.schema(
 """A row of `RUN_RANGES` of a run, which a reclaim has folded.
 
 `reclaimed_ns` is the instant after which the run could not be undone any more, nanoseconds since the epoch, and
-`reclaim_run` the reclaim that deleted the run's last files; null where they were gone before it came.
+`reclaim_run` the reclaim that deleted the run's last files; null if they were deleted before.
 
-`rules` is null where an earlier version of this program recorded which files a run removed and which it wrote, and not
-which messages it took: `messages` and `bytes` of a removed file are all that it held, and those of a file that the run
-wrote are negative, so that their sum over a segment is what the run took of it.
+`rules` is null where an earlier version of this program recorded only the files that a run removed and wrote, not the
+messages: `messages` and `bytes` of a removed file are all of its own, and those of a file that the run wrote are
+negative, so that their sum over a segment is the run's removal from it.
 """

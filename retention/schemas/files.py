@@ -53,7 +53,7 @@ KEPT_IDS = pa.schema(
         pa.field("ts_ns", pa.int64(), nullable=False),
     ]
 )
-"""A message id that counts although its message is not in the table: a digest of it, and the message's sequence and
+"""A message id that still counts although its message is not in the table: its digest, and the message's sequence and
 time.
 """
 

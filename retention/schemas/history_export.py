@@ -1,4 +1,4 @@
-"""The Arrow schema of an exported run history: a row a segment of which a run took messages by one set of rules."""
+"""The Arrow schema of an exported run history: a row for each run, segment and set of rules that removed messages."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ EXPORTED_RUN = pa.schema(
 """A run.
 
 `kind` is the run history's, a repair's with its name; `status` is `done`, `abandoned` (it changed nothing), `unknown`
-(whether it committed cannot be told), or `unfinished` (it has no outcome yet). `began` is the instant in its name,
+(it is unclear whether it committed), or `unfinished` (it has no outcome yet). `began` is the instant in its name,
 `as_of` the one at which rules were applied. `scheduler` are a scheduler's names for it, as a JSON object. `reasons` are
-its rules with the numbers of then, or the request. `deleted_files` are data files that a reclaim deleted for good.
+its rules with the numbers of that time, or the request. `deleted_files` are data files that a reclaim deleted.
 
-`undone_by` is the run that brought back what it removed, `reclaimed_by` the reclaim after which it cannot be undone;
+`undone_by` is the run that restored its messages, `reclaimed_by` the reclaim after which it cannot be undone;
 `undone` and `reclaimed` are their instants. `archive` is the manifest of copies in the archive.
 
 `evidence` tells what is known of its messages: `messages` (which), `files` (an earlier version of this program recorded
@@ -71,13 +71,13 @@ EXPORTED_LOSS = pa.schema(
         pa.field("ranges", pa.list_(SEQ_RANGE)),
     ]
 )
-"""Messages that a run took of one segment by the same rules, or by one of them.
+"""Messages that a run removed from one segment by the same rules, or by one of them.
 
-`files` counts the files that held them, `bytes` is by the broker's accounting, null where nobody counted them.
-`rule_messages` are the messages that each rule takes. `ranges` are ascending and disjoint; where they are wider than
-`messages` is high, the other sequences had no message any more. `rules` and `ranges` are null where the evidence is of
+`files` counts the files that held them, `bytes` is by the broker's accounting, null if they were not counted.
+`rule_messages` are the messages that each rule removes. `ranges` are ascending and disjoint; where they have more
+sequences than `messages`, the others had no message any more. `rules` and `ranges` are null where the evidence is of
 files. A segment with very many ranges takes several rows, which add up.
 """
 
 HISTORY_EXPORT = pa.schema([*EXPORTED_RUN, *EXPORTED_LOSS])
-"""A run and one of its losses; a run that took nothing, or of which nothing tells what, is one row without a loss."""
+"""A run and one of its losses; a run without losses, or with unknown ones, is one row without a loss."""

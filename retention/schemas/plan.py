@@ -34,8 +34,8 @@ PLANNED_FILES = pa.schema(
         pa.field("removed_bytes", pa.int64(), nullable=False),
     ]
 )
-"""A file that a plan touches: `action` is `drop` (it goes whole) or `rewrite` (a copy without some rows takes its
-place)."""
+"""A file that a plan touches: `action` is `drop` (it is removed whole) or `rewrite` (a copy without some rows
+replaces it)."""
 
 RULE = pa.dictionary(pa.int8(), pa.string())
 """A rule by its name, one of `RULE_NAMES`; in a saved plan it is a string."""
@@ -61,7 +61,7 @@ REMOVED_RANGES = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""A range that goes, as rows tell: `file` is a row number of the files in question, `rule` an index into `RULE_NAMES`;
+"""A range to remove, from rows: `file` is a row number of the files in question, `rule` an index into `RULE_NAMES`;
 both sequences are inclusive, and every sequence between them is a message that the rule removes."""
 
 CAUSE_FILES = pa.schema(
@@ -81,7 +81,7 @@ CAUSE_FILES = pa.schema(
         ],
     ]
 )
-"""A file of the inventory that a plan was made from: where it lies, and the numbers that explaining compares."""
+"""A file of the inventory that a plan was made from: its location, and the numbers that `explain` compares."""
 
 SAVED_CAUSE = pa.schema(
     [
@@ -95,12 +95,12 @@ SAVED_CAUSE = pa.schema(
         ],
     ]
 )
-"""A row of `CAUSE_FILES` in a saved plan: with what consumers leave of the file (null: everything), and ranges of
-sequences of which rows told the rule (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages
+"""A row of `CAUSE_FILES` in a saved plan: with the part of the file that consumers release (null: everything), and ranges
+of sequences with a rule from rows (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages
 and bytes."""
 
 PLANNED_PARTS = REMOVED_RANGES.set(1, pa.field("rule", RULE, nullable=False))
-"""A part that goes of a file that does not go whole: as `REMOVED_RANGES`, its rule by name, `file` a row number of the
+"""A removed part of a file that is not removed whole: as `REMOVED_RANGES`, its rule by name, `file` a row number of the
 plan's files, ascending, then by `first_seq`."""
 
 HELD_RANGES = pa.schema(
@@ -110,7 +110,7 @@ HELD_RANGES = pa.schema(
         pa.field("oldest_ts_ns", pa.int64(), nullable=False),
     ]
 )
-"""A range that stays although a rule would take it: `consumer` numbers those that it is held for, -1 is any of them
+"""A range that is kept although a rule would remove it: `consumer` numbers those that need it, -1 is any of them
 (there each message is counted once); `oldest_ts_ns` is the least time of a message in the range, nanoseconds since the
 epoch."""
 

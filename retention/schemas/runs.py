@@ -1,4 +1,4 @@
-"""The Arrow schema of what a run removes, sequence by sequence, kept beside the stream with the run's other records."""
+"""The Arrow schema of the sequences that a run removes, stored beside the stream with the run's other records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RUN_RANGES = pa.schema(
         pa.field("except_lasts", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""A range of sequences that a run takes of one file: every message that the file holds from `first_seq` to `last_seq`,
+"""A range of sequences that a run removes from one file: every message of the file from `first_seq` to `last_seq`,
 both inclusive, except those in the ranges of `except_firsts` and `except_lasts` (ascending, disjoint, both ends
-inclusive), which had gone before or stand in rows of their own.
+inclusive), which were removed before or have rows of their own.
 
-`messages` and `bytes` (by the broker's accounting, null where nobody counted them) are what goes. `rules` are the names
-of the rules that take it and `counts` the messages that each takes: one rule mostly; several where statistics decided
-how many messages each takes of a file, and no row was asked which; none where a repair took them, by no rule. `segment`
+`messages` and `bytes` (by the broker's accounting, null if they were not counted) are the removed ones. `rules` are the
+names of the rules that remove them and `counts` the messages of each: mostly one rule; several where statistics decided
+how many messages each removes from a file, without reading rows; none for a repair, which has no rule. `segment`
 is the file's at the time. Rows are in order of partition, `first_seq`, path.
 """

@@ -34,8 +34,8 @@ def test_the_name_of_a_topic_gives_the_topic(world: World) -> None:
 @pytest.mark.parametrize(
     ("ask", "why"),
     [
-        (lambda stream: stream.consumers, "whose readers store offsets"),
-        (lambda stream: stream.consumer("worker"), "whose readers store offsets"),
+        (lambda stream: stream.consumers, "which has readers with stored offsets"),
+        (lambda stream: stream.consumer("worker"), "which has readers with stored offsets"),
         (lambda stream: stream.delete(1), "only whole segments are removed"),
         (lambda stream: stream.purge("orders.>"), "a purge removes everything"),
         (lambda stream: stream.latest(), "whose messages have no subjects"),

@@ -62,15 +62,15 @@ def test_without_limits_nothing_goes() -> None:
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
         (
             {"hold": ConsumerProtection(max_age_ns=DAY)},
-            "any consumer still needs is kept all the same, until",
+            "any consumer still needs is kept nevertheless, until",
         ),
         (
             {"hold": ConsumerProtection(("a", "b"), max_bytes=2**30)},
-            "a or b still needs is kept all the same",
+            "a or b still needs is kept nevertheless",
         ),
         (
             {"hold": ConsumerProtection(("a",), "warn")},
-            "a pass reports what it removes although a still needs",
+            "a pass reports the messages that it removes although a still needs",
         ),
     ],
 )

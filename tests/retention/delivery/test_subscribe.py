@@ -64,7 +64,7 @@ def test_a_consumer_that_is_listed_is_taken_as_it_is(warehouse: Warehouse) -> No
         ({}, UsageError, "no subject is given"),
         ({"subject": "refunds"}, UsageError, "no stream takes 'refunds'"),
         ({"subject": "eu.*"}, UsageError, "a subject of several streams: EU, ALL"),
-        ({"stream": "NOWHERE"}, UsageError, "stream NOWHERE is not there"),
+        ({"stream": "NOWHERE"}, UsageError, "there is no stream NOWHERE"),
         ({"subject": "orders.a", "config": {"ack": 1}}, UsageError, "ack: "),
         ({"subject": "orders.paid", "consumer": "audit"}, RefusedError, "write orders.lost"),
         ({"subject": "orders.a", "consumer": "loud"}, RefusedError, "loud pushes to push.here"),

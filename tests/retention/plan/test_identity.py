@@ -128,5 +128,5 @@ def test_rules_are_rows_that_name_them(plan: Plan) -> None:
 
 def test_a_rule_that_is_none_is_refused() -> None:
     assert rule_numbers(pa.chunked_array([rule_column(pa.array([3]).to_numpy())])).tolist() == [3]
-    with pytest.raises(ValueError, match="rule names a rule that is not there"):
+    with pytest.raises(ValueError, match="rule names an unknown rule"):
         rule_numbers(pa.chunked_array([["max_age", "magic"]]))

@@ -112,5 +112,5 @@ def test_the_highest_sequence_is_known_without_reading(tmp_path: Path) -> None:
     location.unlink()
     ranges = ranges_of([stored], None)
     assert ranges.last_seq() == 9
-    with pytest.raises(StalePlanError, match="is gone; nothing was changed; plan again"):
+    with pytest.raises(StalePlanError, match="are deleted; nothing was changed; plan again"):
         ranges_in(ranges.of_files(np.array([3]))[0])

@@ -198,7 +198,7 @@ def test_an_explanation_says_for_whom_a_message_is_held(make: Make) -> None:
         one = explain(opened, seq, AS_OF, LOCAL)
         return one.rule, one.arithmetic[-1].removeprefix("hold_for_consumers: ")
 
-    assert told(33) == (None, "billing still needs it, so that no limit takes it")
+    assert told(33) == (None, "billing still needs it, so no limit removes it")
     assert told(35) == ("max_msgs", "no protected consumer needs it")
     assert told(36)[0] is None
     rule["max_bytes"] = 34
@@ -207,13 +207,13 @@ def test_an_explanation_says_for_whom_a_message_is_held(make: Make) -> None:
         "max_msgs",
         "billing still needs it, but messages are held only until they are 45s old",
     )
-    newer = "billing still needs it, but newer messages take all of the 34 B that may be held"
+    newer = "billing still needs it, but newer messages already fill the 34 B that may be held"
     opened = make(max_msgs=1, hold_for_consumers=rule)
     assert told(36) == ("max_msgs", newer)
     opened = make(hold_for_consumers={"action": "warn"})
     assert told(33) == (
         "max_msgs",
-        "billing still needs it, and limits take it all the same (action: warn)",
+        "billing still needs it, but limits remove it nevertheless (action: warn)",
     )
 
 
