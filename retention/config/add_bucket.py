@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"(?!(?:true|false|null)$)(?:[A-Za-z_][\w-]*|[0-9]+[a-zA-Z]+
 
 
 def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
-    """Add a bucket to a warehouse's configuration, which is created if there is none.
+    """Add a bucket to a warehouse's configuration, which is created if missing.
 
     Args:
         config: the current configuration.

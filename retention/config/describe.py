@@ -97,4 +97,4 @@ def _approval(approve: Approval) -> str:
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:
     if isinstance(stream, TopicStream) and stream.settings.defaulted:
         names = ", ".join(stream.settings.defaulted)
-        yield f"left to the server, and kept as it is when the topic is created: {names}"
+        yield f"left to the server, and fixed when the topic is created: {names}"

@@ -94,7 +94,7 @@ def refuse_missing(config: Config) -> None:
         raise UsageError(f"{location}: there is no warehouse{named} at this place; {_NAME_ONE}")
     if config.file is None and held and held.isdisjoint(_PARTS):
         raise UsageError(
-            f"{location}: is not a warehouse, for it holds neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
+            f"{location}: is not a warehouse, because it has neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
         )
 
 
@@ -104,7 +104,7 @@ def no_streams(location: str) -> str:
 
 
 def no_own_streams(location: str) -> str:
-    """The sentence for a warehouse whose streams all belong to other configurations."""
+    """The sentence for a warehouse with only streams of other configurations."""
     return (
         f"{location}: other configurations own all streams here; name the file of one with --config"
     )

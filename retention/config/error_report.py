@@ -79,7 +79,7 @@ def _meant(model: type[BaseModel], inside: Place) -> Place:
 def _remaining(
     model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[Place]
 ) -> Iterator[Mistake]:
-    """Refusals that apply whatever the values at the places in `unsure`."""
+    """Refusals that apply for any values at the places in `unsure`."""
     sound: Any = values
     for inside in unsure:
         sound = _without(sound, inside)
@@ -150,7 +150,7 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 def _not_among(value: object, choices: list[str]) -> str:
     close = nearest(str(value), choices)
     hint = f"; did you mean `{close}`?" if close else ""
-    return f"{value!r} is none of {', '.join(choices)}{hint}"
+    return f"{value!r} is not one of {', '.join(choices)}{hint}"
 
 
 def nearest(written: str, choices: Iterable[str]) -> str | None:

@@ -92,7 +92,7 @@ class Groups:
         return values_by_key
 
     def _of_group(self, name: str, values: Mapping[str, Any]) -> Iterator[Mistake]:
-        """The mistakes of a group whatever its members."""
+        """The mistakes of a group by itself, without its members."""
         place = (_KEY, name)
         if "name" in values:
             yield Mistake((*place, "name"), "a group has its name before the colon; remove the key")

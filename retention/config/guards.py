@@ -23,19 +23,19 @@ class _Guard(Part):
 
 
 class ShareGuard(_Guard):
-    """A share of the messages, in percent, and what becomes of a pass that takes more."""
+    """A share of the messages, in percent, and the consequence for a pass that removes more."""
 
     limit: Share
 
 
 class BytesGuard(_Guard):
-    """A number of bytes, and what becomes of a pass that takes more."""
+    """A number of bytes, and the consequence for a pass that removes more."""
 
     limit: Budget
 
 
 class CountGuard(_Guard):
-    """A number of messages, and what becomes of a pass that leaves fewer."""
+    """A number of messages, and the consequence for a pass that keeps fewer."""
 
     limit: Minimum
 

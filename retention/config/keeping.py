@@ -34,11 +34,12 @@ class Compaction(Part):
     dead_share: Share = 20
     """The removed share of a file's or segment's original content, in percent, from which the rest is rewritten."""
     min_segment: Budget = 8 * 2**20
-    """The largest sealed segment, in bytes, that is merged with its neighbours, whatever its time span; 0: none."""
+    """The largest sealed segment, in bytes, that is merged with its neighbours, regardless of its time span; 0: "
+    "none."""
 
 
 class Approval(Part):
-    """The amounts that a scheduled job may remove at once without a person's word; None: any."""
+    """The amounts that a scheduled job may remove at once without a person's approval; None: any."""
 
     above_messages: Minimum | None = None
     above_bytes: Budget | None = None

@@ -73,22 +73,22 @@ class ConfigFile(Part):
         default=".", description="a directory, relative to this file, or s3://bucket/prefix"
     )
     defaults: StorageSettings = Field(
-        default=StorageSettings(), description="for every stream that does not say otherwise"
+        default=StorageSettings(), description="for every stream without its own value"
     )
     server_defaults: ServerDefaults = Field(
         default=ServerDefaults(),
-        description="of Iggy's server, for topics that do not say otherwise",
+        description="of Iggy's server, for topics without their own value",
     )
     owner: str | None = Field(
         default=None,
         min_length=1,
         max_length=255,
         pattern=r"^[^\x00-\x1f\x7f]+$",
-        description="the name by which this file owns its streams, wherever it lies; its host and path, if not given",
+        description="the name by which this file owns its streams, at any location; by default its host and path",
     )
     unlisted: UnlistedAction = Field(
         default="warn",
-        description="of streams that it lists no more, and no other file: say nothing, name them, or end with 4",
+        description="for streams that no file lists any more: say nothing, name them, or end with 4",
     )
     groups: dict[str, Any] = Field(
         default={}, description="settings by name, for the streams and topics that say `group:`"
@@ -110,7 +110,7 @@ class Config:
     """The configured streams; a topic is listed as the stream that implements it."""
     defaults: StorageSettings = field(default_factory=StorageSettings)
     file: str | None = None
-    """The configuration file; None: there is none, and a directory or prefix was named."""
+    """The configuration file; None: a directory or prefix without one was named."""
     owner: Owner | None = None
     """The configuration as the owner of its streams; None: there is no file."""
     unlisted: UnlistedAction = "warn"
@@ -331,7 +331,7 @@ def _archive_mistakes(
     head: ConfigFile, streams: Mapping[Place, KeepingSettings], beside: str
 ) -> Iterator[Mistake]:
     among = absolute_location(head.warehouse, beside) + "/streams"
-    text = "lies among the streams of the warehouse, of which it would be taken for one; write another place"
+    text = "is among the streams of the warehouse, and would look like one of them; write another location"
 
     def is_among(settings: KeepingSettings) -> bool:
         place = settings.archive

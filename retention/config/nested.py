@@ -65,7 +65,7 @@ class ConsumerLimits(Part):
 
 
 class ConsumerHold(Part):
-    """The consumers for whom limits leave messages alone, and bounds of that; 0: no bound."""
+    """The consumers for which limits keep messages, and bounds of that; 0: no bound."""
 
     consumers: Everyone = None
     action: HoldAction = "hold"

@@ -18,7 +18,7 @@ _PARTS = ("", "messages", "_retention", "consumers")
 
 
 def refuse_shared(warehouse: str, stream: str) -> None:
-    """Refuse a stream whose directory, or that of its history, is really another stream's.
+    """Refuse a stream if its directory, or that of its history, is really another stream's.
 
     Different names may lead to one directory if the file system ignores case, or by symbolic links. Object stores have
     neither.
@@ -43,7 +43,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
 
 
 def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
-    """Find streams whose tables, consumers and run histories are one directory of a disk, links excepted."""
+    """Find streams with tables, consumers or run histories in one directory of a disk, links excepted."""
     streams_at: Mounts = defaultdict(list)
     with as_storage_errors(warehouse):
         for stream in streams:
@@ -75,7 +75,7 @@ def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
 
 
 def shared(directory: str, stream: str, owner: str) -> RefusedError:
-    """The error for a stream whose name leads to the directory of another one."""
+    """The error for a stream with a name that leads to the directory of another one."""
     return RefusedError(
         f"{directory}: stream {stream} would share this directory with stream {owner}, and the rules of one would "
         "remove what the other keeps; nothing was changed; keep one of them in another warehouse, or under a name that "
@@ -146,7 +146,7 @@ def _owner_of(directory: Path) -> str | None:
 
 
 def _owner_of_links(root: Path) -> str | None:
-    """The stream whose directory a link in this one's directories leads to."""
+    """The stream that owns the target of a link in this one's directories."""
     for place in (root, root / "messages", root / "_retention"):
         if place.is_dir():
             with os.scandir(place) as entries:
@@ -159,7 +159,7 @@ def _owner_of_links(root: Path) -> str | None:
 
 
 def _stream_at(target: Path, directory: Path) -> str | None:
-    """The stream whose directory, or table, contains a link's target; None: the link's own stream, or none."""
+    """The stream that has a link's target in its directory or table; None: the link's own stream, or none."""
     above = directory.parent.resolve()
     inside = target.relative_to(above).parts if target.is_relative_to(above) else ()
     if inside[:1] == (TABLES,):

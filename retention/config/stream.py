@@ -29,7 +29,7 @@ MOST_FILES = 16
 class StreamConfig(StreamFields):
     """A stream as STREAM.UPDATE would take it, normalised as the server normalises it.
 
-    Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.
+    Durations are nanoseconds (0: off), sizes bytes, limits -1 for unlimited.
     """
 
     @model_validator(mode="after")

@@ -39,7 +39,7 @@ _WITHOUT_EFFECT = {
 class StreamFields(StorageSettings, Selected, DescriptiveFields):
     """A stream's configuration, field by field.
 
-    Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.
+    Durations are nanoseconds (0: off), sizes bytes, limits -1 for unlimited.
     """
 
     name: str

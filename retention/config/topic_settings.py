@@ -31,7 +31,7 @@ class ServerDefaults(Part):
     def _check(self) -> Self:
         circular = [
             refusal(
-                name, "the server's default cannot be the server's default; write what it is", None
+                name, "the server's default cannot be the server's default; write its value", None
             )
             for name in SETTINGS[:2]
             if getattr(self, name) == SERVER_DEFAULT

@@ -207,9 +207,9 @@ class MonthFile:
             if isinstance(error, OSError) and is_of_storage(error):
                 raise storage_error(self.location, error) from error
             raise DamagedError(
-                f"{self.location}: this file of evidence, the record of what runs removed, is damaged "
-                f"({first_line(error)}); nothing was changed; restore it from a copy, or move it away: then it "
-                "cannot be told any more what those runs removed"
+                f"{self.location}: this file of evidence, the record of removed messages, is damaged "
+                f"({first_line(error)}); nothing was changed; restore it from a copy, or move it away: then the "
+                "messages that those runs removed are unknown"
             ) from error
 
 
@@ -224,11 +224,11 @@ def _verified_footer(source: pa.NativeFile, location: str) -> pq.FileMetaData:
     tail = source.read(_TAIL_BYTES)
     start = length - _TAIL_BYTES - _footer_length(tail)
     if start < 0:
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     source.seek(start)
     footer = source.read(length - _TAIL_BYTES - start)
     if location.rpartition("/")[2].split(".")[1:2] != [_digest(footer)]:
-        raise ValueError("its footer is not the one that was written")
+        raise ValueError("its footer is not as written")
     return pq.read_metadata(pa.BufferReader(b"PAR1" + footer + tail))
 
 

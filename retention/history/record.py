@@ -144,7 +144,7 @@ class RunRecord(RecordPart):
     ends_epoch: Natural | None = None
     """The epoch that the run ended."""
     next_seq: Sequences | None = None
-    """The next sequences after the run, as far as known to it."""
+    """The next sequences after the run, if known to it."""
     ended_next_seq: Sequences | None = None
     """The next sequences of the epoch that it ended."""
     floor: Sequences | None = None

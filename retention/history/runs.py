@@ -261,7 +261,7 @@ class History:
         return (record for run in runs if (record := self.done(run)) is not None)
 
     def _refuse_newer(self, records: Iterable[RunRecord]) -> None:
-        """Refuse a run of an unknown kind, back to a record whose writer checked all records before it."""
+        """Refuse a run of an unknown kind, back to a record by a release that checked all records before it."""
         for record in records:
             if isinstance(record, NewerRun):
                 raise self.newer_error(record)
@@ -276,8 +276,8 @@ class History:
         place = self.begun_location(record.run) if is_begun else self.done_location(record.run)
         return RefusedError(
             f"{place}: a newer release of this program recorded a run of a kind that this one does not know "
-            f"({kind}, {record.status}); nothing was changed; use that release, or a later one, for all that "
-            "removes or restores messages of the stream (this one can still read it)"
+            f"({kind}, {record.status}); nothing was changed; use that release, or a later one, to "
+            "remove or restore messages of the stream (this one can still read it)"
         )
 
     def _with_floor(self, outcome: RunRecord) -> RunRecord:
@@ -313,7 +313,7 @@ class History:
         except (ValueError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
-                "from a copy, or remove it if the run does not matter any more"
+                "from a copy, or remove it if the run no longer matters"
             ) from error
         return record
 
@@ -338,7 +338,7 @@ def _drops(record: RunRecord) -> bool:
 
 def _refuse_misplaced(run: str, name: str) -> None:
     if name not in (run + _BEGUN, run + _DONE):
-        raise ValueError(f"run is {run}, whose record this is not")
+        raise ValueError(f"run is {run}, but this record is another's")
 
 
 def _raise(floors: dict[int, int], seqs: Mapping[int, int]) -> None:

@@ -104,7 +104,7 @@ def look(opened: OpenedStream, as_of_ns: int) -> Look:
 def stream_lag(
     opened: OpenedStream, inventory: Inventory, decided: Evaluation, bounds: Estimate
 ) -> Lag:
-    """The lag of a stream whose rules do not depend on consumers.
+    """The lag of a stream with rules that do not depend on consumers.
 
     Args:
         opened: the stream.
@@ -121,7 +121,7 @@ def stream_lag(
 
 
 def consumers_lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
-    """The lag of a stream whose rules depend on its consumers; None: the state of one contradicts itself."""
+    """The lag of a stream with rules that depend on its consumers; None: the state of one contradicts itself."""
     try:
         lag = _least(estimate_pass(opened, inventory, as_of_ns))
     except RefusedError:

@@ -54,7 +54,7 @@ class Latest:
     """The last sequence of each subject, ascending."""
 
     def __len__(self) -> int:
-        """The number of subjects, including those whose last message deletes."""
+        """The number of subjects, including those with a deletion as their last message."""
         return len(self.seqs)
 
     def batches(self) -> Iterator[pa.Table]:
@@ -86,7 +86,7 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
     """
     refuse_topic(
         opened.config,
-        "whose messages have no subjects",
+        "which has messages without subjects",
         f"{command('messages', opened.name)} shows them",
     )
     check_filter(subject)

@@ -39,7 +39,7 @@ class Measures:
     bytes: int
     """The bytes of the messages, as the broker counts them."""
     oldest_dead_seconds: float
-    """The time since the oldest dead file on the disk died; 0: there is none."""
+    """The time since the oldest dead file on the disk died; 0 without dead files."""
     rules: Sequence[str]
     """The rules by which passes may remove messages."""
 

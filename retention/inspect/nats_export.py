@@ -77,7 +77,7 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
     """
     refuse_topic(
         opened.config,
-        "and only streams go into a NATS backup",
+        "and only streams can be exported as a NATS backup",
         f"print its messages with {command('messages', opened.name, options='--format jsonl')}",
     )
     archive, request = _places(place_of(str(target)))
@@ -171,8 +171,8 @@ def _checked(
             yield table
     if totals.messages != state["messages"]:
         raise DamagedError(
-            f"{stream}: its files hold {counted(totals.messages, 'message')} where its statistics count "
-            f"{state['messages']:,}; nothing was written; look it over with `retention doctor`"
+            f"{stream}: its files have {counted(totals.messages, 'message')} but its statistics count "
+            f"{state['messages']:,}; nothing was written; check it with `retention doctor`"
         )
     if totals.bytes[storage] != state["bytes"]:
         raise _OtherBytesError(totals.bytes[storage])

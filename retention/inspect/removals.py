@@ -81,7 +81,7 @@ class Removal:
         return bool(self.messages) and not has_rows
 
     def reason(self, rule: str) -> str:
-        """The reason why it removed messages by a rule, with the numbers of that time, as far as they are known."""
+        """The reason why it removed messages by a rule, with the known numbers of that time."""
         request = self.outcome.carried_request
         if request is not None:
             return request.wording
@@ -125,7 +125,7 @@ class Removal:
         )
 
     def read(self, row: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
-        """Rows that one of its ranges removed, read from the file; None: the file is gone, or damaged.
+        """Rows that one of its ranges removed, read from the file; None: the file is deleted, or damaged.
 
         Args:
             row: a row of `RUN_RANGES`.
@@ -162,7 +162,7 @@ class Removal:
         if isinstance(self.outcome, SequencesRepaired):
             return "a repair of sequences cannot be undone"
         if isinstance(self.outcome, Undone):
-            return "an undo cannot be undone: the next pass removes the same messages, and writes markers anew"
+            return "an undo cannot be undone: the next pass removes the same messages, and writes markers again"
         return None
 
     def _files_are_there(self) -> bool:
@@ -191,7 +191,7 @@ class Recovery:
     stream: str
     undone_by: str | None
     is_final: str | None
-    """The reason why no undo restores them, whatever the clock; None: there is none."""
+    """The reason why no undo restores them at any time; None: no such reason."""
     until_ns: int
     """The instant until which the removed files are kept at least, under the current grace period."""
     is_over: bool
@@ -275,7 +275,7 @@ def is_undoing(record: RunRecord, run: str) -> bool:
 def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
     """The ranges, among those that enclose a sequence, in which it is not an exception.
 
-    `Removal.holds` tells whether they had a message there.
+    `Removal.holds` decides whether they had a message there.
     """
     for row in reaching.to_pylist():
         if not any(

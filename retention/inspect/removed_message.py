@@ -33,7 +33,7 @@ class _Taken:
     row: dict[str, Any]
     """The range that included it, a row of `RUN_RANGES`."""
     is_certain: bool
-    """Whether the range had it; False: the range encloses it and has holes, and the deciding file is gone."""
+    """Whether the range had it; False: the range encloses it and has holes, and the deciding file is deleted."""
 
 
 def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
@@ -81,11 +81,11 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
     if deleted:
         raise MissingMessageError(
             f"{_named(opened, place)} is missing: the next message gets {next_seq:,}; it is unknown whether one with "
-            f"that sequence was stored before the sequences began anew: {_deleted(deleted)}"
+            f"that sequence was stored before the sequences started again: {_deleted(deleted)}"
         )
     raise MissingMessageError(
-        f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` tells where "
-        "the stream begins and ends"
+        f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` shows the "
+        "first and last sequence"
     )
 
 
@@ -164,7 +164,7 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
 
 
 def _may_have_taken(removal: Removal, place: Place) -> bool:
-    """Whether a run without a record of its ranges removed a file whose range encloses a message."""
+    """Whether a run without a record of its ranges removed a file with a range that encloses a message."""
     reaching = removal.taken.reaching(removal.run, *place)
     of_files = reaching.filter(pc.is_null(reaching["rules"]))
     reaches = pc.any(pc.greater(of_files["messages"], 0), min_count=0)
@@ -197,13 +197,13 @@ def _unrecorded(
 
 
 def _deleted(removals: Sequence[Removal]) -> str:
-    """The words for runs whose removed messages are no longer known, the newest one first."""
+    """The words for runs with removed messages that are no longer known, the newest one first."""
     newest, *others = removals
     more = f", nor of {counted(len(others), 'run')} before it" if others else ""
     return (
         f"run {newest.run} of {format_instant(newest.removed_ns)} removed {counted(newest.messages, 'message')}, but "
-        f"which ones is not on record{more}: earlier versions of this program kept no such record, or reclaim deleted "
-        "it; `retention history` lists the runs"
+        f"their sequences are not recorded{more}: earlier versions of this program kept no such record, or reclaim "
+        "deleted it; `retention history` lists the runs"
     )
 
 
@@ -225,7 +225,7 @@ def _what(removal: Removal) -> str:
 
 
 def _of_epoch(history: History, removal: Removal) -> str:
-    """The words for a message whose sequence belongs to an epoch that a purge or a drop ended."""
+    """The words for a message of an epoch that a purge or a drop ended."""
     ends = (
         record
         for record in history.outcomes()
@@ -252,7 +252,7 @@ def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
     if message and message["deadline_ns"] not in (None, NEVER):
         yield f"its own TTL ended {format_instant(message['deadline_ns'])}"
     if not message:
-        yield "its subject and its time are not on record: the file that held it is gone"
+        yield "its subject and its time are not recorded: its file is deleted"
     yield f"the run was as of {format_instant(outcome.as_of_ns)}"
     if len(row["rules"]) > 1:
         shares = zip(row["rules"], row["counts"], strict=True)

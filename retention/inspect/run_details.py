@@ -46,7 +46,7 @@ class SegmentLoss:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """A run of a stream, as far as its records and files show."""
+    """A run of a stream, by its records and files."""
 
     removal: Removal
     now_ns: int
@@ -82,9 +82,9 @@ class RunDetails:
         return losses(self.taken.tables())
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Every removed message, one range after the other; for a file that is gone, only the range.
+        """Every removed message, one range after the other; for a deleted file, only the range.
 
-        A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range whose file is gone
+        A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of a deleted file
         has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
         """
         tables = self.taken.tables() if self.taken is not None and self.has_ranges else ()
@@ -119,13 +119,13 @@ class RunDetails:
             lines.append(removal.recovery(self.now_ns).sentence)
             if self.removal.is_forgotten():
                 lines.append(
-                    "nothing on record tells which messages it removed: earlier versions of this program kept no such "
+                    "the messages that it removed are not recorded: earlier versions of this program kept no such "
                     "record, or deleted it with reclaim"
                 )
             elif not self.has_ranges:
                 lines.append(
-                    "which messages it removed is not on record: an earlier version of this program recorded whole "
-                    "files"
+                    "the messages that it removed are not recorded: an earlier version of this program recorded only "
+                    "whole files"
                 )
         return lines
 
@@ -159,8 +159,8 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
     outcome = history.done(run)
     if outcome is None:
         raise UsageError(
-            f"{opened.name}: run {run} has no outcome yet: it is at work, or was interrupted, and the next run of the "
-            "stream settles it"
+            f"{opened.name}: run {run} has no outcome yet: it is in progress, or was interrupted, and the next run of "
+            "the stream settles it"
         )
     later = history.since(run)
     undone_by = next((record.run for record in later if is_undoing(record, run)), None)

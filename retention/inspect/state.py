@@ -76,7 +76,7 @@ class State:
     """Lag behind the policy; None: the state of a consumer contradicts itself, so a pass would be refused."""
     format: str
     version: int
-    """Version of the table; -1: there is none yet."""
+    """Version of the table; -1: no table yet."""
     bucket: Bucket | None = None
     """The keys of a bucket; None: the stream is not a key-value bucket."""
     forecast: Forecast = NOTHING_FORETOLD
@@ -86,15 +86,15 @@ class State:
     removed_seq: int | None = None
     """The highest removed sequence, as the log keeps it; None: none, or each partition has its own."""
     dropped: Dropped | None = None
-    """The drop of the stream, because of which it is empty; None: it is not dropped."""
+    """The drop that emptied the stream; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
     """Partitions of a topic with times ahead of the clock: age removes none of their messages until then."""
     unlisted: bool = False
     """Whether no configuration lists the stream any more, so that it has no policy."""
     owner: str | None = None
-    """The other configuration that owns the stream, whose policy is unknown here; None: there is none."""
+    """The other configuration that owns the stream, so that its policy is unknown here; None: no other."""
     overdue: Overdue | None = None
-    """Kept messages older than `max_age`; None: there are none, or consumers release messages first."""
+    """Kept messages older than `max_age`; None: no such messages, or consumers release messages first."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
@@ -167,7 +167,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
 
 
 def contents_of(files: pa.Table, next_seq: int) -> Contents:
-    """Contents of an inventory's files (`FILE_STATS`) in a stream whose next message gets `next_seq`."""
+    """Contents of an inventory's files (`FILE_STATS`) in a stream with `next_seq` as its next sequence."""
     if not files.num_rows:
         return Contents(0, 0, next_seq, next_seq - 1, None, None)
     lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()

@@ -24,7 +24,7 @@ class EndOfUndo:
     at_ns: int
     """Nanoseconds since the epoch."""
     by: str | None
-    """The reclaim that deleted them; None: they were gone before it."""
+    """The reclaim that deleted them; None: they were deleted before."""
 
     @property
     def sentence(self) -> str:
@@ -36,7 +36,7 @@ class EndOfUndo:
 
 
 class Taken:
-    """The messages that a stream's runs removed, as far as is known; every method raises DamagedError.
+    """The known messages that a stream's runs removed; every method raises DamagedError.
 
     Records are listed before evidence is read, so that entries which a reclaim moves from one to the other meanwhile
     are found.
@@ -66,7 +66,7 @@ class Taken:
         return recorded(self._opened, run) if run in self._kept else None
 
     def reaching(self, run: str, partition: int, seq: int) -> pa.Table:
-        """The rows of a run whose ends enclose a sequence; shape `TAKEN`.
+        """The rows of a run with ends that enclose a sequence; shape `TAKEN`.
 
         Raises:
             DamagedError: as `of_run`.
@@ -112,6 +112,6 @@ class Taken:
 
 
 def _covering(rows: pa.Table, partition: int, seq: int) -> pa.ChunkedArray:
-    """A mask of the rows whose ends enclose a sequence."""
+    """A mask of the rows with ends that enclose a sequence."""
     inside = pc.and_(pc.less_equal(rows["first_seq"], seq), pc.greater_equal(rows["last_seq"], seq))
     return pc.and_(inside, pc.equal(rows["partition"], partition))

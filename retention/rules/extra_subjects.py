@@ -63,7 +63,7 @@ def extra_subjects(limit: int, source: SubjectSource) -> ExtraSubjects | None:
         source: the digests of the stream.
 
     Raises:
-        DamagedError: a data file whose digest is lost cannot be read.
+        DamagedError: a data file without a digest cannot be read.
     """
     newest = _newest(limit, source)
     if newest is None:

@@ -38,7 +38,7 @@ class PurgeDeletes:
         """The request in a few words."""
         if not self.older_than_ns:
             return "purge of deleted keys"
-        return f"purge of deleted keys, deletions of the last {spell_duration(self.older_than_ns)} stay"
+        return f"purge of deleted keys, deletions of the last {spell_duration(self.older_than_ns)} are kept"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def purge_deletes_request(older_than_ns: int) -> PurgeDeletes:
         UsageError: the age is negative.
     """
     if older_than_ns < 0:
-        raise UsageError("an age below zero is none; 0 takes every deletion")
+        raise UsageError("an age must not be negative; 0 removes every deletion")
     return PurgeDeletes(older_than_ns)
 
 

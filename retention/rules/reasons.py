@@ -42,7 +42,7 @@ def _topic_size(policy: Policy, as_of_ns: int) -> str:
 
 def _by_request(policy: Policy, as_of_ns: int) -> str:
     del policy, as_of_ns
-    return ", asked for before, when consumers held them back"
+    return ", requested before, while consumers needed them"
 
 
 def _rolled_up(policy: Policy, as_of_ns: int) -> str:

@@ -52,7 +52,7 @@ class Question:
     in_full: bool = False
     """Whether all narrow columns are needed, including those not used by verdicts."""
     hold: Protection | None = None
-    """The protection that holds messages from the rules; None: there is none."""
+    """The protection that holds messages from the rules; None: no protection."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def answer_question(span: SpanRows, question: Question) -> Answer:
 
 
 def stop_of(answers: Sequence[Answer]) -> int | None:
-    """The first span whose rows end the scan; None if no rows end it."""
+    """The first span with rows that end the scan; None if no rows end it."""
     stops = [answer.span for answer in answers if answer.stop_seq is not None]
     return min(stops, default=None)
 

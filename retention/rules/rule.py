@@ -77,7 +77,7 @@ class SubjectFacts:
     deleted: DeletedSubjects | None = None
     """The subjects with a deletion as their last message; None: not searched."""
     extra: ExtraSubjects | None = None
-    """The subjects beyond the policy's limit of subjects; None: there are none."""
+    """The subjects beyond the policy's limit of subjects; None: no subject is beyond it."""
 
 
 NO_FACTS = SubjectFacts()
@@ -260,7 +260,7 @@ class Rule(ABC):
 
     @abstractmethod
     def decide(self, spans: Spans, before: PriorRemovals) -> Decision:
-        """Decide from statistics as far as possible, after other rules."""
+        """Decide from statistics where possible, after other rules."""
 
 
 class TimedRule(Rule):

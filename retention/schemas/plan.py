@@ -95,8 +95,8 @@ SAVED_CAUSE = pa.schema(
         ],
     ]
 )
-"""A row of `CAUSE_FILES` in a saved plan: with the part of the file that consumers release (null: everything), and ranges
-of sequences with a rule from rows (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages
+"""A row of `CAUSE_FILES` in a saved plan: with the part of the file that consumers release (null: all of it), and
+ranges of sequences with a rule from rows (an index into `RULE_NAMES`), ascending, both ends inclusive, with messages
 and bytes."""
 
 PLANNED_PARTS = REMOVED_RANGES.set(1, pa.field("rule", RULE, nullable=False))

@@ -34,16 +34,16 @@ def folded_entry(folded: FoldedLog) -> dict[str, Any]:
 def folded_lines(folded: FoldedLog) -> Iterator[str]:
     """A folded log as lines of text."""
     new = folded.rows - folded.before
-    yield f"{folded.stream}: {counted(new, 'line')} of {folded.log} folded, {folded.before:,} were before"
+    yield f"{folded.stream}: {counted(new, 'line')} of {folded.log} folded, {folded.before:,} before"
     for name, report in folded.consumers.items():
         yield f"  {name}: {_counts(report)}"
         if report.missing.num_rows:
             shown = ", ".join(f"{low}-{high}" for low, high in _ranges(report, _MOST_SHOWN))
             more = ", …" if report.missing.num_rows > _MOST_SHOWN else ""
-            yield f"    no line speaks of {counted(_missing(report), 'delivery', 'deliveries')}: {shown}{more}"
+            yield f"    no line reports {counted(_missing(report), 'delivery', 'deliveries')}: {shown}{more}"
     for kind in folded.malformed:
         yield f"  {counted(kind.count, 'malformed line')}: a reply {kind.why}, such as {kind.example!r}"
-    yield from _strangers("of consumers that are not there", folded.unknown_consumers)
+    yield from _strangers("of unknown consumers", folded.unknown_consumers)
     yield from _strangers("of other streams", folded.other_streams)
 
 
@@ -58,13 +58,13 @@ def _entry(report: FoldReport) -> dict[str, Any]:
 def _counts(report: FoldReport) -> str:
     counts = {
         "settle": report.settling,
-        "ask for it again": report.naks,
+        "request it again": report.naks,
         "mean nothing": report.unknown_bodies,
         "have numbers below 1": report.beyond,
-        "speak of what was not delivered": report.undelivered,
+        "name undelivered messages": report.undelivered,
     }
     parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return f"{counted(report.lines, 'line')}" + (f", of which {parts}" if parts else "")
+    return f"{counted(report.lines, 'line')}" + (f": {parts}" if parts else "")
 
 
 def _missing(report: FoldReport) -> int:

@@ -23,7 +23,7 @@ def due_text(ahead: Forecast) -> str:
 
 
 def plan_due_text(plan: Plan) -> str:
-    """The forecast beside a plan, whose removals count in the amounts of later horizons."""
+    """The forecast beside a plan; the plan's removals count in the amounts of later horizons."""
     if plan.is_empty:
         return due_text(plan.forecast)
     return ", ".join(_later(plan.forecast, ", these included:"))

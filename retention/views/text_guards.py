@@ -15,7 +15,7 @@ from retention.rules.setting import spell_limit
 
 
 def guards_text(plan: Plan) -> Iterator[str]:
-    """The guards whose limits a plan exceeds, a sentence each, with the consequence."""
+    """The guards that a plan exceeds, a sentence each, with the consequence."""
     for finding in plan.guards:
         then = (
             "`apply` refuses it without --allow-large"
@@ -26,20 +26,20 @@ def guards_text(plan: Plan) -> Iterator[str]:
 
 
 def warning_guards(plan: Plan) -> Iterator[str]:
-    """The guards whose limits a plan exceeds without being refused, a sentence each."""
+    """The guards that a plan exceeds without being refused, a sentence each."""
     warning = tuple(finding for finding in plan.guards if finding.then == "warn")
     return guards_text(replace(plan, guards=warning))
 
 
 def passed_guards_text(report: RunReport) -> Iterator[str]:
-    """The guards whose limits a run exceeded, a sentence each, and why it continued."""
+    """The guards that a run exceeded, a sentence each, and why it continued."""
     for finding in report.guards or ():
         why = "lifted by --allow-large" if finding["lifted"] else "only a warning"
         yield f"guard: the pass {finding['sentence']} ({why})"
 
 
 def passed_guards(outcomes: Sequence[Outcome[RunReport]]) -> Iterator[str]:
-    """The guards whose limits runs exceeded, a line each with the stream's name."""
+    """The guards that runs exceeded, a line each with the stream's name."""
     for outcome in outcomes:
         if outcome.value is not None:
             yield from (f"{outcome.stream}: {text}" for text in passed_guards_text(outcome.value))

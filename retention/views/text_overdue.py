@@ -13,7 +13,7 @@ def overdue_text(overdue: Mapping[str, Any] | None) -> str:
     """The number of overdue messages, the message that blocks them, and the remedy; empty if none is certain.
 
     Args:
-        overdue: as from `Overdue.as_json`; None: there are none.
+        overdue: as from `Overdue.as_json`; None: no overdue messages.
     """
     if overdue is None or not overdue["messages_at_least"]:
         return ""

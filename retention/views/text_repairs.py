@@ -48,7 +48,7 @@ def _ahead_lines(done: ClockRepair) -> Iterator[str]:
         )
         if stamped.is_open:
             verb = "is" if done.sealed else "would be"
-            yield f"    its active segment {verb} sealed, so that what is appended has the time of the clock again"
+            yield f"    its active segment {verb} sealed, so that appended messages have the time of the clock again"
         yield f"    {remedy_text(done.stream, stamped)}"
 
 
@@ -178,7 +178,7 @@ def foreign_repair_text(done: ForeignRepair) -> Iterator[str]:
 
 
 def lost_files_text(done: FileRepair) -> Iterator[str]:
-    """The files that leave the table, and their contents."""
+    """The files to remove from the table, and their contents."""
     if not done.files:
         yield (
             f"{done.stream}: nothing to repair: every file exists, and its sequences can be read; name a file to "

@@ -244,10 +244,10 @@ def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
     assert orders.run("consumer", "fold", "ORDERS", log).stdout.splitlines() == [
         f"ORDERS: 5 lines of {log} folded, 0 were before",
         "  all: 2 lines, of which 2 settle",
-        "    no line speaks of 2 deliveries: 2-3",
+        "    no line reports 2 deliveries: 2-3",
         "  1 malformed line: a reply has 4 tokens; a reply has 9, or 11 and more with domain and account, such as "
         "'$JS.ACK.ORDERS.x'",
-        "  1 line of consumers that are not there: gone",
+        "  1 line of unknown consumers: gone",
         "  1 line of other streams: OTHER",
     ]
 

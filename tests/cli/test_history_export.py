@@ -120,7 +120,7 @@ def test_a_message_is_explained_in_the_same_words_after_reclaim(orders: Commands
         f"subject are newer; undo can no longer restore it: reclaim {reclaim['run']} deleted the last of its files at "
         f"{run['reclaimed']}."
     )
-    assert lines[0] == "  its subject and its time are not on record: the file that held it is gone"
+    assert lines[0] == "  its subject and its time are not recorded: its file is deleted"
     shown = orders.run("history", "show", run["run"], "--messages").stdout
     assert "1 to 6  6 messages in a deleted file  max_msgs_per_subject" in shown
     again = orders.json("history", "show", run["run"], "--messages")
@@ -136,8 +136,8 @@ def test_nothing_on_record_is_not_told_as_nothing_that_happened(orders: Commands
     assert (refused.exit_code, refused.stderr) == (
         2,
         f"ORDERS 3 is missing, and it is unknown whether a run removed it: run {run['run']} of {run['began']} "
-        "removed 6 messages, but which ones is not on record: earlier versions of this program kept no such record, "
-        "or reclaim deleted it; `retention history` lists the runs\n",
+        "removed 6 messages, but their sequences are not recorded: earlier versions of this program kept no such "
+        "record, or reclaim deleted it; `retention history` lists the runs\n",
     )
 
 
@@ -172,7 +172,7 @@ def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> N
     refused = orders.run("history", "export", "--format", "json", "-o", file)
     assert (refused.exit_code, file.exists()) == (6, False)
     assert (
-        f"{evidence}: this file of evidence, the record of what runs removed, is damaged"
+        f"{evidence}: this file of evidence, the record of removed messages, is damaged"
         in refused.stderr
     )
     assert "restore it from a copy, or move it away" in refused.stderr

@@ -86,7 +86,9 @@ def test_what_an_earlier_version_recorded_is_shown_as_far_as_it_goes(orders: Com
     assert shown["messages"] == []
     [loss] = shown["by_segment"]
     assert (loss["messages"], loss["by_rule"]) == (6, None)
-    assert "which messages it removed is not on record" in orders.run("history", "show", run).stdout
+    assert (
+        "the messages that it removed are not recorded" in orders.run("history", "show", run).stdout
+    )
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

@@ -146,7 +146,7 @@ def test_all_streams_of_no_warehouse_is_a_usage_error(tmp_path: Path, name: str)
     file.write_text("warehouse: ./none", encoding="utf-8")
     for place, sentence in {
         ("--warehouse", str(tmp_path / "none")): f"{tmp_path}/none: there is no warehouse at this",
-        ("--warehouse", str(tmp_path)): f"{tmp_path}: is not a warehouse, for it holds neither",
+        ("--warehouse", str(tmp_path)): f"{tmp_path}: is not a warehouse, because it has neither",
         ("--config", str(file)): f"{tmp_path}/none: there is no warehouse, which {file} names, at",
         ("--config", str(tmp_path / "none.yaml")): f"{tmp_path}/none.yaml: cannot be read",
     }.items():

@@ -334,7 +334,7 @@ def test_a_lock_is_lost_to_its_holder_whose_machine_was_suspended(
         lost = refused(LockLostError, lock.check)
         assert str(lost) == (
             f"bucket LOCKS: lock 'nightly' was lost at revision {lock.revision}: it was not renewed in time; another "
-            "may hold it since; look at what was done meanwhile before it is done again"
+            "process may hold it since; check the work done meanwhile before repeating it"
         )
     refused(LockLostError, lambda: lock.__exit__(None, None, None))
 

@@ -258,7 +258,7 @@ def test_undo_says_what_spark_did_to_the_table(
     after, run = held(streams), outcome.value.run
     ranges = tmp_path / f"streams/ORDERS/_retention/reports/{run}.ranges.arrow"
     record = ranges.read_bytes()
-    # Like a run of a version that recorded whole files only.
+    # Like a run of a version that recorded only whole files only.
     ranges.unlink()
     with pytest.raises(RefusedError, match=said) as refused:
         streams.undo(run)

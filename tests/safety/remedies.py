@@ -239,7 +239,7 @@ KINDS = {
         untested="the sentence says that nothing is wrong, or that nothing helps",
     ),
     "run again": Kind(
-        r"run again|try again|look it over",
+        r"run again|try again|check it with",
         untested="the file that contradicts itself in between is made by no test but those of damaged stores",
     ),
     "defects": Kind(r"defect of the program", untested="only a defect of the program says so"),

@@ -90,7 +90,7 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("durable_name name", "is missing; every consumer has one here", None)
     elif _PATH_SEPARATORS & set(consumer.name):
         text = (
-            f"{consumer.name!r}: a consumer's name cannot hold path separators; leave out / and \\"
+            f"{consumer.name!r}: a consumer's name cannot have path separators; leave out / and \\"
         )
         yield refusal("durable_name name", text, 10127)
     elif consumer.is_durable and consumer.durable_name != consumer.name:
@@ -202,7 +202,7 @@ def _push(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("idle_heartbeat", "is too short; write at least 100ms", 10083)
     if consumer.deliver_group and (consumer.flow_control or consumer.idle_heartbeat):
         text = (
-            "its members share what is sent, so that heartbeats and flow control reach only one of"
+            "its members share the sent messages, so that heartbeats and flow control reach only one of"
             " them; leave out deliver_group, or flow_control and idle_heartbeat"
         )
         yield refusal("deliver_group idle_heartbeat flow_control", text, None)
@@ -215,13 +215,13 @@ def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
         text = f"{subject!r} is not a subject: tokens must not be empty or hold whitespace"
         yield refusal("deliver_subject", text, 10112)
     elif any(is_subset(subject, taken) for taken in stream.subjects):
-        text = f"{subject!r} is among the stream's own subjects; write one that it does not take"
+        text = f"{subject!r} is among the stream's own subjects; write another one"
         yield refusal("deliver_subject subjects", text, 10081)
 
 
 def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     if consumer.ack_policy == "none" and stream.retention == "workqueue":
-        text = "a work queue lets go what is acknowledged; write explicit"
+        text = "a work queue removes acknowledged messages; write explicit"
         yield refusal("ack_policy retention", text, 10084)
     if consumer.rate_limit_bps:
         yield refusal("rate_limit_bps", f"{_ONLY_PUSHED}; leave it out", 10086)

@@ -39,8 +39,8 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal(key, text)
         elif has_wildcard_look_alike(wanted):
             text = (
-                f"{wanted!r} has a token that begins with a wildcard and is none, which servers match"
-                " now this way, now that; write the wildcard alone, or leave it out"
+                f"{wanted!r} has a token that begins with a wildcard and is not one, which servers match"
+                " inconsistently; write the wildcard alone, or leave it out"
             )
             yield refusal(key, text, None)
     for first, second in combinations(consumer.filters, 2):
@@ -63,5 +63,5 @@ def unmatched_filter_refusals(consumer: ConsumerConfig, stream: StreamFields) ->
         if is_valid_filter(wanted) and not any(
             overlap(wanted, subject) for subject in stream.subjects
         ):
-            text = f"{wanted!r} matches nothing that the stream takes; write one within {taken}"
+            text = f"{wanted!r} matches no subject of the stream; write one within {taken}"
             yield refusal(f"{key} subjects", text, None)

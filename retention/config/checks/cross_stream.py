@@ -91,7 +91,7 @@ def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
         closing = next(_closing(stream, known), None)
         if closing is not None:
             key = "mirror" if stream.mirror is not None else "sources"
-            text = f"its messages come back by way of {closing}; leave one of the origins out"
+            text = f"its messages return through {closing}; leave one of the origins out"
             yield Mistake((*place, key), refusal(key, text).text)
 
 

@@ -161,6 +161,6 @@ def _republish(stream: StreamFields) -> Iterator[Refusal]:
         source = destination = transform.dest
     subjects = stream.subjects or (() if stream.mirror or stream.sources else (stream.name,))
     if any(overlap(destination, subject) for subject in subjects):
-        yield refusal("republish subjects", f"dest {destination!r} comes back into the stream")
+        yield refusal("republish subjects", f"dest {destination!r} returns into the stream")
     elif not is_transform(source, destination):
         yield refusal("republish", f"dest {destination!r} does not fit src {source!r}")

@@ -216,22 +216,22 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
     if stream.expiry == "each" and not stream.max_age:
         yield refusal(
             "expiry max_age",
-            "each says which old messages go, and without max_age none is too old; add max_age, or remove expiry"
-            " (a message's own Nats-TTL counts wherever it lies)",
+            "each decides which old messages are removed, and without max_age none is too old; add max_age, or remove "
+            "expiry (a message's own Nats-TTL counts anywhere)",
             None,
         )
     if stream.whole_segments and stream.subject_delete_marker_ttl:
         yield refusal(
             "whole_segments subject_delete_marker_ttl",
-            "whole segments go without reading a message, so no delete marker can be written;"
+            "whole segments are removed without reading a message, so no delete marker can be written;"
             " remove whole_segments or subject_delete_marker_ttl",
             None,
         )
     if stream.whole_segments and stream.layout == "deadline":
         yield refusal(
             "layout whole_segments",
-            "deadline divides segments so that parts of them can go, and with whole_segments none"
-            " ever does; write layout: sequence, or remove whole_segments",
+            "deadline divides segments so that parts of them can be removed, and with whole_segments"
+            " none ever is; write layout: sequence, or remove whole_segments",
             None,
         )
     if stream.release_share:
@@ -251,8 +251,8 @@ def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
     if stream.delete_retention < 0:
         yield refusal(
             "delete_retention",
-            f"{format_duration(stream.delete_retention)} must not be negative; write how long deletions stay, or 0 for"
-            " as long as other messages",
+            f"{format_duration(stream.delete_retention)} must not be negative; write how long deletions are kept, or 0 "
+            "for as long as other messages",
             None,
         )
     if stream.delete_retention <= 0:
@@ -267,14 +267,14 @@ def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
     if stream.whole_segments:
         yield refusal(
             "delete_retention whole_segments",
-            "a deletion that went with its segment would bring back the value in an older segment that stays;"
+            "a deletion removed with its segment would restore the value in an older segment that is kept;"
             " remove one of the two",
             None,
         )
     if stream.hold_for_consumers is not None and stream.hold_for_consumers.action == "hold":
         yield refusal(
             "delete_retention hold_for_consumers",
-            "a deletion that went while a consumer held an older value of its subject would bring that value back;"
+            "a deletion removed while an older value of its subject is held for a consumer would restore that value;"
             " remove one of the two, or write action: warn",
             None,
         )
@@ -300,7 +300,7 @@ def _max_subjects(stream: StreamFields) -> Iterator[Refusal]:
     if stream.hold_for_consumers is not None and stream.hold_for_consumers.action == "hold":
         yield refusal(
             "max_subjects hold_for_consumers",
-            "a subject's last message would be removed while a consumer held an older one, which would come back as"
+            "a subject's last message would be removed while an older one is held for a consumer, which would become"
             " its value; remove one of the two, or write action: warn",
             None,
         )
@@ -311,21 +311,21 @@ def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
     if stream.retention != "limits":
         yield refusal(
             "hold_for_consumers retention",
-            f"{stream.retention} keeps by itself what consumers need, and there limits win at once, as on a server;"
-            " remove hold_for_consumers, or write retention: limits",
+            f"{stream.retention} itself keeps the messages that consumers need, and there limits apply at once, as on "
+            "a server; remove hold_for_consumers, or write retention: limits",
             None,
         )
     if stream.subject_delete_marker_ttl:
         yield refusal(
             "hold_for_consumers subject_delete_marker_ttl",
-            "a delete marker says that a subject's last message is gone, and can push others out that are held;"
+            "a delete marker announces that a subject's last message was removed, and can evict held messages;"
             " remove one of the two",
             None,
         )
     if stream.whole_segments:
         yield refusal(
             "hold_for_consumers whole_segments",
-            "whole segments go without reading a message, and only reading tells which are held;"
+            "whole segments are removed without reading a message, and only reading shows which are held;"
             " remove one of the two",
             None,
         )

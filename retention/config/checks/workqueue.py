@@ -53,7 +53,7 @@ def overlap_refusals(
 
 
 def overlapping_consumers(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """The first two consumers whose filters overlap; None: each subject has one consumer.
+    """The first two consumers with overlapping filters; None: each subject has one consumer.
 
     Args:
         filters: the filter subjects of each consumer, by its name; empty: every subject.

@@ -48,7 +48,7 @@ def delete_segments_request(partition: int, count: int) -> DeleteSegments:
     """
     if not 0 <= count <= MOST_SEGMENTS:
         raise UsageError(
-            f"{count} segments are out of range: give a whole number from 0 to {MOST_SEGMENTS}, which is all of them"
+            f"{count} segments are out of range: give a whole number from 0 to {MOST_SEGMENTS} (all of them)"
         )
     return DeleteSegments(partition, count)
 

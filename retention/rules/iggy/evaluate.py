@@ -64,6 +64,6 @@ def barrier_of(stored: Iterable[int]) -> int | None:
 
 
 def reached_by(segments: TopicSegments, part: slice, count: int) -> int | None:
-    """The last offset of a partition's `count` oldest sealed segments (`delete-segments`); None: there are none."""
+    """The last offset of a partition's `count` oldest sealed segments (`delete-segments`); None: it has none."""
     able = min(leading(segments.may_go(part)), count)
     return int(segments.end[part][able - 1]) if able else None

@@ -49,7 +49,7 @@ def find_subjects(policy: Policy, as_of_ns: int, source: SubjectSource) -> Subje
 def evaluate(
     spans: Spans, policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS
 ) -> Evaluation:
-    """Decide a pass from statistics, as far as possible.
+    """Decide a pass from statistics where possible.
 
     Args:
         spans: the stream.

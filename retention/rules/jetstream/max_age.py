@@ -225,6 +225,6 @@ def age_line(max_age_ns: int, facts: Facts) -> str:
     if facts.scan_end is not None:
         return (
             f"{line}, but the scan from the oldest sequence ended before it, at message {facts.scan_end:,}, which is "
-            "young enough to stay"
+            "young enough to be kept"
         )
     return line

@@ -53,7 +53,7 @@ class MaxBytes(Rule):
             return None
         if not policy.trims_head:
             return f"{cls.name}{REFUSES}"
-        taken = f"it and everything newer take {counted(facts.bytes_with_newer, 'byte')}"
+        taken = f"it and everything newer have {counted(facts.bytes_with_newer, 'byte')}"
         return f"{cls.name} {format_size(limit)} ({limit:,} bytes): {taken}"
 
     @classmethod

@@ -181,7 +181,7 @@ class StoredShare(_OfSubjects):
 
     def takes(self, rows: pa.Table) -> Array:
         """Raise an error: the subjects must be fetched first."""
-        raise TypeError(f"span {self.span}: what lies apart is fetched before rows are judged")
+        raise TypeError(f"span {self.span}: stored counts must be fetched before rows are judged")
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _all_but(last: Array, seqs: Array) -> Array:
     if absent.any():
         raise DamagedError(
             f"message {last[absent][0]} is the last of its subject by the subject digest, and is not in the data "
-            "file; nothing was changed; delete `_retention/subjects` of the stream, which is made anew, and plan again"
+            "file; nothing was changed; delete `_retention/subjects` of the stream, which is rebuilt, and plan again"
         )
     goes = np.ones(len(seqs), dtype=bool)
     goes[at] = False

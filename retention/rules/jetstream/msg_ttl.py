@@ -108,7 +108,7 @@ class Decided(Decision):
 
 @dataclass(frozen=True)
 class Passed:
-    """The rows whose deadlines have passed."""
+    """The rows with a passed deadline."""
 
     due_ns: int
     rule: ClassVar[str] = MSG_TTL
@@ -129,7 +129,7 @@ def _line(facts: Facts) -> str:
     if facts.deadline_ns == NEVER:
         return ": its Nats-TTL is never"
     if facts.deadline_ns < facts.ts_ns:
-        return ": its Nats-TTL reaches beyond the year 2262, which the server takes for long past"
+        return ": its Nats-TTL ends after the year 2262, which the server treats as long past"
     lived, deadline = facts.as_of_ns - facts.deadline_ns, format_instant(facts.deadline_ns)
     if lived < 0:
         return f": its Nats-TTL ends at {deadline}, in {spell_age(-lived)}"

@@ -38,9 +38,12 @@ def test_the_name_of_a_topic_gives_the_topic(world: World) -> None:
         (lambda stream: stream.consumer("worker"), "which has readers with stored offsets"),
         (lambda stream: stream.delete(1), "only whole segments are removed"),
         (lambda stream: stream.purge("orders.>"), "a purge removes everything"),
-        (lambda stream: stream.latest(), "whose messages have no subjects"),
+        (lambda stream: stream.latest(), "which has messages without subjects"),
         (lambda stream: stream.import_nats_backup("b.tar"), "accepts no messages from streams"),
-        (lambda stream: stream.export_nats_backup("b.tar"), "only streams go into a NATS backup"),
+        (
+            lambda stream: stream.export_nats_backup("b.tar"),
+            "only streams can be exported as a NATS backup",
+        ),
     ],
 )
 def test_a_topic_refuses_what_only_streams_have(

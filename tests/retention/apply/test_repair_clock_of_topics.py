@@ -79,7 +79,7 @@ def test_commands_say_it_and_their_remedies_work(tmp_path: Path) -> None:
     assert "nothing was changed; repeat it with --yes" in dry
     done = " ".join(given.run("repair", "clock", NAME, "--yes").output.split())
     assert (
-        "its active segment is sealed, so that what is appended has the time of the clock again"
+        "its active segment is sealed, so that appended messages have the time of the clock again"
         in done
     )
     assert "`retention delete-segments clicks 0 1 --yes` removes the oldest segment" in done

@@ -46,7 +46,7 @@ def test_every_mistake_of_every_consumer_is_told_where_it_stands(tmp_path: Path)
     expected = [
         "8: consumers.0.ack_policy: stream ORDERS: 'expl' is none of none, all, explicit,"
         " flow_control; did you mean `explicit`?",
-        "9: consumers.1.ack_policy: stream ORDERS: a work queue lets go what is acknowledged; write"
+        "9: consumers.1.ack_policy: stream ORDERS: a work queue removes acknowledged messages; write"
         " explicit (server error 10084)",
         "10: consumers.1.ack_wiat: stream ORDERS: there is no such key; did you mean `ack_wait`?",
         "11: consumers.1.filter_subject: stream ORDERS: 'orders.*' overlaps with 'orders.paid' of"

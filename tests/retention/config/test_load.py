@@ -248,32 +248,32 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A, hold_for_consumers: {consumers: all}}]",
          "1: hold_for_consumers: stream A: has no bound, so an abandoned consumer would keep everything"),
         ("streams: [{name: A, retention: interest, hold_for_consumers: {max_age: 1d}}]",
-         "1: hold_for_consumers: stream A: interest keeps by itself what consumers need"),
+         "1: hold_for_consumers: stream A: interest itself keeps the messages that consumers need"),
         ("streams: [{name: A, expiry: each}]",
-         "1: expiry: stream A: each says which old messages go, and without max_age none is too old"),
+         "1: expiry: stream A: each decides which old messages are removed, and without max_age none is too old"),
         ("streams: [{name: A, delete_retention: -1d}]",
-         "1: delete_retention: stream A: -1d must not be negative; write how long deletions stay, or 0"),
+         "1: delete_retention: stream A: -1d must not be negative; write how long deletions are kept, or 0"),
         ("streams: [{name: A, delete_retention: 1d, deny_purge: true}]",
          "1: delete_retention: stream A: purges the subjects of old deletions, and deny_purge forbids purging"),
         ("streams: [{name: A, delete_retention: 1d, sealed: true}]",
          "1: delete_retention: stream A: purges the subjects of old deletions, and sealed forbids purging"),
         ("streams: [{name: A, delete_retention: 1d, whole_segments: true}]",
-         "1: delete_retention: stream A: a deletion that went with its segment would bring back the value"),
+         "1: delete_retention: stream A: a deletion removed with its segment would restore the value"),
         ("streams: [{name: A, delete_retention: 1d, hold_for_consumers: {max_age: 1d}}]",
-         "1: delete_retention: stream A: a deletion that went while a consumer held an older value"),
+         "1: delete_retention: stream A: a deletion removed while an older value of its subject is held"),
         ("streams: [{name: A, max_subjects: 5, sealed: true}]",
          "1: max_subjects: stream A: removes whole subjects, and sealed keeps every message"),
         ("streams: [{name: A, max_subjects: 5, whole_segments: true}]",
          "1: max_subjects: stream A: removes subjects wherever their messages are"),
         ("streams: [{name: A, max_subjects: 5, hold_for_consumers: {max_age: 1d}}]",
-         "1: max_subjects: stream A: a subject's last message would be removed while a consumer held an older one"),
+         "1: max_subjects: stream A: a subject's last message would be removed while an older one is held"),
         ("streams: [{name: A, retention: interest, release_share: 20%}]",
          "1: release_share: stream A: files are rewritten as soon as consumers release messages in them, so no share "
          "can wait; delete this line"),
         ("streams: [{name: A, whole_segments: true, hold_for_consumers: {max_age: 1d}}]",
-         "1: hold_for_consumers: stream A: whole segments go without reading a message"),
+         "1: hold_for_consumers: stream A: whole segments are removed without reading a message"),
         ("streams: [{name: A, subject_delete_marker_ttl: 1h, hold_for_consumers: {max_age: 1d}}]",
-         "1: hold_for_consumers: stream A: a delete marker says that a subject's last message is gone"),
+         "1: hold_for_consumers: stream A: a delete marker announces that a subject's last message is gone"),
         ("streams: [{name: A, first_seq: -1}]", "1: first_seq: stream A: -1 is out of range"),
     ],
 )  # fmt: skip
@@ -325,7 +325,9 @@ streams:
     whole_segments: true
 """
     (only,) = mistakes(tmp_path, text)
-    assert only.startswith("4: whole_segments: stream A: whole segments go without reading")
+    assert only.startswith(
+        "4: whole_segments: stream A: whole segments are removed without reading"
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ def test_a_head_trim_names_how_many_are_newer() -> None:
 
 def test_a_byte_trim_names_what_it_and_everything_newer_take() -> None:
     told = one(Policy(max_bytes=15), 1, message(1), message(2))
-    assert "max_bytes 15 B (15 bytes): it and everything newer take 20 bytes" in told.sentence
+    assert "max_bytes 15 B (15 bytes): it and everything newer have 20 bytes" in told.sentence
 
 
 def test_a_message_behind_a_young_one_stays_and_says_why() -> None:
     told = one(Policy(max_age_ns=50), 2, message(1, ts_ns=90), message(2, ts_ns=10))
     assert not told.goes
-    assert "ended before it, at message 1, which is young enough to stay" in told.sentence
+    assert "ended before it, at message 1, which is young enough to be kept" in told.sentence
 
 
 def test_a_message_that_never_expires_says_so() -> None:

@@ -222,7 +222,7 @@ def test_the_words_of_a_configuration_say_what_is_left_to_the_server(tmp_path: P
     left, named = explain_config(load_config(place))
     assert "is removed 7 days after its newest message was stored, or when" in left
     assert (
-        "Left to the server, and kept as it is when the topic is created: message_expiry, segment_size."
+        "Left to the server, and fixed when the topic is created: message_expiry, segment_size."
         in left
     )
     assert "left to the server" not in named.lower()

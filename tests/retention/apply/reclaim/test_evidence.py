@@ -78,9 +78,7 @@ def test_a_pass_is_told_as_before(tmp_path: Path, format_: str) -> None:
         f"undo can no longer restore it: reclaim {reclaim} deleted the last of its files at 20"
         in (told.sentence)
     )
-    assert "its subject and its time are not on record: the file that held it is gone" in (
-        told.arithmetic
-    )
+    assert "its subject and its time are not recorded: its file is deleted" in (told.arithmetic)
     assert (told.removed or {})["recovery"]["reclaimed_by"] == reclaim
     messages = list(opened_at(tmp_path).run(run).messages())
     assert sum(message["messages"] for message in messages) == 25
@@ -219,7 +217,7 @@ def test_what_an_earlier_version_recorded_is_kept_as_far_as_it_goes(
     details = opened_at(tmp_path).run(run)
     assert list(details.messages()) == []
     assert any(
-        "an earlier version of this program recorded whole files" in note
+        "an earlier version of this program recorded only whole files" in note
         for note in details.notes()
     )
 
@@ -238,7 +236,7 @@ def test_where_nothing_tells_it_is_not_said_that_nothing_happened(
     ):
         explained(tmp_path, 3)
     assert any(
-        "nothing on record tells which messages" in note
+        "the messages that it removed are not recorded" in note
         for note in opened_at(tmp_path).run(run).notes()
     )
     opened_at(tmp_path).stream("ORDERS").drop().apply()
