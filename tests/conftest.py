@@ -88,7 +88,9 @@ NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option of `make test` to run on one format what a single file runs on each."""
     parser.addoption(
-        "--by-turns", action="store_true", help="try each test on one format, by turns"
+        "--by-turns",
+        action="store_true",
+        help="leave out the thorough tests, and try each other one on one format",
     )
 
 
@@ -106,6 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("by_turns"):
         in_turn = [item for item in items if not item.get_closest_marker("every_format")]
         left = left_out(item.nodeid for item in in_turn if item.get_closest_marker("whole"))
+        left |= {item.nodeid for item in items if item.get_closest_marker("thorough")}
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
 

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.consumers import measure
 
 
+@pytest.mark.thorough
 @pytest.mark.live
 @pytest.mark.slow
 def test_server_and_engine_leave_what_is_not_acknowledged(tmp_path: Path) -> None:

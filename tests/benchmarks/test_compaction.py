@@ -21,6 +21,7 @@ from tests.support.shares import THOROUGH
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMPACT_NAMES if THOROUGH else COMPACT_NAMES[:1])
 def test_contenders_merge_the_same_files_and_lose_nothing(name: str, tmp_path: Path) -> None:
     source, asked = tmp_path / "source", compact_task(name)
@@ -46,6 +47,7 @@ def test_contenders_merge_the_same_files_and_lose_nothing(name: str, tmp_path: P
     assert min(last_seconds(source, tmp_path / "read", asked)) > 0
 
 
+@pytest.mark.thorough
 def test_a_month_counts_what_is_written_again(tmp_path: Path) -> None:
     rows = [nightly(name, tmp_path / name, 3, 8, 5) for name in ("ours", "deltalake")]
     ours, theirs = (row["amplification"] for row in rows)

@@ -54,6 +54,7 @@ def test_all_contenders_leave_the_same_messages(
     assert 0 < left[0][0] < SIZE.total
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("asked", "messages"), [("drop", 1_000), ("cut", 750), ("last", 50)])
 def test_a_task_leaves_what_its_title_says(
     asked: str, messages: int, sources: tuple[Path, int], tmp_path: Path
@@ -63,6 +64,7 @@ def test_a_task_leaves_what_its_title_says(
     assert outcome["bytes_written"] is None or outcome["bytes_written"] > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("asked", ["cut", "last"] if THOROUGH else ["cut"])

@@ -25,6 +25,7 @@ def test_the_others_drop_as_much(tmp_path: Path) -> None:
     assert list((tmp_path / "files").iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("era", ["0.8", "0.9"])
 def test_logs_of_both_eras_are_imported_whole(
     tmp_path: Path, era: EraName, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ SIZE = Size(messages=500, segments=8, subjects=50, many_subjects=50)
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TTL_NAMES if THOROUGH else TTL_NAMES[:1])
 def test_all_contenders_leave_the_messages_whose_ttl_is_not_over(name: str, tmp_path: Path) -> None:
     asked = ttl_task(name, SIZE)

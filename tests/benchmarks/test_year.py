@@ -81,6 +81,7 @@ def test_processes_share_a_clock_that_one_of_them_has_set(tmp_path: Path) -> Non
     assert file_ns == before_ns
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_five_days_are_maintained_every_night_and_leave_the_right_messages(tmp_path: Path) -> None:
     figures = run(tmp_path, "limits", "delta", FIVE_DAYS)

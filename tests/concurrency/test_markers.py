@@ -40,6 +40,7 @@ def at_once(running: list[subprocess.Popen[str]], instant: int) -> list[list[int
     return answers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
 def test_each_death_is_announced_once_whoever_comes_second(tmp_path: Path, format_: str) -> None:
     warehouse = warehouse_with(

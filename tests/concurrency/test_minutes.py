@@ -154,6 +154,7 @@ def test_our_appenders_and_a_sink_that_is_killed_with_readers_and_two_maintainer
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_foreign_mirror_with_readers_and_two_maintainers(
     tmp_path: Path, spark: SparkSession

@@ -116,6 +116,7 @@ def test_a_mirror_that_has_not_seen_our_messages_is_refused_by_name(
     refused_everywhere(reopened(place), tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_mirror_on_spark_that_has_not_seen_our_messages_is_refused_by_name(
     tmp_path: Path, spark: SparkSession

@@ -32,6 +32,7 @@ LATER = 4_000_000_000 * SECOND
 """After all ack waits."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("naks", [0.0, 0.1])
 def test_each_message_is_settled_once_and_then_the_stream_is_empty(
     tmp_path: Path, naks: float

@@ -116,6 +116,7 @@ def undone(warehouse: Warehouse) -> None:
     assert held(warehouse)["seq"].to_pylist() == [*LAID, *NEW]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "quiet"), [one for one in SEES if ALL or not one[1]])
 def test_what_a_streaming_reader_sees_of_a_removal_and_its_undoing(
     tmp_path: Path, spark: SparkSession, kind: str, quiet: bool
@@ -131,6 +132,7 @@ def test_what_a_streaming_reader_sees_of_a_removal_and_its_undoing(
     assert found == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", FED if ALL else ["drop"])
 def test_what_a_change_feed_tells_of_a_removal_and_its_undoing(
     tmp_path: Path, spark: SparkSession, kind: str, caplog: pytest.LogCaptureFixture

@@ -181,6 +181,7 @@ def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
         return bool(plan_table(opened, as_of_ns, engines).planning.refused)
 
 
+@pytest.mark.thorough
 def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(
     nats: Nats, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ def large_stream(name: str, count: int) -> pa.Table:
     ).cast(RAW_ROWS)
 
 
+@pytest.mark.thorough
 def test_a_large_compressible_snapshot_is_imported_as_the_server_holds_it(
     nats: Nats, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def judged(folder: Path, live: Callable[[Nats], Sequence[JudgedStream]]) -> list
     return [step for stream in streams for step in stream.steps]
 
 
+@pytest.mark.thorough
 def test_what_consumers_settle_on_a_running_server_goes_here_too(tmp_path: Path) -> None:
     def live(nats: Nats) -> list[JudgedStream]:
         streams = []

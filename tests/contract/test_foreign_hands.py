@@ -246,6 +246,7 @@ UNDONE = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("statement", "said"), UNDONE if ALL else UNDONE[:1])
 def test_undo_says_what_spark_did_to_the_table(
     tmp_path: Path, spark: SparkSession, statement: str, said: str
@@ -298,6 +299,7 @@ def test_wrong_rows_of_spark_are_refused_by_file(
         again.inventory(again.snapshot())
 
 
+@pytest.mark.thorough
 def test_right_rows_without_statistics_are_taken_in(place: Stage, spark: SparkSession) -> None:
     store = place.open()
     append(store, range(1, 11))

@@ -174,6 +174,7 @@ def test_what_went_unopened_comes_back_unopened(tmp_path: Path, format_: str) ->
     assert applied(warehouse_at(tmp_path, format_, AFTER_MINUTE)).removed_messages == EACH
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @BOTH
 def test_both_layouts_lose_the_same_by_the_same_rules(

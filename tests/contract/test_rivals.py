@@ -46,6 +46,7 @@ for _ in range(int(rounds)):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STORES, indirect=True)
 def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> None:

@@ -54,6 +54,7 @@ def goes_and_comes_back(warehouse: Warehouse, place: str) -> None:
     assert stream.restore(into=new).messages == 30
 
 
+@pytest.mark.thorough
 def test_a_copied_prefix_is_told_and_restores_its_own_messages(bucket: str) -> None:
     """Messages 1 to 25 are archived once for both; then each of two warehouses archives different messages as 41."""
     rules = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "60s"}

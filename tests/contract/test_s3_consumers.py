@@ -100,6 +100,7 @@ def test_a_release_on_an_object_store_goes_by_its_consumers(bucket: str, tmp_pat
     assert (record.counted, record.state) == (True, new_state(6))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["acks.jsonl", "logs", "table"])
 def test_logs_on_an_object_store_are_folded(bucket: str, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "retention.yaml"
@@ -125,6 +126,7 @@ def test_logs_on_an_object_store_are_folded(bucket: str, tmp_path: Path, kind: s
     assert orders.consumers.info("all").ack_floor["stream_seq"] == 3
 
 
+@pytest.mark.thorough
 def test_two_processes_share_a_consumer_and_settle_each_message_once(
     bucket: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def killed_at(step: Step, act: Callable[[], list[Outcome[Any]]]) -> None:
     assert isinstance(outcome.error, CommitUnknownError)
 
 
+@pytest.mark.thorough
 def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse]) -> None:
     warehouse = lake(0)
     place = warehouse.stream("ORDERS").opened.root
@@ -90,6 +91,7 @@ def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse])
     assert not any("/claims/" in path for path in files.walk(place))
 
 
+@pytest.mark.thorough
 def test_what_was_removed_is_told_after_reclaim(lake: Callable[[int], Warehouse]) -> None:
     warehouse = lake(0)
     run = warehouse.stream("ORDERS").delete(7, 8).apply().run

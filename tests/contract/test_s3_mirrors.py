@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from retention.api.warehouse import open_warehouse
 from retention.storage import files
 from tests.support.sandboxes import lines
@@ -18,6 +20,7 @@ CONFIG = {
 }
 
 
+@pytest.mark.thorough
 def test_mirrors_and_sources_follow_their_origin(bucket: str) -> None:
     files.replace(f"{bucket}/retention.yaml", json.dumps(CONFIG).encode())
     warehouse = open_warehouse(bucket, engine="local", clock=lambda: NOW)

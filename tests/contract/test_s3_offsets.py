@@ -65,6 +65,7 @@ def test_imported_offsets_hold_until_they_move(warehouse: Warehouse, topic: Topi
     assert stored(topic) == {}
 
 
+@pytest.mark.thorough
 def test_two_processes_that_store_at_once_lose_nothing(tmp_path: Path, topic: Topic) -> None:
     before = OffsetTable(topic.opened.root).read()
     command = [sys.executable, "-c", _STORING, str(tmp_path / "retention.yaml")]

@@ -77,6 +77,7 @@ def run(place: str, *words: object) -> Result:
     return CliRunner().invoke(app, arguments, input="\n".join(lines(12, first_ns=NOW - 10**15)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", [False, True], ids=["", "without the statistics"])
 def test_looking_works_and_writing_is_refused(
     bucket: str, read_only: str, monkeypatch: pytest.MonkeyPatch, *, lost: bool

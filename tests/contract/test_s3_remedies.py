@@ -73,6 +73,7 @@ def test_a_lost_object_is_given_up_as_told(lake: Lake) -> None:
     lake.goes_on()
 
 
+@pytest.mark.thorough
 def test_a_program_that_writes_otherwise_is_taken_in_as_told(lake: Lake) -> None:
     info = {"timestamp": 1, "operation": "WRITE", "engineInfo": "Apache-Spark/4.0.0"}
     entry = json.dumps({"commitInfo": info}).encode()

@@ -40,6 +40,7 @@ def seen(server: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_both_engines_plan_the_same_bytes_and_spark_applies_them(
     seen: dict[str, Any], tmp_path: Path

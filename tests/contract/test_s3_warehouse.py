@@ -189,6 +189,7 @@ def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -
     assert files.names(f"{bucket}/whole") == ["backup.json", "stream.tar.s2"]
 
 
+@pytest.mark.thorough
 def test_credentials_come_from_a_profile_and_are_written_nowhere(
     server: dict[str, str], bucket: str, tmp_path: Path
 ) -> None:
@@ -248,6 +249,7 @@ def _say(environment: dict[str, str], place: str, commands: Sequence[str]) -> st
     return said
 
 
+@pytest.mark.thorough
 def test_a_table_whose_log_is_gone_is_refused_and_a_wrong_clock_is_settled(lake: str) -> None:
     answer(lake, "apply", "ORDERS", "--yes", "--as-of", "2099-01-01T00:00:00Z", "--allow-future")
     assert run(lake, "apply", "ORDERS", "--yes").exit_code == 4
@@ -266,6 +268,7 @@ def test_a_table_whose_log_is_gone_is_refused_and_a_wrong_clock_is_settled(lake:
     assert state(lake) == (16, 9, 24)
 
 
+@pytest.mark.thorough
 def test_a_stream_is_dropped_brought_back_and_begun_anew(lake: str) -> None:
     def drop() -> str:
         (entry,) = answer(lake, "drop", "ORDERS", "--yes")["streams"]

@@ -160,6 +160,7 @@ def test_a_feature_that_works_leaves_exactly_the_right_rows(
         assert {seq: n for seq, n in net.items() if n} == dict.fromkeys(range(1, 8), -1) | {21: 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", _asked(REFUSED))
 def test_a_feature_that_is_not_known_to_be_safe_is_refused_by_name(
     laid: Warehouse, spark: SparkSession, name: str

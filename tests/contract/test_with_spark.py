@@ -81,6 +81,7 @@ def test_rows_without_a_sequence_are_refused(place: Stage, spark: SparkSession) 
         store.inventory(store.snapshot())
 
 
+@pytest.mark.thorough
 def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: SparkSession) -> None:
     store = place.open()
     assert isinstance(store, DeltaStore)
@@ -122,6 +123,7 @@ def test_a_removal_prepared_before_a_deletion_vector_is_refused(
     assert spark.read.format("delta").load(str(place.root / "messages")).count() == 8
 
 
+@pytest.mark.thorough
 def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
     place: Stage, spark: SparkSession
 ) -> None:
@@ -137,6 +139,7 @@ def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
     assert place.open().snapshot().counters.next_seq[0] == 11
 
 
+@pytest.mark.thorough
 def test_a_log_of_acks_with_a_deletion_vector_is_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:

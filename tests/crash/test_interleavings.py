@@ -84,6 +84,7 @@ MINE[sys.argv[1]].act(Path(sys.argv[2]))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format_", "mine", "theirs", "step"),
     [

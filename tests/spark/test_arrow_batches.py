@@ -69,6 +69,7 @@ def test_a_long_header_block_arrives_as_it_is(by_rows: SparkSession, tmp_path: P
     assert store_of(opened).rows()["headers"].to_pylist() == [block]
 
 
+@pytest.mark.thorough
 def test_long_rows_that_spark_sorts_arrive_as_they_are(
     by_rows: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_long_rows_that_spark_sorts_arrive_as_they_are(
     assert store_of(opened).rows()["payload"].to_pylist() == payloads
 
 
+@pytest.mark.thorough
 def test_long_messages_of_a_topic_go_where_their_keys_say(
     by_rows: SparkSession, tmp_path: Path
 ) -> None:

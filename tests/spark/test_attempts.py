@@ -66,6 +66,7 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
     assert len(left(opened)) == 1, "the file of the first attempt stays and is accounted for"
 
 
+@pytest.mark.thorough
 def test_appended_frames_go_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

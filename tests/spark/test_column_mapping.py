@@ -234,6 +234,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turn", [0, 1])
 def test_a_whole_row_is_the_same_json_in_every_session(
     spark: SparkSession, tmp_path: Path, turn: int

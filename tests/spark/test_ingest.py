@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.thorough
 def test_each_row_of_a_growing_table_is_taken_once(spark: SparkSession, tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
     table = str(tmp_path / "source")
@@ -176,6 +177,7 @@ def test_files_come_once_whatever_their_names_and_times(
     assert listed == {(file.path, file.length) for file in list_files(str(files))}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -219,6 +221,7 @@ def test_a_damaged_file_is_refused_by_its_name_whatever_the_session_passes_over(
     assert not list(Path(opened.root).glob("_retention/ingest/*/*.taken"))
 
 
+@pytest.mark.thorough
 def test_a_type_that_was_fixed_stays_and_a_column_may_come(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -266,6 +269,7 @@ def test_a_log_that_only_spark_reaches_is_copied(spark: SparkSession, tmp_path: 
         reader.log(str(tmp_path / "none"), None, str(tmp_path / "x"))
 
 
+@pytest.mark.thorough
 def test_a_source_of_many_files_comes_in_several_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

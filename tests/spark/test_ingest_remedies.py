@@ -150,6 +150,7 @@ def test_an_ingest_goes_on_by_the_option_that_its_refusal_names(
     assert sorted(payload.decode() for payload in payloads) == sorted(case.left)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_corrected", [True, False])
 def test_an_ingest_goes_on_once_a_damaged_file_is_whole_or_moved_away(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_corrected: bool

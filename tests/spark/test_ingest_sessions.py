@@ -73,6 +73,7 @@ def test_a_directory_that_only_spark_reaches_comes_once(
         ingest(opened, source, spark)
 
 
+@pytest.mark.thorough
 def test_a_delta_table_that_only_spark_reaches_comes_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
