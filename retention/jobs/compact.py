@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, job_parser
-from retention.jobs.running import JobResult, note_if_empty, run_job, seconds_since
+from retention.jobs.running import JobResult, open_on_engine, run_job, seconds_since
 from retention.views.json_entries import entry
 
 if TYPE_CHECKING:
@@ -41,11 +39,7 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         limits = CompactionLimits.parsed(arguments.max_bytes, arguments.max_time)
-        place = arguments.warehouse or arguments.config
-        warehouse = open_warehouse(
-            place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
-        )
-        note_if_empty("compact", warehouse)
+        warehouse = open_on_engine("compact", arguments)
         names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.compacted())
         if arguments.configured:
             names = configured(warehouse, names)

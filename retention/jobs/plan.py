@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from retention import Guards, open_warehouse
+from retention import Guards
 from retention.api.unlisted import unlisted_finding
 from retention.apply.approval import approval_need
 from retention.core.outcomes import Outcome
@@ -18,7 +17,7 @@ from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
 from retention.jobs.arguments import add_selection, job_parser
 from retention.jobs.lifting import add_lifts, lifted
-from retention.jobs.running import JobResult, note_if_empty, run_job, seconds_since
+from retention.jobs.running import JobResult, open_on_engine, run_job, seconds_since
 from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
 from retention.views.json_entries import plan_entry
@@ -40,9 +39,7 @@ def main() -> int:
     arguments = parser.parse_args()
 
     def work(started: int) -> JobResult:
-        place = arguments.warehouse or arguments.config
-        warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
-        note_if_empty("plan", warehouse)
+        warehouse = open_on_engine("plan", arguments)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         names = warehouse.chosen(arguments.stream, arguments.tag)
         guards = lifted(arguments)

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from retention import Guards, open_warehouse
+from retention import Guards
 from retention.api.unlisted import unlisted_finding
 from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
@@ -20,7 +20,7 @@ from retention.history.tries import earlier_try
 from retention.jobs.approving import chosen, note_late, read_approved
 from retention.jobs.arguments import add_budget, add_selection, add_wait, job_parser
 from retention.jobs.lifting import add_lifts, lifted
-from retention.jobs.running import JobResult, note_if_empty, run_job, seconds_since
+from retention.jobs.running import JobResult, open_on_engine, run_job, seconds_since
 from retention.views.json_entries import entry, report_entry
 from retention.views.left import left_text
 from retention.views.text_guards import passed_guards
@@ -47,11 +47,7 @@ def main() -> int:
 
     def work(started: int) -> JobResult:
         budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
-        place = arguments.warehouse or arguments.config
-        warehouse = open_warehouse(
-            place, engine=arguments.engine, clock=time.time_ns, wait_s=arguments.wait
-        )
-        note_if_empty("retain", warehouse)
+        warehouse = open_on_engine("retain", arguments)
         names, instant, approved = asked_for(warehouse, arguments, started)
         guards = replace(
             lifted(arguments, approved),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from retention import open_warehouse
 from retention.config.discovery import find_config, no_own_streams, no_streams
 from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
@@ -123,6 +124,22 @@ def _say_end(
         print(result.text)
     code = exit_code(result.outcomes) or result.exit_code
     return code or (0 if unlisted is None else unlisted.exit_code)
+
+
+def open_on_engine(name: str, arguments: argparse.Namespace) -> Warehouse:
+    """Open a job's warehouse on the engine of its arguments; it waits for other runs if the job has `--wait`.
+
+    Raises:
+        UsageError: there is no warehouse.
+    """
+    warehouse = open_warehouse(
+        arguments.warehouse or arguments.config,
+        engine=arguments.engine,
+        clock=time.time_ns,
+        wait_s=getattr(arguments, "wait", 0.0),
+    )
+    note_if_empty(name, warehouse)
+    return warehouse
 
 
 def note_if_empty(name: str, warehouse: Warehouse) -> None:
