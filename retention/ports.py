@@ -162,13 +162,18 @@ class IncrementalInventory(Protocol):
         ...
 
 
-class Store(Protocol):
-    """One stream's table. Implementations: `stores.delta.store`, `stores.parquet.store`."""
+@dataclass(frozen=True)
+class Lifetime:
+    """The present table among those that a stream has had: each drop ends one, and the next commit begins another."""
 
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        ...
+    generation: int = 0
+    """The epoch in which the table began; 0: it is the first one, or there is none."""
+    dropped_ns: int | None = None
+    """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
+
+
+class Store(Protocol):
+    """One stream's table, for reading and writing."""
 
     def exists(self) -> bool:
         """Whether the table exists; a dropped one does not.
@@ -178,16 +183,8 @@ class Store(Protocol):
         """
         ...
 
-    def dropped_ns(self) -> int | None:
-        """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
-        ...
-
-    def generation(self) -> int:
-        """The generation of the table (`Counters.generation`); 0 without a table."""
-        ...
-
-    def note_dropping(self) -> None:
-        """Record that the stream is about to be dropped, before the commit that does so."""
+    def lifetime(self) -> Lifetime:
+        """The lifetime of the table, also of a dropped one; opens it only if the stream was ever dropped."""
         ...
 
     def create(self) -> None:
@@ -198,18 +195,6 @@ class Store(Protocol):
         """The newest state's token; None if a token costs as much as opening the table."""
         ...
 
-    def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
-        """The cached inventory of a token's state; None: the table must be opened.
-
-        Raises:
-            ForeignRowsError, DamagedError: as `inventory`, for files that were added since it was cached.
-        """
-        ...
-
-    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
-        """Cache the inventory of a token's state, from which later ones are derived."""
-        ...
-
     def snapshot(self) -> Snapshot:
         """Open the table once.
 
@@ -218,22 +203,6 @@ class Store(Protocol):
             LostCommitError: another program overwrote a commit of ours in the log.
             ForeignRowsError: another writer may have restored removed rows.
             DamagedError: the log cannot be read.
-        """
-        ...
-
-    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
-        """Open the table to repair it: resurrected files are not refused, as by `snapshot`, but listed.
-
-        Raises:
-            RefusedError, DamagedError: as `snapshot`.
-        """
-        ...
-
-    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
-        """Open the table to repair it: overwritten commits are not refused, as by `snapshot`, but listed.
-
-        Raises:
-            RefusedError, ForeignRowsError, DamagedError: as `snapshot`.
         """
         ...
 
@@ -250,59 +219,33 @@ class Store(Protocol):
         """
         ...
 
-    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
-        """Statistics of the files with possible numbers, and the files with impossible ones.
-
-        Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; without any of the latter, `inventory` returns the former.
-
-        Raises:
-            ForeignRowsError: rows of other writers break another storage rule.
-            DamagedError: a data file that had to be read is damaged.
-        """
-        ...
-
-    def logged_counters(self, snapshot: Snapshot) -> Counters:
-        """The counters as in the log, regardless of its files."""
-        ...
-
-    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
-        """Partition → the highest next sequence within bounds in the existing entries of the log.
-
-        Raises:
-            DamagedError: the log cannot be read.
-        """
-        ...
-
-    def count_undescribed(self, snapshot: Snapshot) -> int:
-        """The number of the snapshot's files without statistics, which `inventory` would open."""
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """The current locations of the live files in `files` (a table with the columns of `LOGGED_FILES`)."""
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files` (`FILE_STATS` rows): shape `SUBJECT_COUNTS_OF_FILES`."""
         ...
 
-    def stage(self, partition: int, segment: int) -> DataFile:
-        """A new file of that segment, with a unique final path, not written yet; its directories exist."""
-        ...
+    def stage(
+        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
+    ) -> tuple[DataFile, ...]:
+        """New files of a segment, each with a unique final path, not written yet; their directories exist.
 
-    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """New files of that segment, to divide rows among; files that are not written do not matter."""
-        ...
-
-    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """New files of that segment for the rows of a merge, as from `stage_apart`."""
-        ...
-
-    def is_apart(self, file: DataFile) -> bool:
-        """Whether a file is one of several from one `stage_apart`, or the copy of one."""
+        Args:
+            partition: the segment's partition.
+            segment: the segment's base.
+            count: the number of files among which rows are to be divided; those that are not written do not matter.
+            merged: whether a merge writes them.
+        """
         ...
 
     def stage_copy(self, source: DataFile) -> DataFile:
         """A new file to replace `source`, as from `stage`."""
         ...
 
-    def data_files(self, files: pa.Table) -> list[DataFile]:
-        """The current locations of the live files in `files` (a table with the columns of `LOGGED_FILES`)."""
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete the files staged under these paths that no commit named, under every name that attempts gave them."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
@@ -324,22 +267,85 @@ class Store(Protocol):
         """The version later than `after` that the run's commit made; None: no entry of the log names the run."""
         ...
 
+    def finish(self) -> None:
+        """End a run: checkpoint the log if enough versions are new."""
+        ...
+
+
+class InventoryCaching(Protocol):
+    """The files beside a table that save reading it again: the inventory cache, statistics, notes on duplicates."""
+
+    def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
+        """The inventory of a token's state, as far as it is cached; None where the table itself has to be opened.
+
+        Raises:
+            ForeignRowsError, DamagedError: as `Store.inventory`, for files that came since it was cached.
+        """
+        ...
+
+    def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
+        """Cache the inventory of a token's state, from which later incremental inventories go on."""
+        ...
+
+    def count_undescribed(self, snapshot: Snapshot) -> int:
+        """The number of the snapshot's files that have no statistics yet, so that `Store.inventory` would open them."""
+        ...
+
+    def compact_statistics(self, snapshot: Snapshot) -> None:
+        """Merge the statistics kept beside the table, without those of files that are gone, where that pays."""
+        ...
+
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Locations of notes beside the table on files that a snapshot does not have."""
+        ...
+
+
+class Repairable(Protocol):
+    """The state of a table that `Store` refuses or corrects, for repairs and for runs that were interrupted."""
+
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table and list the commits that resurrected files, which `Store.snapshot` refuses.
+
+        Raises:
+            RefusedError, DamagedError: as `Store.snapshot`.
+        """
+        ...
+
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+        """Open the table and list its overwritten commits, which `Store.snapshot` refuses.
+
+        Raises:
+            RefusedError, ForeignRowsError, DamagedError: as `Store.snapshot`.
+        """
+        ...
+
+    def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with possible numbers, and the files with impossible ones.
+
+        Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; with none of the latter, `Store.inventory` has the former.
+
+        Raises:
+            ForeignRowsError: rows of other writers break another storage rule.
+            DamagedError: a data file that had to be read is damaged.
+        """
+        ...
+
+    def logged_counters(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, not raised to the values that files prove."""
+        ...
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence within bounds in the existing entries of the log.
+
+        Raises:
+            DamagedError: the log cannot be read.
+        """
+        ...
+
     def has_entries(self, after: int, until: int) -> bool:
         """Whether the log still has the entries of all versions later than `after`, up to `until`."""
         ...
 
-    def spent_notes(self, snapshot: Snapshot) -> list[str]:
-        """Locations of useless notes beside the table: on files that a snapshot does not have."""
-        ...
 
-    def gather_statistics(self, snapshot: Snapshot) -> None:
-        """Merge the statistics beside the table, without those of removed files, where that pays."""
-        ...
-
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete all writes for staged files that no commit named, under every name of their attempts."""
-        ...
-
-    def finish(self) -> None:
-        """End a run: checkpoint the log if enough versions are new."""
-        ...
+class TableStore(Store, InventoryCaching, Repairable, Protocol):
+    """One stream's table in every role. Implementations: `stores.delta.store`, `stores.parquet.store`."""

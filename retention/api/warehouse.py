@@ -313,7 +313,7 @@ def _is_dropped_topic(config: StreamConfig, store: Store) -> bool:
         return False
     # A table that cannot be read is refused where it is used.
     with suppress(RetentionError):
-        return store.dropped_ns() is not None
+        return store.lifetime().dropped_ns is not None
     return False
 
 

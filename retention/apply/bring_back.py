@@ -198,7 +198,7 @@ def _placed(
     for (part, source), home, several in zip(taken, placing.homes, placing.divided, strict=True):
         pieces = _pieces(placing, part, source, home) if several else [(part, home)]
         for piece, base in pieces:
-            yield piece, source, opened.store.stage(part.partition, base)
+            yield piece, source, opened.store.stage(part.partition, base)[0]
 
 
 def _pieces(

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
-from retention.stores.layout import Layout, merged_mask
+from retention.stores.layout import merged_mask
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CompactionTotals:
 def compaction_totals(opened: OpenedStream) -> Sidecar[CompactionTotals]:
     """The note of a stream's totals; a writer holds the maintenance lease."""
     codec = JsonCodec[CompactionTotals](vars, _totals)
-    place = Layout(opened.root, opened.name).engine_path("compacted.json")
+    place = opened.layout.engine_path("compacted.json")
     return Sidecar(place, codec, Step.COMPACTION_COUNTED)
 
 

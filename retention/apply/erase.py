@@ -12,7 +12,6 @@ from retention.history.record import RunRecord
 from retention.rules.requests import Delete, Request
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 
 
@@ -33,7 +32,7 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
         return
     # Opening finishes the moves of all commits: no file outside `messages/` is live afterwards.
     live = set(opened.store.snapshot().files["path"].to_pylist())
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     wanted = np.array(request.seqs, dtype=np.int64)
     unmoved = [path for path in _data_files(layout.messages) if path not in live]
     if any(_holds(layout.live(path), wanted) for path in unmoved):

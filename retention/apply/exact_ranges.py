@@ -15,7 +15,6 @@ from retention.context.context import OpenedStream
 from retention.core.seq_ranges import in_ranges
 from retention.storage import files
 from retention.storage.parallel import in_threads
-from retention.stores.layout import Layout
 
 _AT_A_TIME = 1 << 20
 """Messages of files read at a time; a file has at most one more hole than messages."""
@@ -89,7 +88,7 @@ def _exceptions(opened: OpenedStream, row: dict[str, Any]) -> Array | None:
 
 def _seqs(opened: OpenedStream, path: str) -> Array | None:
     """The sequences in a removed data file; None: it is gone, or cannot be read."""
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     for directory in (layout.messages, layout.engine_path("trash")):
         try:
             with files.open_input(files.join(directory, path)) as source:

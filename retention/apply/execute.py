@@ -36,6 +36,7 @@ from retention.planners.cached import Planned
 from retention.ports import Snapshot
 from retention.rules.requests import Drop
 from retention.schemas.files import FILE_STATS
+from retention.stores.layout import note_dropping
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _prepared(
     archived = _archived(opened, plan, snapshot, engines)
     ids_read = keep_ids_of(opened, plan, snapshot)
     if isinstance(plan.request, Drop):
-        opened.store.note_dropping()
+        note_dropping(opened.layout, opened.config.format)
     return _Prepared(additions, archived, ids_read)
 
 

@@ -20,7 +20,6 @@ from retention.schemas.files import KEPT_IDS
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
-from retention.stores.layout import Layout
 from retention.stores.sidecar.subject_digests import ids_in
 
 
@@ -73,7 +72,7 @@ def keep_ids(
         young = []
     results = list(in_threads(kept, young, files.read_parallelism(opened.root)))
     ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in results)])
-    RemovedIds(Layout(opened.root, opened.name)).keep(ids, since_ns)
+    RemovedIds(opened.layout).keep(ids, since_ns)
     return sum((read for _, read in results), ReadCount())
 
 
@@ -105,5 +104,5 @@ def keep_unstored_ids(
     since_ns = counts_since_ns(opened, position.inventory.files["max_ts_ns"], unstored["ts_ns"])
     snapshot = position.snapshot
     ids = IdDigests(snapshot.table_id).kept(unstored)
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     return {UNSTORED_IDS: UnstoredIds(layout, snapshot.counters).keep(ids, since_ns)}

@@ -108,7 +108,8 @@ def _targets(opened: OpenedStream, merge: Merge) -> tuple[DataFile, ...]:
     """Locations for the new files: a file that is part of a split by deadline remains one."""
     if merge.files.num_rows == 1:
         return (opened.store.stage_copy(opened.store.data_files(merge.files)[0]),)
-    return opened.store.stage_merged(merge.partition, merge.segment, opened.config.most_files)
+    most_files = opened.config.most_files
+    return opened.store.stage(merge.partition, merge.segment, most_files, merged=True)
 
 
 def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:

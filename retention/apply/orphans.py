@@ -38,7 +38,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     Raises:
         DamagedError: the log cannot be read, or is missing.
     """
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     # Without the log, every data file would look as if no commit named it.
     opened.store.exists()
     unnamed = opened.table_format.orphaned_files(layout)

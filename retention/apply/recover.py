@@ -11,7 +11,6 @@ from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis, RunRecord
 from retention.history.runs import History
 from retention.ports import Snapshot
 from retention.storage import files
-from retention.stores.layout import Layout
 from retention.stores.parquet.adopt import aside
 
 
@@ -39,7 +38,7 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
 
 def _settle_moves(opened: OpenedStream, history: History, begun: ForeignMoved) -> None:
     """Record the files that an interrupted run moved aside, even if only some; the others were not moved."""
-    there = set(files.walk(aside(Layout(opened.root, opened.name), begun.run)))
+    there = set(files.walk(aside(opened.layout, begun.run)))
     moved = [file for file in begun.files if file.path in there]
     status = DONE if moved else ABANDONED
     history.finish(begun.updated(status=status, settled=True, files=moved))

@@ -23,6 +23,7 @@ from retention.plan.plan import Plan
 from retention.planners.scratch import within_reach
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
+from retention.stores.layout import is_split
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ def _copies(opened: OpenedStream, rewrite: Rewrite, engine: Engine) -> list[Rewr
 def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
     """Locations for a file's copies: part of a split by deadline remains one file, others are split by the layout."""
     most_files = opened.config.most_files
-    if most_files == 1 or opened.store.is_apart(source):
+    if most_files == 1 or is_split(source.path):
         return (opened.store.stage_copy(source),)
-    return opened.store.stage_apart(source.partition, source.segment, most_files)
+    return opened.store.stage(source.partition, source.segment, most_files)
 
 
 @labelled(step="copy rows that stay")

@@ -10,7 +10,7 @@ from retention.config import StreamConfig
 from retention.config.owner import Owner
 from retention.dialects.choice import dialect_of
 from retention.dialects.dialect import Dialect
-from retention.ports import Store
+from retention.ports import TableStore
 from retention.stores import format_of
 from retention.stores.layout import Layout
 from retention.stores.table_format import TableFormat
@@ -22,7 +22,7 @@ class OpenedStream:
 
     name: str
     config: StreamConfig
-    store: Store
+    store: TableStore
     root: str
     """`<warehouse>/streams/<name>`, a local path or an object-store URI."""
     warehouse: str
@@ -59,4 +59,4 @@ def has_table(opened: OpenedStream) -> bool:
     Raises:
         DamagedError: the table existed and is missing.
     """
-    return opened.store.exists() or opened.store.dropped_ns() is not None
+    return opened.store.exists() or opened.store.lifetime().dropped_ns is not None

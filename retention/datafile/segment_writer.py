@@ -39,11 +39,7 @@ class Staging:
 
     def new(self, segment: int, partition: int = PARTITION) -> tuple[DataFile, ...]:
         """New files of `segment`; at least one of them will be written."""
-        files = (
-            (self._store.stage(partition, segment),)
-            if self._most_files == 1
-            else self._store.stage_apart(partition, segment, self._most_files)
-        )
+        files = self._store.stage(partition, segment, self._most_files)
         self._files.extend(files)
         return files
 

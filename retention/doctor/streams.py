@@ -21,7 +21,6 @@ from retention.storage import files
 from retention.stores.delta.commit import of_vectors
 from retention.stores.delta.foreign_writers import WAYS, unconditional_commits
 from retention.stores.delta.log import versions
-from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
 from retention.stores.table_format import Inspection, Unfit
 from retention.views.text_clock import stamped_text
@@ -132,7 +131,7 @@ def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
 
 
 def _writers(opened: OpenedStream) -> Iterator[Finding]:
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     if not files.is_remote(opened.root) or not opened.store.exists():
         return
     newest = versions(layout)[0][-1]
@@ -199,7 +198,7 @@ def _statistics(table: Inspection, name: str) -> Finding:
 def _vectors(opened: OpenedStream, count: int) -> Finding:
     detail = f"{counted(count, 'file carries', 'files carry')} deletion vectors of another writer"
     if opened.config.engine == "local":
-        remedy = of_vectors(Layout(opened.root, opened.name))
+        remedy = of_vectors(opened.layout)
         return problem("deletion vectors", detail, remedy, opened.name)
     remedy = (
         "nothing: the next `retention apply` has Spark write those files anew, if it touches them"

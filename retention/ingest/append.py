@@ -149,7 +149,7 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
-        if opened.store.dropped_ns() is None:
+        if opened.store.lifetime().dropped_ns is None:
             opened.store.create()
         append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost)
         try:

@@ -23,7 +23,6 @@ from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
 from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.kept_ids import KeptIds
-from retention.stores.layout import Layout
 
 UNCAPPED = 2**62
 """The limit for a subject without one whose messages must be tracked separately: more than it can have."""
@@ -85,7 +84,7 @@ class StreamState:
         In a bucket an expired value is not visible, even before a pass removes it.
         """
         snapshot = position.snapshot
-        layout = Layout(opened.root, opened.name)
+        layout = opened.layout
         kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
         is_bucket = bucket_of(opened.name) is not None
         view = KeyView.of(opened.config.policy(), now_ns) if is_bucket else None

@@ -26,7 +26,6 @@ from retention.history.record import RunRecord
 from retention.inspect.taken import EndOfUndo, Taken
 from retention.rules.reasons import reason_of
 from retention.storage import files
-from retention.stores.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Removal:
             row: a row of `RUN_RANGES`.
             columns: columns of the messages, `seq` among them.
         """
-        layout = Layout(self.opened.root, self.opened.name)
+        layout = self.opened.layout
         for directory in (layout.messages, layout.engine_path("trash")):
             place = files.join(directory, row["path"])
             file = DataFile(row["path"], row["partition"], row["segment"], place, "")
@@ -166,7 +165,7 @@ class Removal:
         return None
 
     def _files_are_there(self) -> bool:
-        layout = Layout(self.opened.root, self.opened.name)
+        layout = self.opened.layout
         try:
             removed = read_record(self.opened, self.run, "removed")
         except RetentionError:

@@ -124,7 +124,7 @@ def _plan_drop(opened: OpenedStream, request: Drop) -> Planned:
 
 
 def _nothing_to_drop(opened: OpenedStream) -> str:
-    dropped_ns = opened.store.dropped_ns()
+    dropped_ns = opened.store.lifetime().dropped_ns
     if dropped_ns is None:
         return f"{opened.name}: nothing was ever written to it, so there is nothing to drop"
     return f"{opened.name}: was dropped already, at {format_instant(dropped_ns)}"

@@ -13,7 +13,6 @@ from retention.engine_port import Engine
 from retention.plan.removed_ranges import RemovedRanges, StoredPart, store_ranges
 from retention.storage import files
 from retention.storage.scratch_files import ScratchDirectory, local_directory, new_place
-from retention.stores.layout import Layout
 
 DIRECTORY = "exchange"
 """The engine's directory for files of Spark tasks; a killed process leaves its files there."""
@@ -61,4 +60,4 @@ def _lies_below(directory: str, part: StoredPart) -> bool:
 
 
 def _shared(opened: OpenedStream) -> str:
-    return Layout(opened.root, opened.name).engine_path(DIRECTORY)
+    return opened.layout.engine_path(DIRECTORY)

@@ -39,7 +39,6 @@ from retention.rules.jetstream.max_msgs_per_subject import (
 from retention.rules.row_verdicts import Question
 from retention.rules.rule import SubjectExcess
 from retention.storage import files, scratch_files
-from retention.stores.layout import Layout
 from retention.stores.sidecar import subject_digests
 
 HELD_BYTES = 128 << 20
@@ -112,7 +111,7 @@ def subject_excess(
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
-    lengths = subject_digests.lengths(Layout(opened.root, opened.name), left.files)
+    lengths = subject_digests.lengths(opened.layout, left.files)
     excess: SubjectExcess | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():

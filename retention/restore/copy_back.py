@@ -63,7 +63,7 @@ def staged(
     subject = opened.name if renamed else None
     pieces = list(_placed(archive, parts, live))
     tasks = [
-        _task(archive, part, opened.store.stage(part.copy.partition, base), subject)
+        _task(archive, part, opened.store.stage(part.copy.partition, base)[0], subject)
         for part, base in pieces
     ]
     weights = [part.copy.file_bytes for part, _ in pieces]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from retention.config.stream import StreamConfig
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
-from retention.ports import Store
+from retention.ports import TableStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.table_format import TableFormat
 
@@ -45,7 +45,9 @@ def format_of(stream: str, name: str) -> TableFormat:
     raise UsageError(f"stream {stream}: format {name!r} does not exist; use delta or parquet")
 
 
-def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]) -> Store:
+def open_store(
+    root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]
+) -> TableStore:
     """Open the store of one stream; no file is touched until one of its methods is called.
 
     Args:

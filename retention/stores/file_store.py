@@ -1,30 +1,21 @@
-"""The handling of a stream's files in every store: stages new files, locates live ones, deletes uncommitted ones."""
+"""The handling of a stream's directory in every store: creates and finds its table, locates and stages its files."""
 
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 
-from retention.core.inventory import Counters, DataFile, slot_of
-from retention.core.table_requirements import AssertStagingClaims
+from retention.core.inventory import Counters, DataFile
 from retention.core.table_updates import BeginTable
 from retention.datafile.expected_stats import expected_stats_of
-from retention.errors import (
-    BusyError,
-    CommitUnknownError,
-    ForeignRowsError,
-    RetentionError,
-    StorageError,
-    UsageError,
-)
-from retention.ports import LostCommit, Returned, Snapshot, Swap
+from retention.errors import BusyError, ForeignRowsError, UsageError
+from retention.ports import Lifetime, Store, Swap
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
-from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.exclusion import refuse_without_exclusion
@@ -37,28 +28,59 @@ from retention.stores.layout import (
     check_inside,
     check_lengths,
     identities,
-    merged_mask,
-    new_path,
-    note_dropping,
     note_made,
-    siblings_of,
     write_format,
 )
 from retention.stores.row_tombstones import refuse_row_tombstones
 from retention.stores.sidecar import subject_digests
+from retention.stores.staged_files import FilePlaces, StagedFiles
 
 
-class FileStore(ABC):
-    """The part of `retention.ports.Store` that does not depend on the table format."""
+class TableLog(Protocol):
+    """The log of a table, which may not exist yet. Implementations: `stores.delta.table`, `stores.parquet.store`."""
 
-    FORMAT: str
+    def exists(self) -> bool:
+        """Whether the log has a first entry."""
+        ...
 
-    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
+    def begin(self, now_ms: int) -> None:
+        """Write the first entry."""
+        ...
+
+    def standing(self) -> tuple[bool, Counters]:
+        """Whether the table has any file, and its counters; also for a table that `Store.snapshot` refuses.
+
+        Raises:
+            UsageError: there is no table.
+        """
+        ...
+
+
+class FileStore:
+    """The part of `retention.ports.Store` that does not depend on the table format.
+
+    Args:
+        layout: the stream's layout.
+        settings: its storage settings.
+        clock: the wall clock, nanoseconds since the epoch.
+        log: its table's log.
+        places: the locations of its files.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        settings: StoreSettings,
+        clock: Callable[[], int],
+        log: TableLog,
+        places: FilePlaces,
+    ) -> None:
         self._layout = layout
         self._settings = settings
         self._clock = clock
-        self._staged = _Staged()
-        self._staging_claims = 0
+        self._table_log = log
+        self._file_places = places
+        self._staged = StagedFiles(layout, places)
 
     @property
     def stream(self) -> str:
@@ -72,31 +94,26 @@ class FileStore(ABC):
             DamagedError: the table existed once and is missing.
         """
         record = self._check_format()
-        if self._made():
-            return record is None or not record.was_dropped or not self._dropped_at()
-        refuse_lost(self._layout, record, self._made)
+        if self._table_log.exists():
+            return self._lifetime(record).dropped_ns is None
+        refuse_lost(self._layout, record, self._table_log.exists)
         return False
 
-    def dropped_ns(self) -> int | None:
-        """The instant at which the stream was dropped; None if it is not dropped. Its files may still exist."""
-        record = self._check_format()
-        if record is None or not record.was_dropped or not self._made():
-            return None
-        return self._dropped_at() or None
+    def lifetime(self) -> Lifetime:
+        """The present table among those that the stream has had; opened only if the stream was ever dropped."""
+        return self._lifetime(self._check_format())
 
-    def generation(self) -> int:
-        """The generation of the table; opens the table only if the stream was ever dropped."""
-        record = self._check_format()
-        if record is None or not record.was_dropped or not self._made():
-            return 0
-        return self._standing()[1].generation
+    def _lifetime(self, record: FormatRecord | None) -> Lifetime:
+        if record is None or not record.was_dropped or not self._table_log.exists():
+            return Lifetime()
+        with self._opening():
+            has_files, counters = self._table_log.standing()
+        # Another writer may have put files into a dropped table.
+        dropped_ns = None if has_files else counters.dropped_ns or None
+        return Lifetime(counters.generation, dropped_ns)
 
-    def note_dropping(self) -> None:
-        """Record beside the table that it is about to be dropped; the commit follows."""
-        note_dropping(self._layout, self.FORMAT)
-
-    def create(self) -> None:
-        """Create the empty table, also in place of a dropped one; do nothing if it exists.
+    def _create(self) -> bool:
+        """Create the empty table unless it exists; returns whether the existing one may be a dropped one.
 
         Raises:
             DamagedError: the table existed once and is missing.
@@ -104,92 +121,47 @@ class FileStore(ABC):
         """
         refuse_without_exclusion(self._layout.root)
         record = self._check_format()
-        if not self._made():
-            refuse_lost(self._layout, record, self._made)
+        is_made = self._table_log.exists()
+        if not is_made:
+            refuse_lost(self._layout, record, self._table_log.exists)
             if record is None:
-                write_format(self._layout, self.FORMAT)
-            self._make()
-        elif record is not None and record.was_dropped:
-            self._begin_again()
+                write_format(self._layout, self._settings.format)
+            self._table_log.begin(self._now_ms())
         if record is None or not record.is_whole:
-            note_made(self._layout, self.FORMAT)
-
-    def _dropped_at(self) -> int:
-        """The instant at which a table was dropped; 0 if it was not, or if another writer's files are in it."""
-        has_files, counters = self._standing()
-        return 0 if has_files else counters.dropped_ns
-
-    def _begin_again(self) -> None:
-        """Begin another table if the stream is dropped, unless another process does so first."""
-        snapshot = self.snapshot()
-        if not snapshot.counters.dropped_ns or snapshot.files.num_rows:
-            return
-        swap = Swap(
-            remove=LOGGED_FILES.empty_table(),
-            add=FILE_STATS.empty_table(),
-            metadata={"run": f"begin-{uuid.uuid4().hex}"},
-            updates=[BeginTable(snapshot.counters.epoch)],
-        )
-        with suppress(BusyError):
-            self.commit(swap, snapshot)
-            reached(Step.TABLE_BEGUN)
-
-    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
-        """Open the table to repair it; without writers that overlook removals, no file is resurrected."""
-        return self.snapshot(), ()
-
-    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
-        """Open the table to repair it; without programs that overwrite log entries, no commit is lost."""
-        return self.snapshot(), ()
-
-    @abstractmethod
-    def snapshot(self) -> Snapshot:
-        """Open the table once."""
-
-    @abstractmethod
-    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one handle and commit; returns the new version."""
+            note_made(self._layout, self._settings.format)
+        return is_made and record is not None and record.was_dropped
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`; each row has its file's row number."""
         return subject_digests.subject_counts(self._layout, files, self.data_files)
 
-    def stage(self, partition: int, segment: int) -> DataFile:
-        """Stage a new file of a segment, at the location to write it."""
-        return self._new(new_path(partition, segment), partition, segment)
-
-    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+    def stage(
+        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
+    ) -> tuple[DataFile, ...]:
         """Stage new files of a segment to divide rows among; each row belongs in exactly one of them."""
-        kin = uuid.uuid4().hex
-        paths = (new_path(partition, segment, kin) for _ in range(count))
-        return tuple(self._new(path, partition, segment) for path in paths)
-
-    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """Stage new files of a segment for a merge; their names mark them, so that they are not soon merged again."""
-        kin = None if count == 1 else uuid.uuid4().hex
-        paths = (new_path(partition, segment, kin, merged=True) for _ in range(count))
-        return tuple(self._new(path, partition, segment) for path in paths)
-
-    def is_apart(self, file: DataFile) -> bool:
-        """Whether a file is one of several that `stage_apart` staged together, or a copy of one."""
-        return siblings_of(pa.array([file.path])).null_count == 0
+        return self._staged.stage(partition, segment, count, merged=merged)
 
     def stage_copy(self, source: DataFile) -> DataFile:
         """Stage a new file to replace `source`."""
-        paths = pa.array([source.path])
-        [kin], [merged] = siblings_of(paths).to_pylist(), merged_mask(paths).to_pylist()
-        path = new_path(source.partition, source.segment, kin, merged=merged)
-        return self._new(path, source.partition, source.segment)
+        return self._staged.stage_copy(source)
 
-    def _new(self, path: str, partition: int, segment: int) -> DataFile:
-        refuse_without_exclusion(self._layout.root)
-        location = self._place_of_new(self._staged.add(path, self._staging_claims))
-        files.make_directory(location.rpartition("/")[0])
-        return self._layout.data_file((path, partition, segment), location)
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete every attempt's files for those of `paths` that were staged here and are in no commit."""
+        self._staged.discard(paths)
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """The live files at their current locations."""
-        return self._located(files)
+        check_inside(self._layout, files["path"])
+        located = [
+            replace(
+                self._layout.data_file(row, self._file_places.find(row[0])),
+                claim=claim,
+                later=self._file_places.trashed(row[0]),
+            )
+            for row, claim in zip(identities(files), expected_stats_of(files), strict=True)
+        ]
+        check_lengths(self._layout, files, located)
+        return located
 
     def _follow(self, counters: Counters, files: pa.Table) -> None:
         """Refuse files with row tombstones, and stage under the log's claims from now on.
@@ -198,47 +170,10 @@ class FileStore(ABC):
             RefusedError: an earlier build released messages without rewriting their files.
         """
         refuse_row_tombstones(self._layout, counters.released, files)
-        self._staging_claims = counters.staging_claims
-
-    def _located(self, files: pa.Table) -> list[DataFile]:
-        """The live files at their current locations, as stored."""
-        check_inside(self._layout, files["path"])
-        located = [
-            replace(
-                self._layout.data_file(row, self._place_of_live(row[0])),
-                claim=claim,
-                later=self._place_when_removed(row[0]),
-            )
-            for row, claim in zip(identities(files), expected_stats_of(files), strict=True)
-        ]
-        check_lengths(self._layout, files, located)
-        return located
-
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete every attempt's files for those of `paths` that were staged here and are in no commit."""
-        gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
-        files.delete(self._place_of_new(path) for path in gone)
-        files.delete(self._layout.engine_path("subjects", path) for path in gone)
-        reached(Step.STAGED_DISCARDED)
-
-    def _unclaimed(self, swap: Swap) -> Swap:
-        """The swap, with the requirement that no staged file was claimed since its own were staged.
-
-        Only the store knows the count at which it staged them, and adding the requirement here means that no writer can
-        forget it.
-        """
-        count = self._staged.claims_of(swap.add["path"].to_pylist())
-        if count is None:
-            return swap
-        return replace(swap, requirements=[*swap.requirements, AssertStagingClaims(count)])
-
-    def _written(self, slot: str) -> list[str]:
-        directory, _, beginning = slot.rpartition("/")
-        names = files.names(self._place_of_new(directory))
-        return [f"{directory}/{name}" for name in names if name.startswith(beginning)]
+        self._staged.claims = counters.staging_claims
 
     def _check_format(self) -> FormatRecord | None:
-        return check_format(self._layout, self.FORMAT)
+        return check_format(self._layout, self._settings.format)
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
@@ -247,7 +182,7 @@ class FileStore(ABC):
         try:
             yield
         except UsageError:
-            refuse_lost(self._layout, record, self._made)
+            refuse_lost(self._layout, record, self._table_log.exists)
             raise
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
@@ -255,12 +190,9 @@ class FileStore(ABC):
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
 
-    def spent_notes(self, snapshot: Snapshot) -> list[str]:
-        """Locations of notes beside the table on files that it no longer has."""
+    def _spent_notes(self, described: pa.Table) -> list[str]:
+        """Locations of notes beside the table on files that it no longer has, given statistics of all live files."""
         if not duplicates.notes(self._layout):
-            return []
-        described = self._described(snapshot)
-        if described is None:
             return []
         try:
             overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
@@ -269,36 +201,24 @@ class FileStore(ABC):
             return []
         return duplicates.spent_notes(self._layout, overlapping)
 
-    @abstractmethod
-    def _described(self, snapshot: Snapshot) -> pa.Table | None:
-        """Statistics of all live files, shape `FILE_STATS`; None if a file must be opened for them."""
-
     def _now_ms(self) -> int:
         return self._clock() // 1_000_000
 
-    @abstractmethod
-    def _standing(self) -> tuple[bool, Counters]:
-        """Whether an existing table has any file, and its counters; also for a table that `snapshot` refuses."""
 
-    @abstractmethod
-    def _made(self) -> bool:
-        """Whether the table's log has a first entry."""
-
-    @abstractmethod
-    def _make(self) -> None:
-        """Write the first entry of the table's log."""
-
-    @abstractmethod
-    def _place_of_new(self, path: str) -> str:
-        """The location of a file that no commit has named yet."""
-
-    @abstractmethod
-    def _place_of_live(self, path: str) -> str:
-        """The location of a live file."""
-
-    @abstractmethod
-    def _place_when_removed(self, path: str) -> str | None:
-        """The location of a file after its removal; None if it does not move."""
+def begin_again(store: Store) -> None:
+    """Begin another table if the stream is dropped, unless another process does so first."""
+    snapshot = store.snapshot()
+    if not snapshot.counters.dropped_ns or snapshot.files.num_rows:
+        return
+    swap = Swap(
+        remove=LOGGED_FILES.empty_table(),
+        add=FILE_STATS.empty_table(),
+        metadata={"run": f"begin-{uuid.uuid4().hex}"},
+        updates=[BeginTable(snapshot.counters.epoch)],
+    )
+    with suppress(BusyError):
+        store.commit(swap, snapshot)
+        reached(Step.TABLE_BEGUN)
 
 
 def table_id_of(made_as: str, counters: Counters) -> str:
@@ -312,45 +232,3 @@ def table_id_of(made_as: str, counters: Counters) -> str:
     """
     generation = counters.epoch if counters.dropped_ns else counters.generation
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{made_as}/{generation}")) if generation else made_as
-
-
-class _Staged:
-    """The slots that one store staged and no commit has named; each attempt to fill a slot uses a new file name."""
-
-    def __init__(self) -> None:
-        self._open: set[str] = set()
-        self._claims: dict[str, int] = {}
-
-    def add(self, path: str, claims: int) -> str:
-        """Record a staged path, and the number of claims on staged files at that time."""
-        self._open.add(slot_of(path))
-        self._claims[slot_of(path)] = claims
-        return path
-
-    def claims_of(self, paths: Iterable[str]) -> int | None:
-        """The lowest number of claims at which any of these was staged; None if none was staged here."""
-        counts = (self._claims.get(slot_of(path)) for path in paths)
-        return min((count for count in counts if count is not None), default=None)
-
-    @contextmanager
-    def settling(self, paths: Iterable[str]) -> Iterator[None]:
-        """Wrap a commit of staged paths: they remain deletable only if it certainly did not happen."""
-        named = self._open.intersection(map(slot_of, paths))
-        self._open -= named
-        try:
-            yield
-        except (CommitUnknownError, StorageError):
-            raise
-        except RetentionError:
-            self._open |= named
-            raise
-        for slot in named:
-            del self._claims[slot]
-
-    def release(self, paths: Iterable[str]) -> list[str]:
-        """Release and return the slots of paths that may be deleted now: staged here, and certainly in no commit."""
-        gone = sorted(self._open.intersection(map(slot_of, paths)))
-        self._open.difference_update(gone)
-        for slot in gone:
-            self._claims.pop(slot, None)
-        return gone

@@ -135,6 +135,11 @@ def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
 
 
+def is_split(path: str) -> bool:
+    """Whether a file was written together with others, split by deadline, or is a copy of such a file."""
+    return siblings_of(pa.array([path])).null_count == 0
+
+
 def is_ours(path: str) -> bool:
     """Whether the engine itself named a file."""
     return _OURS.fullmatch(path) is not None

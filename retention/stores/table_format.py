@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from retention.ports import Store
+from retention.ports import Store, TableStore
 from retention.storage import files
 from retention.stores.dead_files import DeadFiles
 from retention.stores.layout import Layout, StoreSettings
@@ -89,7 +89,9 @@ class TableFormat(Protocol):
         """The data source with which Spark reads the table's directory; None: it reads the live files by name."""
         ...
 
-    def store(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> Store:
+    def store(
+        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
+    ) -> TableStore:
         """The store of a stream; no file is touched until one of its methods is called.
 
         Raises:

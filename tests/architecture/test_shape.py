@@ -120,6 +120,21 @@ def names_internals(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and "_delta_log" in str(node.value)
 
 
+def test_one_module_maps_the_name_of_a_table_format_to_its_behaviour() -> None:
+    """Others ask `TableFormat` for a property; the configuration, and outputs of commands, have names of formats."""
+    found = {
+        str(module.relative_to(ROOT / "retention"))
+        for module in (ROOT / "retention").rglob("*.py")
+        if module.relative_to(ROOT / "retention").parts[0] not in ("config", "cli")
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare)
+        if {"delta", "parquet"}.intersection(
+            part.value for part in ast.walk(node) if isinstance(part, ast.Constant)
+        )
+    }
+    assert found == {"stores/__init__.py"}
+
+
 def test_functions_reach_spark_s_tasks_one_way() -> None:
     """The way that detects a worker with another version of this package."""
     by_hand = [

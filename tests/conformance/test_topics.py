@@ -110,7 +110,7 @@ def lay(opened: OpenedStream, case: Mapping[str, Any]) -> None:
             open_base[int(partition)] = start
             next_seq[int(partition)] = start if end is None else end + 1
             if end is not None:
-                file = opened.store.stage(int(partition), start)
+                [file] = opened.store.stage(int(partition), start)
                 rows = segment_of(start, end, [first_us, last_us, max_us], size)
                 parquet.write_messages(file.location, [rows])
                 stats.append(parquet.describe(file).stats)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from retention.ports import Store
+from retention.ports import TableStore
 from retention.storage import files
 from retention.stores import StoreSettings, open_store
 from tests.contract.streams import foreign_rows, rows
@@ -34,7 +34,7 @@ class Stage:
     now_ns: int = NOW_NS
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def open(self, **settings: Any) -> Store:
+    def open(self, **settings: Any) -> TableStore:
         """The stream's store, opened as by another process."""
         chosen = StoreSettings(format=self.format, **{**self.settings, **settings})
         return open_store(str(self.root), "ORDERS", chosen, lambda: self.now_ns)
@@ -93,7 +93,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
 
 
 @pytest.fixture
-def store(stage: Stage) -> Store:
+def store(stage: Stage) -> TableStore:
     """A stream just created."""
     made = stage.open()
     made.create()

@@ -50,7 +50,7 @@ def staged(store: Store, *tables: pa.Table, segment: int = 1, partition: int = 0
     """One staged file per table, described: shape `FILE_STATS`."""
     found = []
     for table in tables:
-        file = store.stage(partition, segment)
+        [file] = store.stage(partition, segment)
         parquet.write_messages(file.location, [table])
         found.append(parquet.describe(file).stats)
     return parquet.stats_table(found)

@@ -157,7 +157,7 @@ def test_a_file_in_a_segment_that_is_merged_away_stops_the_merge(make: Make) -> 
 
 def late(opened: OpenedStream, file: File) -> None:
     """Add a file to a sealed segment, like a late mirror."""
-    staged = opened.store.stage(0, file.base)
+    [staged] = opened.store.stage(0, file.base)
     write_messages(staged.location, [rows_of(file.messages)])
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),

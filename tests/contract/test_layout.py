@@ -224,7 +224,7 @@ def test_files_with_the_name_of_kin_that_hold_a_message_twice_are_refused(
     warehouse = warehouse_at(tmp_path, format_, START)
     store = warehouse.stream("ORDERS").opened.store
     store.create()
-    targets = store.stage_apart(0, 1, 2)
+    targets = store.stage(0, 1, 2)
     for target, seqs in zip(targets, ((1, 2, 3), (2, 4)), strict=True):
         write_messages(target.location, [rows_of([Laid(seq) for seq in seqs])])
     swap = Swap(

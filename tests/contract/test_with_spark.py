@@ -12,7 +12,6 @@ from deltalake import write_deltalake
 from retention.core.inventory import ReadCount
 from retention.errors import ForeignRowsError, RefusedError, StalePlanError, UsageError
 from retention.formats.ack.sources import open_log
-from retention.stores.delta.store import DeltaStore
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, latest, live, removing, rows, sequences, staged
 from tests.support.frames import assert_seqs
@@ -84,7 +83,6 @@ def test_rows_without_a_sequence_are_refused(place: Stage, spark: SparkSession) 
 @pytest.mark.thorough
 def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: SparkSession) -> None:
     store = place.open()
-    assert isinstance(store, DeltaStore)
     append(store, range(1, 11))
     append(store, range(11, 21), segment=11)
     snapshot, files = latest(store)
@@ -94,7 +92,7 @@ def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: Spar
         store.inventory(store.snapshot())
     with pytest.raises(RefusedError, match="1 file carries deletion vectors"):
         store.commit(removing(files.slice(1)), store.snapshot())
-    assert store.files_with_vectors(store.snapshot()) == [files["path"][1].as_py()]
+    assert store.snapshot().handle.vectors == {files["path"][1].as_py()}
     store.commit(removing(files.slice(0, 1)), snapshot)
     assert_seqs(
         spark.read.format("delta").load(str(place.root / "messages")),
@@ -102,7 +100,7 @@ def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: Spar
     )
     sql(spark, place, "REORG TABLE {table} APPLY (PURGE)")
     assert sequences(place.open()) == [seq for seq in range(11, 21) if seq != 15]
-    assert not store.files_with_vectors(store.snapshot())
+    assert not store.snapshot().handle.vectors
 
 
 def test_a_removal_prepared_before_a_deletion_vector_is_refused(

@@ -72,7 +72,7 @@ def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) ->
     opened.store.create()
     staged = []
     for file in files:
-        target = opened.store.stage(0, file.base)
+        [target] = opened.store.stage(0, file.base)
         write_messages(target.location, [rows_of(file.messages)])
         staged.append(describe(target).stats)
     last = max((m.seq for file in files for m in file.messages), default=0)

@@ -18,7 +18,7 @@ from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
-from retention.ports import LostCommit, Returned, Snapshot, Swap, VersionToken
+from retention.ports import Lifetime, LostCommit, Returned, Snapshot, Swap, VersionToken
 from retention.schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS_OF_FILES
 from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.checks.inventory import in_order
@@ -39,14 +39,8 @@ class PlainStore:
     def exists(self) -> bool:
         return bool(self.versions)
 
-    def dropped_ns(self) -> int | None:
-        return None
-
-    def generation(self) -> int:
-        return 0
-
-    def note_dropping(self) -> None:
-        raise NotImplementedError
+    def lifetime(self) -> Lifetime:
+        return Lifetime()
 
     def create(self) -> None:
         if not self.versions:
@@ -101,25 +95,15 @@ class PlainStore:
             parts.append(counts.add_column(0, SUBJECT_COUNTS_OF_FILES.field("file"), numbers))
         return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *parts])
 
-    def stage(self, partition: int, segment: int) -> DataFile:
-        return self._file(
-            f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet",
-            partition,
-            segment,
-        )
-
-    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        return tuple(self.stage(partition, segment) for _ in range(count))
-
-    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        return self.stage_apart(partition, segment, count)
+    def stage(
+        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
+    ) -> tuple[DataFile, ...]:
+        directory = f"partition={partition}/segment={segment}"
+        names = (f"{directory}/{uuid.uuid4().hex}.parquet" for _ in range(count))
+        return tuple(self._file(name, partition, segment) for name in names)
 
     def stage_copy(self, source: DataFile) -> DataFile:
-        return self.stage(source.partition, source.segment)
-
-    def is_apart(self, file: DataFile) -> bool:
-        del file
-        return False
+        return self.stage(source.partition, source.segment)[0]
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         return [
@@ -150,7 +134,7 @@ class PlainStore:
         """Nothing is noted."""
         return []
 
-    def gather_statistics(self, snapshot: Snapshot) -> None:
+    def compact_statistics(self, snapshot: Snapshot) -> None:
         """Nothing is stored in addition to the table."""
 
     def discard(self, paths: Sequence[str]) -> None:
@@ -158,9 +142,6 @@ class PlainStore:
             slot = self.folder / slot_of(path)
             for written in slot.parent.glob(f"{slot.name}*"):
                 written.unlink()
-
-    def has_change_feed(self, snapshot: Snapshot) -> bool:
-        return False
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         runs = [swap.metadata["run"] for swap in self.swaps]

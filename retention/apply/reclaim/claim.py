@@ -21,7 +21,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.parallel import in_threads
 from retention.stores.claims import Claims
-from retention.stores.layout import Layout, note_claiming
+from retention.stores.layout import note_claiming
 
 _AT_A_TIME = 256
 _IN_A_ROW = 32
@@ -60,7 +60,7 @@ def delete_dead(
         StalePlanError: another reclaim came first.
         BusyError: files of a Parquet stream are being moved.
     """
-    layout, history = Layout(opened.root, opened.name), history_of(opened.warehouse, opened.name)
+    layout, history = opened.layout, history_of(opened.warehouse, opened.name)
     note_claiming(layout, opened.config.format)
     claimed = {file.path for file in dead}
     places = dead_files(opened)
@@ -87,7 +87,7 @@ def by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:
 
 def _claim(opened: OpenedStream, run: RecordedRun, dead: Sequence[DeadFile]) -> int:
     """Commit a claim on files, after which no commit can restore them; return the version of the commit."""
-    claims, counters = Claims(Layout(opened.root, opened.name)), run.snapshot.counters
+    claims, counters = Claims(opened.layout), run.snapshot.counters
     staged = any(file.reason is Reason.ABANDONED for file in dead)
     change = Change(
         requirements=[AssertClaims(counters.claims)],
@@ -133,7 +133,7 @@ def unlink(locations: Sequence[str]) -> None:
 
 def drop_spent(opened: OpenedStream) -> None:
     """Delete the claims whose files are all gone, including those of killed runs."""
-    claims, places = Claims(Layout(opened.root, opened.name)), dead_files(opened)
+    claims, places = Claims(opened.layout), dead_files(opened)
     spent = [
         run
         for run, paths in claims.read().items()

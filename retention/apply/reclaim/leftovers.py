@@ -67,7 +67,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     with maintaining(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
@@ -110,7 +110,7 @@ def _going(items: Iterable[Leftover]) -> dict[str, Amount]:
 
 def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) -> Deletion:
     """Delete leftovers: data files under a claim, all others at once."""
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     trash = layout.engine_path("trash", "")
     dead = [
         DeadFile(
@@ -134,7 +134,7 @@ def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) ->
 
 def _met(opened: OpenedStream, noted: Mapping[str, int], now_ns: int) -> list[Leftover]:
     """The current leftovers of a stream, except records of runs, which the run history accounts for."""
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     history = history_of(opened.warehouse, opened.name)
     begun = {history.begun_location(run) for run in history.unfinished()}
     reports = layout.engine_path("reports", "")
@@ -165,7 +165,7 @@ def _grace_ns(opened: OpenedStream) -> int:
 def _noted(opened: OpenedStream) -> Sidecar[dict[str, int]]:
     """The instants at which leftovers were first seen, by their location below the stream's directory."""
     codec = JsonCodec[dict[str, int]](dict, _instants)
-    place = Layout(opened.root, opened.name).engine_path("leftovers.json")
+    place = opened.layout.engine_path("leftovers.json")
     return Sidecar(place, codec, Step.LEFTOVERS_NOTED)
 
 

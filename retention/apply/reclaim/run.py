@@ -29,7 +29,6 @@ from retention.history.runs import history_of
 from retention.history.spent import spent_runs
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.layout import Layout
 from retention.stores.old_log import OldLog
 from retention.stores.storage_clock import agreed_now
 
@@ -75,7 +74,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
     refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     with maintaining(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
@@ -92,7 +91,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         fold_spent(looked, deletion, now_ns)
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
-        opened.store.gather_statistics(looked.snapshot)
+        opened.store.compact_statistics(looked.snapshot)
         opened.store.finish()
         old = (old_log := _old_log(looked)).places()
         going |= _amount(LOG, old)

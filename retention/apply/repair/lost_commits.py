@@ -91,7 +91,7 @@ def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
     """Find our commits that another program has overwritten; nothing is changed.
 
     Raises:
-        RefusedError, DamagedError: as `Store.lost`.
+        RefusedError, DamagedError: as `Repairable.lost_commits`.
     """
     if not opened.store.exists():
         return LostCommitRepair(opened.name)
@@ -106,7 +106,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
     no sequence is assigned twice.
 
     Raises:
-        RefusedError, DamagedError: as `Store.lost`.
+        RefusedError, DamagedError: as `Repairable.lost_commits`.
         BusyError: another run is in progress, or other commits keep coming first.
     """
     if not opened.store.exists():

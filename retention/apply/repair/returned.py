@@ -33,7 +33,6 @@ from retention.ports import Returned, Snapshot
 from retention.storage import files
 from retention.storage.places import delta_name
 from retention.stores.checks import inventory
-from retention.stores.layout import Layout
 
 KIND = "returned"
 """The name of this repair in commands and in the run history."""
@@ -159,7 +158,7 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
 
 
 def _rewritten_since(opened: OpenedStream, commit: Returned) -> RefusedError:
-    before, table = commit.version - 1, Layout(opened.root, opened.name).messages
+    before, table = commit.version - 1, opened.layout.messages
     return RefusedError(
         f"{opened.name}: what version {commit.version}, by {commit.program}, made of removed files was rewritten "
         f"since, {commit.made[0]} among it; nothing was changed; run RESTORE TABLE {delta_name(table)} TO VERSION "
@@ -192,7 +191,7 @@ def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarr
 
 def _sequences(opened: OpenedStream, paths: Sequence[str]) -> np.ndarray | None:
     """The sequences in files that are no longer in the table; None: one of them is gone from the storage as well."""
-    layout = Layout(opened.root, opened.name)
+    layout = opened.layout
     data_files = [layout.data_file((path, 0, 0), layout.live(path)) for path in paths]
     if None in files.lengths([file.location for file in data_files]):
         return None

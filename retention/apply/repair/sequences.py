@@ -37,7 +37,6 @@ from retention.schemas.files import FILE_STATS
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters
 from retention.stores.consumer_table import ConsumerTable
-from retention.stores.layout import Layout
 from retention.stores.lease import lease
 
 ATTEMPTS = 20
@@ -300,9 +299,7 @@ def _copies(opened: OpenedStream, diagnosis: _Diagnosis) -> pa.Table:
 def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
     """Check the kept files against the rules of segments."""
     overlapping = inventory.refuse_overlaps(opened.name, inventory.in_order(files))
-    duplicates.refuse_duplicates(
-        Layout(opened.root, opened.name), overlapping, opened.store.data_files
-    )
+    duplicates.refuse_duplicates(opened.layout, overlapping, opened.store.data_files)
 
 
 def _commit(

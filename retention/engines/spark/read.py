@@ -15,7 +15,6 @@ from retention.engines.spark.session import refuse_stopped
 from retention.errors import UsageError
 from retention.schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
-from retention.stores.layout import Layout
 from retention.stores.row_tombstones import has_records
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     source = opened.table_format.spark_source
     if source is None:
         return _read_files(opened, spark)
-    if has_records(Layout(opened.root, opened.name)):
+    if has_records(opened.layout):
         # Opening the table refuses row tombstones of earlier builds.
         opened.store.snapshot()
     return _read_table(opened, spark, source)

@@ -23,7 +23,6 @@ from retention.storage import files
 from retention.storage.listing import list_files
 from retention.storage.places import only_spark_reaches, place_of
 from retention.storage.scratch_files import local_directory
-from retention.stores.layout import Layout
 
 DELTA = "delta"
 FORMATS = (DELTA, "parquet", "json", "csv", "orc")
@@ -129,7 +128,7 @@ class Look:
 
 def known_places(opened: OpenedStream) -> list[str]:
     """The locations of all sources that were ever taken into a stream, as spelled then."""
-    directory = Layout(opened.root, opened.name).engine_path("ingest")
+    directory = opened.layout.engine_path("ingest")
     names = [name_of_path(name) for name in files.directories(directory) if CUT not in name]
     if opened.store.exists():
         writers = opened.store.snapshot().counters.batches

@@ -20,7 +20,6 @@ from retention.ingest.sources.positions import Position, packed, unpacked
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.storage.crash_points import Step, reached
-from retention.stores.layout import Layout
 
 _DIGITS = 20
 _SUFFIX = ".taken"
@@ -49,7 +48,7 @@ class Records:
     @classmethod
     def of(cls, opened: OpenedStream, location: str) -> Records:
         """The records of a source at a location."""
-        layout = Layout(opened.root, opened.name)
+        layout = opened.layout
         return cls(layout.engine_path("ingest", _directory_name(location)))
 
     def has(self, number: int) -> bool:

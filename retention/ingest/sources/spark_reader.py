@@ -30,7 +30,6 @@ from retention.planners.scratch import DIRECTORY
 from retention.storage import files, scratch_files
 from retention.storage.scratch_files import ScratchDirectory
 from retention.stores.delta import internals
-from retention.stores.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,7 +121,7 @@ class SparkReader:
 
     def _scratch(self) -> ScratchDirectory:
         """A directory that all tasks can reach; it need not exist yet."""
-        layout = Layout(self.opened.root, self.opened.name)
+        layout = self.opened.layout
         return ScratchDirectory(layout.engine_path(DIRECTORY, uuid.uuid4().hex))
 
     def _append(self, rows: DataFrame, identify: Callable[[], BatchIdentity]) -> Appended:

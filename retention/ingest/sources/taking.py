@@ -67,8 +67,8 @@ class Taking:
         last = counted = counters.batches.get(self._writer)
         if last is None:
             # A purge of a topic restarts counters, and does not return rows to the source.
-            last = self._records.last(self._opened.store.generation())
-            if last is None and counters.epoch > self._opened.store.generation():
+            last = self._records.last(self._opened.store.lifetime().generation)
+            if last is None and counters.epoch > self._opened.store.lifetime().generation:
                 last = checkpoint.last_batch()
         if last is None:
             return TakenSoFar(None, None)
@@ -111,7 +111,7 @@ class Taking:
                         "once; run it again"
                     )
                 done.append(appended)
-                self._records.settle(number, self._opened.store.generation())
+                self._records.settle(number, self._opened.store.lifetime().generation)
             last = before = number
         return done
 

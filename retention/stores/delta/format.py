@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from retention.errors import UsageError
-from retention.ports import Store
+from retention.ports import Store, TableStore
 from retention.storage import files
 from retention.stores.delta import inspect, log
 from retention.stores.delta.dead_files import DeltaDeadFiles
@@ -22,7 +22,9 @@ class DeltaFormat:
     links_archives = False
     spark_source = "delta"
 
-    def store(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> Store:
+    def store(
+        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
+    ) -> TableStore:
         """The store of a stream, unless deltalake could not open its location."""
         if files.is_remote(layout.root) and "%" in layout.root:
             raise UsageError(

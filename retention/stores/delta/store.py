@@ -44,9 +44,9 @@ from retention.stores.delta.commit import Attempt, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.lost_commits import lost_commit
 from retention.stores.delta.returned import find_returned, refuse_returned
-from retention.stores.delta.table import DeltaHandle
+from retention.stores.delta.table import DeltaHandle, DeltaTableLog, FixedPlaces
 from retention.stores.describing import describe_missing
-from retention.stores.file_store import FileStore, table_id_of
+from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -58,15 +58,14 @@ _log = logging.getLogger(__name__)
 
 
 class DeltaStore(FileStore):
-    """Implements `retention.ports.Store`."""
-
-    FORMAT = "delta"
+    """Implements `retention.ports.TableStore`."""
 
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        super().__init__(layout, settings, clock)
+        log = DeltaTableLog(layout, settings.grace_ns)
+        super().__init__(layout, settings, clock, log, FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._ahead = DeltaIncrementalInventory(layout, self._cache, self._located, clock)
+        self._ahead = DeltaIncrementalInventory(layout, self._cache, self.data_files, clock)
 
     def version_token(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
@@ -85,6 +84,11 @@ class DeltaStore(FileStore):
         """Rebuild the inventory cache, unless the table's properties differ from the configuration."""
         if not self._grace_differs:
             self._ahead.keep(inventory, token)
+
+    def create(self) -> None:
+        """Create the empty table, also in place of a dropped one; do nothing if it exists."""
+        if self._create():
+            begin_again(self)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
@@ -123,11 +127,6 @@ class DeltaStore(FileStore):
             seal=None if handle.token is None else handle.token.seal,
         )
 
-    def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
-        """Paths of the files with rows hidden by another writer's deletion vectors, sorted."""
-        handle: DeltaHandle = snapshot.handle
-        return sorted(handle.vectors)
-
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Add full statistics to the snapshot's files, from the cache first."""
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
@@ -141,7 +140,7 @@ class DeltaStore(FileStore):
         number_bounds.refuse_counters(self._layout, snapshot.counters)
         self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
+        read += duplicates.refuse_duplicates(self._layout, overlapping, self.data_files)
         counters = index.effective(snapshot.counters, table)
         return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
@@ -157,7 +156,7 @@ class DeltaStore(FileStore):
         for at in range(missing.num_rows):
             file = missing.slice(at, 1)
             try:
-                described, _ = index.describe(self._located(file), file)
+                described, _ = index.describe(self.data_files(file), file)
             except ImpossibleNumbersError:
                 unsound.append(file)
             else:
@@ -183,16 +182,21 @@ class DeltaStore(FileStore):
             return missing.num_rows
         return self._unchecked_doubles(known)
 
-    def gather_statistics(self, snapshot: Snapshot) -> None:
+    def compact_statistics(self, snapshot: Snapshot) -> None:
         """Compact the statistics cache if most of its rows describe files that the table does not have."""
         self._cache.gather(snapshot.files)
+
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Locations of notes beside the table on files that it no longer has; none if a file must be opened first."""
+        known, missing = self._cache.match(snapshot.files)
+        return [] if missing.num_rows else self._spent_notes(known)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; returns the new version."""
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
             # The next sequence depends on every file: read the files without statistics in the log now.
             self.inventory(snapshot)
-        swap = self._unclaimed(swap)
+        swap = self._staged.unclaimed(swap)
         self._cache.add(swap.add)
         with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle, snapshot.files)
@@ -235,30 +239,6 @@ class DeltaStore(FileStore):
         if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
             delta_table.open_table(self._layout).create_checkpoint()
             reached(Step.CHECKPOINT_WRITTEN)
-
-    def _described(self, snapshot: Snapshot) -> pa.Table | None:
-        known, missing = self._cache.match(snapshot.files)
-        return None if missing.num_rows else known
-
-    def _standing(self) -> tuple[bool, Counters]:
-        with self._opening():
-            handle, live = delta_table.read_handle(self._layout)
-        return bool(live.num_rows), handle.logged
-
-    def _made(self) -> bool:
-        return delta_table.exists(self._layout)
-
-    def _make(self) -> None:
-        delta_table.create_table(self._layout, self._settings.grace_ns)
-
-    def _place_of_new(self, path: str) -> str:
-        return self._layout.live(path)
-
-    def _place_of_live(self, path: str) -> str:
-        return self._layout.live(path)
-
-    def _place_when_removed(self, path: str) -> None:
-        """Do nothing: files keep their locations until VACUUM deletes them."""
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS

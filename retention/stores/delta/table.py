@@ -69,6 +69,45 @@ class DeltaHandle:
         return str(self.table.metadata().id)
 
 
+@dataclass(frozen=True)
+class DeltaTableLog:
+    """Implements `TableLog`."""
+
+    layout: Layout
+    grace_ns: int
+
+    def exists(self) -> bool:
+        """Whether the table exists."""
+        return exists(self.layout)
+
+    def begin(self, now_ms: int) -> None:
+        """Create the empty table; deltalake reads the clock itself."""
+        create_table(self.layout, self.grace_ns)
+
+    def standing(self) -> tuple[bool, Counters]:
+        """Whether the table has any file, and its counters."""
+        handle, live = read_handle(self.layout)
+        return bool(live.num_rows), handle.logged
+
+
+@dataclass(frozen=True)
+class FixedPlaces:
+    """Implements `FilePlaces`: files keep their locations until VACUUM deletes them."""
+
+    layout: Layout
+
+    def staged(self, path: str) -> str:
+        """The location of a file before its commit."""
+        return self.layout.live(path)
+
+    def find(self, path: str) -> str:
+        """The location of a live file."""
+        return self.layout.live(path)
+
+    def trashed(self, path: str) -> None:
+        """Return None: a removed file does not move."""
+
+
 def exists(layout: Layout) -> bool:
     """Whether the table exists."""
     return any(name.endswith(".json") for name in internals.log_names(layout.messages))

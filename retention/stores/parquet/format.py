@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from retention.errors import UsageError
-from retention.ports import Store
+from retention.ports import Store, TableStore
 from retention.storage import files
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet import adopt, inspect
@@ -23,7 +23,9 @@ class ParquetFormat:
     links_archives = True
     spark_source = None
 
-    def store(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> Store:
+    def store(
+        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
+    ) -> TableStore:
         """The store of a stream on a disk."""
         if files.is_remote(layout.root):
             raise UsageError(

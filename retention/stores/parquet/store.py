@@ -22,7 +22,7 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.ports import Snapshot, Swap, VersionToken
+from retention.ports import LostCommit, Returned, Snapshot, Swap, VersionToken
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -31,7 +31,7 @@ from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.checks import swap as swaps
-from retention.stores.file_store import FileStore, table_id_of
+from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet.adopt import refuse_unfit, take_in
 from retention.stores.parquet.log import (
@@ -57,15 +57,35 @@ class ParquetHandle:
     """Paths of files that no log entry ever named."""
 
 
-class ParquetStore(FileStore):
-    """Implements `retention.ports.Store`."""
+class _TableLog:
+    """Implements `TableLog`."""
 
-    FORMAT = "parquet"
+    def __init__(self, layout: Layout, log: ParquetLog, places: Places) -> None:
+        self._layout = layout
+        self._log = log
+        self._places = places
+
+    def exists(self) -> bool:
+        return self._log.exists()
+
+    def begin(self, now_ms: int) -> None:
+        files.make_directory(self._layout.messages)
+        self._log.append(Entry(0, now_ms, table_id=str(uuid.uuid4())))
+        reached(Step.TABLE_MADE)
+
+    def standing(self) -> tuple[bool, Counters]:
+        state = self._places.finish_moves()
+        return bool(state.files.num_rows or self._places.newcomers(state)), state.counters
+
+
+class ParquetStore(FileStore):
+    """Implements `retention.ports.TableStore`."""
 
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        super().__init__(layout, settings, clock)
         self._log = ParquetLog(layout)
         self._places = Places(layout, self._log)
+        log = _TableLog(layout, self._log, self._places)
+        super().__init__(layout, settings, clock, log, self._places)
 
     def version_token(self) -> VersionToken | None:
         """The newest log entry and the directories' times; None if a file without an entry may have been added."""
@@ -81,7 +101,7 @@ class ParquetStore(FileStore):
         """Whether the table exists, or a file of another writer requires one."""
         if super().exists():
             return True
-        return not self._made() and bool(self._places.foreign(before_first_entry()))
+        return not self._log.exists() and bool(self._places.foreign(before_first_entry()))
 
     def create(self) -> None:
         """Create the empty table; do nothing if it exists.
@@ -89,14 +109,15 @@ class ParquetStore(FileStore):
         Raises:
             ForeignRowsError: the table could not adopt existing files; it is not created.
         """
-        if not self._made():
+        if not self._log.exists():
             refuse_unfit(self._layout)
-        super().create()
+        if self._create():
+            begin_again(self)
 
     def snapshot(self) -> Snapshot:
         """Open the table once, after finishing the moves that a run left unfinished."""
         with self._opening():
-            if not self._made() and self.exists():
+            if not self._log.exists() and self.exists():
                 self.create()
             state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
@@ -116,11 +137,19 @@ class ParquetStore(FileStore):
         number_bounds.refuse_impossible(self._layout, table)
         number_bounds.refuse_counters(self._layout, state.counters)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
+        read += duplicates.refuse_duplicates(self._layout, overlapping, self.data_files)
         counters = index.effective(state.counters, table)
-        self._staging_claims = counters.staging_claims
+        self._staged.claims = counters.staging_claims
         table_id = table_id_of(state.table_id, counters)
         return Inventory(self.stream, table_id, state.version, table, counters, read)
+
+    def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to repair it; without writers that overlook removals, no file is resurrected."""
+        return self.snapshot(), ()
+
+    def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
+        """Open the table to repair it; without programs that overwrite log entries, no commit is lost."""
+        return self.snapshot(), ()
 
     def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
@@ -148,8 +177,13 @@ class ParquetStore(FileStore):
             return len(handle.foreign)
         return self._unchecked_doubles(snapshot.files)
 
-    def gather_statistics(self, snapshot: Snapshot) -> None:
+    def compact_statistics(self, snapshot: Snapshot) -> None:
         """Do nothing: the log itself has all statistics."""
+
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Locations of notes beside the table on files that it no longer has; none before the next adoption."""
+        handle: ParquetHandle = snapshot.handle
+        return [] if handle.foreign else self._spent_notes(snapshot.files)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one state and create the next log entry; returns its version."""
@@ -157,7 +191,7 @@ class ParquetStore(FileStore):
             # The next sequence depends on every file.
             self._take_in(snapshot.handle)
             self._refuse_new(snapshot.handle, swap)
-        swap = self._unclaimed(swap)
+        swap = self._staged.unclaimed(swap)
         with uninterrupted():
             with self._staged.settling(swap.add["path"].to_pylist()):
                 version = self._commit(swap, snapshot.handle.state)
@@ -179,32 +213,6 @@ class ParquetStore(FileStore):
 
     def finish(self) -> None:
         """Do nothing: the commits leave nothing to finish."""
-
-    def _described(self, snapshot: Snapshot) -> pa.Table | None:
-        handle: ParquetHandle = snapshot.handle
-        return None if handle.foreign else snapshot.files
-
-    def _standing(self) -> tuple[bool, Counters]:
-        with self._opening():
-            state = self._places.finish_moves()
-        return bool(state.files.num_rows or self._places.newcomers(state)), state.counters
-
-    def _made(self) -> bool:
-        return self._log.exists()
-
-    def _make(self) -> None:
-        files.make_directory(self._layout.messages)
-        self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
-        reached(Step.TABLE_MADE)
-
-    def _place_of_new(self, path: str) -> str:
-        return self._places.staged(path)
-
-    def _place_of_live(self, path: str) -> str:
-        return self._places.find(path)
-
-    def _place_when_removed(self, path: str) -> str:
-        return self._places.trashed(path)
 
     def _take_in(self, handle: ParquetHandle) -> ReadCount:
         read = ReadCount()

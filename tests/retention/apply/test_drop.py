@@ -262,7 +262,7 @@ def test_consumers_go_and_come_back_with_their_stream_and_are_not_in_the_next(
     reopened(tmp_path).undo(report.run)
     assert consumers(tmp_path) == before
     late = reopened(tmp_path).stream("ORDERS").opened
-    late_table = ConsumerTable(late.root, late.store.generation())
+    late_table = ConsumerTable(late.root, late.store.lifetime().generation)
     dropped(tmp_path)
     assert publish(tmp_path, "a") == [1]
     assert consumers(tmp_path) == []

@@ -34,7 +34,7 @@ def test_an_orderly_stream_has_no_orphans(orders: OpenedStream) -> None:
 
 
 def test_a_staged_file_that_no_commit_names_is_one(orders: OpenedStream) -> None:
-    staged = orders.store.stage(0, 1)
+    [staged] = orders.store.stage(0, 1)
     Path(staged.location).write_bytes(b"PAR1")
     [orphan] = orphans(orders)
     assert Path(orphan.location) == Path(staged.location)

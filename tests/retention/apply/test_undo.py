@@ -134,7 +134,7 @@ def test_a_message_that_is_there_again_keeps_its_file_from_coming_back(warehouse
     opened = streams.stream("ORDERS").opened
     with Engines("local") as engines:
         run = remove_now(opened, Purge("a"), engines).run
-    lay_again = opened.store.stage(0, 1)
+    [lay_again] = opened.store.stage(0, 1)
     write_messages(lay_again.location, [rows_of([Laid(4, "a")])])
     added = stats_table([describe(lay_again).stats])
     snapshot = opened.store.snapshot()

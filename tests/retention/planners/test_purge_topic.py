@@ -244,7 +244,7 @@ def append_one(topic: Topic) -> None:
     opened = topic.opened
     snapshot = opened.store.snapshot()
     seq = snapshot.counters.next_seq.get(0, 0)
-    file = opened.store.stage(0, snapshot.counters.open_base.get(0, 0))
+    [file] = opened.store.stage(0, snapshot.counters.open_base.get(0, 0))
     columns = {"subject": [NAME], "ts_ns": [NOW], "headers": [None], "payload": [b"x"]}
     rows = pa.table(columns, schema=RAW_ROWS.remove(RAW_ROWS.get_field_index("seq")))
     write_messages(file.location, with_sequences([complete_rows(rows, "file")], seq))

@@ -75,7 +75,11 @@ def test_a_table_with_row_tombstones_is_refused_by_every_way_to_open_it(
     path = opened.store.snapshot().files["path"][0].as_py()
     record(opened, 1, path, "partition=0/segment=1/gone.parquet")
     commit(opened, 1)
-    for opening in (opened.store.snapshot, opened.store.resurrected_files, opened.store.lost_commits):
+    for opening in (
+        opened.store.snapshot,
+        opened.store.resurrected_files,
+        opened.store.lost_commits,
+    ):
         with pytest.raises(RefusedError) as refused:
             opening()
         assert str(refused.value) == REFUSAL

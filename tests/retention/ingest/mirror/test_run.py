@@ -484,7 +484,7 @@ def with_roll_ups(warehouse: Warehouse) -> None:
     }
     store = warehouse.stream("O").opened.store
     store.create()
-    file = store.stage(0, 1)
+    [file] = store.stage(0, 1)
     write_messages(file.location, [complete_rows(pa.table(raw), "file")])
     swap = Swap(
         LOGGED_FILES.empty_table(),
