@@ -53,7 +53,7 @@ def test_what_is_free_goes_now_and_the_rest_as_soon_as_it_is_read(topic: Topic) 
     assert there(topic) == ALL[1:]
     assert topic.plan().plan.is_empty
     topic.store_offset(0, "consumer", "7", 19)
-    assert "asked for before" in repr(topic.plan())
+    assert "requested before" in repr(topic.plan())
     assert topic.plan().apply().by_rule == {"delete_segments": 10}
     assert there(topic) == ALL[2:]
 

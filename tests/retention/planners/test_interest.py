@@ -129,7 +129,7 @@ def test_a_state_that_contradicts_itself_keeps_everything_and_is_named(make: Mak
     stand(opened, "ahead", progress(41, 41))
     for act in (plan_stream, partial(apply_now, guards=Guards())):
         with pytest.raises(
-            RefusedError, match=r"consumer ahead cannot be: .*41.*nothing was removed"
+            RefusedError, match=r"state of consumer ahead is impossible: .*41.*nothing was removed"
         ):
             act(opened, AS_OF, engines=LOCAL)
     assert len(left(opened)) == 40

@@ -280,7 +280,7 @@ def test_an_append_at_the_same_time_comes_before_or_behind(topic: Topic, step: S
 def test_a_saved_purge_is_refused_when_messages_came(topic: Topic) -> None:
     asked = topic.purge()
     append_one(topic)
-    with pytest.raises(StalePlanError, match="came meanwhile"):
+    with pytest.raises(StalePlanError, match="added meanwhile"):
         asked.apply()
     assert (0, 30) in held(topic)
 
