@@ -35,5 +35,5 @@ def test_nothing_is_written_over_the_files_of_others(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path / "dags")])
     assert done.exit_code == 2
-    assert "no directory; nothing was written" in done.stderr
+    assert "not a directory; nothing was written" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -242,8 +242,8 @@ def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
         "ORDERS.x",
     )
     assert orders.run("consumer", "fold", "ORDERS", log).stdout.splitlines() == [
-        f"ORDERS: 5 lines of {log} folded, 0 were before",
-        "  all: 2 lines, of which 2 settle",
+        f"ORDERS: 5 lines of {log} folded, 0 before",
+        "  all: 2 lines: 2 settle",
         "    no line reports 2 deliveries: 2-3",
         "  1 malformed line: a reply has 4 tokens; a reply has 9, or 11 and more with domain and account, such as "
         "'$JS.ACK.ORDERS.x'",

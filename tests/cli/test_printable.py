@@ -130,7 +130,7 @@ def test_a_location_that_names_credentials_is_refused_without_them(
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 2, done.output
         assert "s/ec+ret" not in done.output
-        assert "names no credentials" in done.output
+        assert "must not contain credentials" in done.output
     file = command.folder / "retention.yaml"
     file.write_text(json.dumps({"warehouse": location}))
     done = command.run("--debug", "validate")

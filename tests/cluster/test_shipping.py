@@ -154,6 +154,6 @@ def test_logs_of_acks_are_folded_by_workers(
     where = ("--config", folder / "w" / "retention.yaml", "--stream", "DELTA")
     done = cluster.submit(brought, "fold", *where, "--log", folder / "acks.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "  all: 20 lines, of which 20 settle" in done.stdout
+    assert "  all: 20 lines: 20 settle" in done.stdout
     [info] = opened(folder / "w", *STREAMS).stream("DELTA").consumers.list()
     assert info.ack_floor == {"consumer_seq": 20, "stream_seq": 20}

@@ -316,7 +316,7 @@ def test_a_late_release_frees_nobody_else_s_lock(any_lake: Lake) -> None:
         pass
     other = lake.kv("LOCKS").create("nightly", b"third")
     lost = refused(LockLostError, lambda: first.__exit__(None, None, None))
-    assert "another may hold it since" in str(lost)
+    assert "another process may hold it since" in str(lost)
     assert other > second.revision
     assert kv.get("nightly").value == b"third"
 

@@ -54,7 +54,7 @@ def test_the_job_folds_and_reports(
     else:
         done = fold(folder, *where, *logs)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1] == "  all: 1 line, of which 1 settle"
+    assert done.stdout.splitlines()[1] == "  all: 1 line: 1 settle"
     entries = json.loads(report.read_text(encoding="utf-8"))["logs"]
     assert [(one["rows"], one["before"], list(one["consumers"])) for one in entries] == [
         (1, 0, ["all"])

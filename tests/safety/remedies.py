@@ -136,7 +136,7 @@ KINDS = {
         (f"{_OWN}rows_of_a_table_with_a_strange_feature_are_copied_as_told",),
     ),
     "a new stream": Kind(
-        r"into a new (stream|topic)|go on in a new stream|--as|name a new one with --as|\{instead\}",
+        r"into a new (stream|topic)|continue in a new stream|--as|name a new one with --as|\{instead\}",
         (
             f"{_OWN}an_import_goes_into_a_new_stream_as_told",
             f"{_OWN}messages_come_back_as_a_new_stream_as_told",
@@ -193,7 +193,7 @@ KINDS = {
     ),
     "a backup or log made or copied again": Kind(
         r"\{_?AGAIN\}|the backup again|copy the log again|take it from a backup|back (it|that one) up|"
-        r"back the stream up|no Arrow stream|it must have one row of the shape",
+        r"back the stream up|not an Arrow stream|it must have one row of the shape",
         (f"{_OWN}a_backup_is_copied_again_as_told",),
     ),
     "a line or row corrected": Kind(
@@ -209,7 +209,7 @@ KINDS = {
         ),
     ),
     "acks": Kind(
-        r"take in the messages first|restore it, or give another log",
+        r"append the messages first|restore it, or give another log",
         (f"{_OWN}an_ack_log_goes_on_as_told",),
     ),
     "consumers' configuration": Kind(
@@ -219,7 +219,7 @@ KINDS = {
         untested="they refuse a request about consumers, after which passes and publishes go on as before",
     ),
     "mirrors": Kind(
-        r"remove (external|its mirror)|that is mirrored|restore the query's own checkpoint",
+        r"remove (external|its mirror)|the mirrored bucket|restore the query's own checkpoint",
         untested="they refuse the copy from elsewhere, after which passes and publishes go on as before",
     ),
     "a mirror that is full": Kind(

@@ -149,7 +149,9 @@ class Trial:
         """
         has_to_tell = self.name == "mirror" or (self.name == "ingest" and claims(told["sentence"]))
         is_between = has_to_tell and held not in (self.old, self.new)
-        is_told = "came before" in told["sentence"] or told["error"] == "CommitUnknownError"
+        is_told = (
+            " before, and are kept" in told["sentence"] or told["error"] == "CommitUnknownError"
+        )
         if is_between and not is_told:
             yield "does not say what came"
 

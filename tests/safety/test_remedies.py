@@ -748,7 +748,7 @@ def test_an_ack_log_goes_on_as_told(tmp_path: Path) -> None:
     acks = [json.dumps({"subject": subject, "data": "+ACK"}) + "\n" for subject in subjects]
     log.write_text("".join(acks))
     fold = ("consumer", "fold", "WORK", log)
-    assert "take in the messages first, then fold again" in told(command.run(*fold))
+    assert "append the messages first, then fold again" in told(command.run(*fold))
     command.json("publish", "WORK", "-", stdin='{"subject": "work.new"}')
     command.json(*fold)
     log.write_text(acks[0])

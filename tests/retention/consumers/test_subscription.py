@@ -119,7 +119,7 @@ def test_pushing_and_asking_are_not_mixed() -> None:
 def test_the_subject_is_one_that_the_consumer_takes() -> None:
     paid = consumer_of(deliver_subject="p", filter_subject="orders.paid")
     both = consumer_of(deliver_subject="p", filter_subjects=["orders.paid", "orders.lost"])
-    assert "is not what c takes; write orders.paid" in only(paid, subject="orders.lost")
+    assert "is not a filter of c; write orders.paid" in only(paid, subject="orders.lost")
     assert refusals(both, subject="orders.lost") == refusals(both) == []
 
 

@@ -154,10 +154,10 @@ def test_in_a_new_epoch_counters_begin_anew() -> None:
 
 def test_a_new_epoch_gives_no_sequence_out_that_a_file_has() -> None:
     begins: list[TableUpdate] = [SetEpoch(13), SetNextSeq(0, 99)]
-    with pytest.raises(StalePlanError, match="high came meanwhile"):
+    with pytest.raises(StalePlanError, match="high was added meanwhile"):
         begins[0].check(state(*begins))
     begins = [SetEpoch(13), SetNextSeq(0, 100), SetNextSeq(1, 1_000)]
-    with pytest.raises(StalePlanError, match="unknown came meanwhile"):
+    with pytest.raises(StalePlanError, match="unknown was added meanwhile"):
         begins[0].check(state(*begins))
 
 

@@ -74,7 +74,9 @@ def test_consumers_that_are_newer_than_the_messages_are_named_and_kept(make: Mak
     opened = make()
     assert StreamConsumers(opened).list() == []
     publish(opened, [json.dumps({"subject": "s.0"})] * 14)
-    refused(opened, r"consumer ahead cannot be: .*15.* last sequence of the stream, 14; .*import")
+    refused(
+        opened, r"consumer ahead is impossible: .*15.* last sequence of the stream, 14; .*import"
+    )
     assert [consumer.name for consumer in StreamConsumers(opened).list()] == ["ahead"]
     publish(opened, ['{"subject": "s.0"}'])
     assert apply_now(opened, AS_OF, LOCAL, Guards()).by_rule == {"interest": 15}

@@ -352,7 +352,7 @@ def test_a_log_that_changes_meanwhile_is_no_tear(era: Era, write: Callable[..., 
     with pytest.raises(BusyError, match="became shorter while it was read"):
         list(read_log(log, era))
     Path(LOCATION).unlink()
-    with pytest.raises(BusyError, match="gone since the directory was listed"):
+    with pytest.raises(BusyError, match="deleted after the directory was listed"):
         list(read_log(log, era))
 
 

@@ -86,8 +86,8 @@ def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no NATS stream backup"),
-        (b"hello" * 100, "no NATS stream backup"),
+        (b"", "not a NATS stream backup"),
+        (b"hello" * 100, "not a NATS stream backup"),
         (b"meta.inf".ljust(257, b"\0") + b"ustar\x0000", "v1 backup"),
         (
             b"NATSARC1" + b"\xff" * 60,
