@@ -59,7 +59,7 @@ class Bucket(Public):
         return self._reader.get(key, revision)
 
     def put(self, key: str, value: Value) -> int:
-        """Set the value of a key, whatever its current value; return the new revision.
+        """Set the value of a key, regardless of its current value; return the new revision.
 
         Args:
             key: letters, digits and any of `- / _ = .`

@@ -35,7 +35,7 @@ class DryRun(Public, Generic[Found, Done]):
 
     @cached_property
     def plan(self) -> Found:
-        """The planned work, none of which is done."""
+        """The planned work; nothing is done yet."""
         return self._find()
 
     def looked(self) -> Self:

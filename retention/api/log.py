@@ -276,7 +276,7 @@ class BoundPlan(Public):
 
         Raises:
             UsageError: there is no such message.
-            StalePlanError: a file that the plan was made from is gone.
+            StalePlanError: a file that the plan was made from was removed.
         """
         explanation = explain_by(self.stream.opened, self.plan, (partition, seq))
         return ShownExplanation(**vars(explanation))

@@ -86,7 +86,7 @@ class Repairs:
         )
 
     def repair_lost_commits(self) -> Repair[LostCommitRepair]:
-        """Repeat the commits that another program has overwritten in the log, as far as the table allows.
+        """Repeat the commits that another program has overwritten in the log, where the table allows it.
 
         Raises:
             DamagedError: the token of one cannot be read.

@@ -62,7 +62,7 @@ class RunHistory(Selection):
         Raises:
             UsageError: there is no such run.
             RefusedError: some of the messages are in the table again.
-            VerificationError: a removed file is gone: its grace period is over.
+            VerificationError: a removed file is deleted: its grace period is over.
         """
         from retention.inspect.run_details import removed_again_of
 

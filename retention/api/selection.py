@@ -57,7 +57,7 @@ class Selection(ABC):
     def unlisted(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> list[str]:
         """The names of the streams that have a table, and that neither this configuration nor another one lists.
 
-        Without a configuration there are none, since nothing says which streams should exist.
+        Without a configuration no stream is unlisted.
 
         Args:
             names: if these are plain names, only streams among them.
@@ -75,7 +75,7 @@ class Selection(ABC):
         ]
 
     def reclaimable(self) -> Iterator[str]:
-        """The names of the streams whose dead files a reclaim deletes; unlisted streams have no configured grace."""
+        """The names of the streams for a reclaim of dead files; unlisted streams have no configured grace."""
         kept = set(self.unlisted())
         yield from (name for name in self.own_streams() if name not in kept)
 

@@ -35,7 +35,7 @@ class StreamConsumers(Public):
     """The engine, which overrides the configuration's; None: the configuration's."""
 
     def __post_init__(self) -> None:
-        """Refuse topics, whose readers store offsets.
+        """Refuse topics: their readers store offsets.
 
         Raises:
             UsageError: it is a topic.
@@ -74,7 +74,7 @@ class StreamConsumers(Public):
         known = self._records().get(wanted.name)
         if known is not None and not _is_same(known, wanted, self.opened.config):
             raise RefusedError(
-                f"{self.opened.name}: consumer {wanted.name} is there already and is another one (error code 10148); "
+                f"{self.opened.name}: consumer {wanted.name} exists already, with another configuration (error code 10148); "
                 "nothing was changed; update it, or name another consumer"
             )
         return self._put(wanted)

@@ -36,7 +36,7 @@ class UnlistedFinding:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of otherwise successful work; 0 if there are none, or they are only reported."""
+        """The exit code of otherwise successful work; 0 without unlisted streams, or if they are only reported."""
         return RefusedError.exit_code if self.names and self.config.unlisted == "fail" else 0
 
     def of(self, name: str) -> UnlistedFinding:

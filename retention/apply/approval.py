@@ -48,7 +48,7 @@ def spent_answer(
     approved: Mapping[str, Approved] | None,
     as_of_ns: int,
 ) -> RunReport | None:
-    """Answer for a pass whose approval was spent before; nothing is repeated. None: the approval is unspent.
+    """Answer for a pass with an approval that was spent before; nothing is repeated. None: it is unspent.
 
     Raises:
         RefusedError: the run that spent it was undone, or its outcome is unknown.

@@ -41,7 +41,7 @@ class MergedBatch:
 def merge_batch(
     opened: OpenedStream, plan: CompactionPlan, batch: Sequence[Merge], engines: Engines
 ) -> MergedBatch:
-    """Carry out some merges under the stream's maintenance lease; merges whose files have changed are skipped.
+    """Carry out some merges under the stream's maintenance lease; merges with changed files are skipped.
 
     Args:
         opened: the stream.
@@ -73,7 +73,7 @@ def merge_batch(
 
 
 def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -> list[Merge]:
-    """The merges whose files are unchanged since the plan."""
+    """The merges with files unchanged since the plan."""
     if (snapshot.table_id, snapshot.counters.epoch) != (plan.table_id, plan.epoch):
         return []
     live = snapshot.files["path"].combine_chunks()

@@ -76,7 +76,7 @@ def _archive(opened: OpenedStream) -> list[str]:
 
 
 def _counts_of_nothing(layout: Layout, unnamed: Container[str]) -> Iterator[tuple[str, str]]:
-    """Subject counts whose data file does not exist, or is itself an orphan."""
+    """Subject counts of data files that do not exist, or are orphans themselves."""
     places = [layout.messages, layout.engine_path("staging"), layout.engine_path("trash")]
     there = {
         path

@@ -81,7 +81,7 @@ def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]
 
 
 def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> RecordFile | None:
-    """A record that is intact and whose pieces all pass a check; None: it does not exist.
+    """A record that is intact, with pieces that all pass a check; None: it does not exist.
 
     Raises:
         DamagedError: it is damaged, or fails the check.

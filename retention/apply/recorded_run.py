@@ -121,7 +121,7 @@ class RecordedRun:
         return intent
 
     def commit_begun(self, intent: Record, change: Change) -> Record:
-        """Commit a change whose intent `begin` has recorded; return the outcome.
+        """Commit a change with an intent that `begin` has recorded; return the outcome.
 
         Raises:
             RetentionError: as `commit`.

@@ -27,7 +27,7 @@ ATTEMPTS = 20
 
 
 def seal_aged(opened: OpenedStream, as_of_ns: int) -> bool:
-    """Seal the active segments of a topic whose first message is old enough; return whether there were any.
+    """Seal the active segments of a topic with an old enough first message; return whether there were any.
 
     Args:
         opened: the stream or topic, which exists.
@@ -124,7 +124,7 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
 def _behind(
     inventory: Inventory, topic: TopicPolicy, chosen: Callable[[TopicSegments], Array]
 ) -> dict[int, int]:
-    """Partition → the next offset, for each partition whose active segment is to be sealed."""
+    """Partition → the next offset, for each partition with an active segment to seal."""
     segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
     sealing = np.flatnonzero(~segments.sealed & chosen(segments))
     partitions: list[int] = segments.partition[sealing].tolist()

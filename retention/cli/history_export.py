@@ -41,7 +41,7 @@ def export_history(
     if settings.format not in FILES:
         raise UsageError("history export writes a table of runs: say --format csv, json or parquet")
     if bounds.output is None and settings.format == "parquet" and sys.stdout.isatty():
-        raise UsageError("Parquet is nothing for a terminal: name a file with -o FILE")
+        raise UsageError("Parquet cannot be shown on a terminal: name a file with -o FILE")
     if bounds.output is not None:
         check_output(bounds.output, FILES[settings.format])
     warehouse = settings.open()

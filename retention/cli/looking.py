@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(ctx: typer.Context) -> None:
-    """Check the configuration, and say what it means."""
+    """Check the configuration, and explain its effect."""
     from retention.config import explain_config, explain_stream
     from retention.config.shared_directories import refuse_any_shared
 

@@ -73,7 +73,7 @@ def delete(
     name: Name,
     kind: Kind = "consumer",
 ) -> None:
-    """Delete a reader's offset, which then holds nothing back."""
+    """Delete a reader's offset; it protects no message any more."""
     settings = settings_of(ctx)
     settings.open().topic(topic).delete_offset(partition, kind, name)
     if settings.format == "table":

@@ -197,7 +197,7 @@ def say_unlisted(
 
 
 def finish(outcomes: Sequence[Outcome[Any]], otherwise: int = 0) -> None:
-    """Print the errors of the outcomes, and end with their common exit code, or with `otherwise` if there are none."""
+    """Print the errors of the outcomes, and end with their common exit code, or with `otherwise` without errors."""
     for outcome in outcomes:
         if outcome.error is not None:
             say(outcome.sentence)

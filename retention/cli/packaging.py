@@ -36,8 +36,8 @@ def package(
     settings = settings_of(ctx)
     if (venv is None) == (py_files is None):
         raise UsageError(
-            "give one of two: --venv FILE packs a Python with all that jobs need, --py-files FILE this package alone, "
-            "for workers that have its dependencies"
+            "give one of two: --venv FILE packs a Python with everything that jobs need, --py-files FILE this package "
+            "alone, for workers that have its dependencies"
         )
     if venv is not None:
         from retention.engines.spark.environment_archive import pack_environment

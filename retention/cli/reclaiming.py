@@ -42,7 +42,7 @@ def reclaim(
     leftovers: Leftovers = False,
     unlisted: Unlisted = False,
 ) -> None:
-    """Delete files whose grace period is over."""
+    """Delete files after their grace period."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.views.reclaim import reclaim_entry, reclaim_text

@@ -54,7 +54,7 @@ class Settings:
 
     @property
     def config_file(self) -> str | Path | None:
-        """The configuration file; None: there is none."""
+        """The configuration file; None: there is no file."""
         return config_file(self.place)
 
     def config(self) -> Config:

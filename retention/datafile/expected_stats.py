@@ -44,7 +44,7 @@ def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:
 
 
 def check_rows(file: DataFile, rows: pa.Table) -> None:
-    """Check the rows of a whole file against the expected statistics, as far as the columns allow.
+    """Check the rows of a whole file against the expected statistics, where the columns allow it.
 
     Raises:
         DamagedError: they differ.

@@ -243,7 +243,7 @@ def in_sequence_order(table: pa.Table) -> pa.Table:
 def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     if not rows.num_rows:
         raise ForeignRowsError(
-            f"{file.location}: the file holds no rows; nothing was changed; write it anew with rows"
+            f"{file.location}: the file has no rows; nothing was changed; write it again with rows"
             f"{given_up(file.stream, file.path)}"
         )
     seqs = rows["seq"].to_numpy()

@@ -48,7 +48,7 @@ def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> 
 
 
 def problem_of_error(check: str, error: Exception, stream: str | None = None) -> Finding:
-    """The problem for an error that a run would raise: its sentence, whose last clause is the remedy."""
+    """The problem for an error that a run would raise: its sentence, with the remedy as the last clause."""
     text = sentence_of(error)
     separator = "; " if "; " in text else ": "
     detail, _, remedy = text.rpartition(separator)

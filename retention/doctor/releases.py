@@ -1,4 +1,4 @@
-"""The check of which releases can read a stream, by its directory and its log."""
+"""The check for the releases that can read a stream, by its directory and its log."""
 
 from __future__ import annotations
 

@@ -93,9 +93,9 @@ def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:
     more = f"; and {len(unfit) - _NAMED:,} more" if len(unfit) > _NAMED else ""
     return problem(
         "foreign files",
-        f"{counted(len(unfit), 'file')} of other writers cannot be taken in, and until then nothing else is done: "
+        f"{counted(len(unfit), 'file')} of other writers cannot be adopted, and until then every run is refused: "
         f"{listed}{more}",
-        f"take them away, or run {command('repair foreign', name, options='--yes')}, which moves them aside",
+        f"remove them, or run {command('repair foreign', name, options='--yes')}, which moves them aside",
         name,
     )
 
@@ -105,7 +105,7 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
         return
     inventory = opened.store.inventory(opened.store.snapshot())
     count = len(consumer_snapshot_of(opened, inventory, opened.clock()).interests)
-    yield ok("consumers", f"{count:,} of them say what they need", opened.name)
+    yield ok("consumers", f"{count:,} of them have valid states", opened.name)
 
 
 def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
         by_owner = f"run {table.grace_statement} in Spark"
         yield warning(
             "grace",
-            f"the table does not say what the configuration's grace wants: {listed}",
+            f"the table's properties differ from the configured grace: {listed}",
             f"{by_owner if table.grace_statement else by_run}; until then VACUUM follows the table",
             name,
         )
@@ -156,8 +156,8 @@ def _times(opened: OpenedStream) -> Iterator[Finding]:
     for stamped in plan_topic_table(opened, topic, opened.clock()).plan.ahead:
         yield warning(
             "times",
-            f"{stamped_text(stamped)}, and until then nothing of the partition goes by age",
-            f"run {command('repair clock', opened.name, options='--yes')}, which says how to remove them",
+            f"{stamped_text(stamped)}, and until then age removes nothing of the partition",
+            f"run {command('repair clock', opened.name, options='--yes')}, which shows how to remove them",
             opened.name,
         )
 
@@ -173,7 +173,7 @@ def _data_files(table: Inspection, name: str) -> Finding:
     return Finding(
         "data files",
         "problem",
-        f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not what was committed: {listed}{more}",
+        f"{len(wrong):,} of {counted(table.files.num_rows, 'file')} not as committed: {listed}{more}",
         f"restore them from a copy, or give up their messages: {command('repair lost', name, options='--yes')}",
         name,
         damage=True,
@@ -200,9 +200,7 @@ def _vectors(opened: OpenedStream, count: int) -> Finding:
     if opened.config.engine == "local":
         remedy = of_vectors(opened.layout)
         return problem("deletion vectors", detail, remedy, opened.name)
-    remedy = (
-        "nothing: the next `retention apply` has Spark write those files anew, if it touches them"
-    )
+    remedy = "nothing: the next `retention apply` has Spark rewrite those files, if it touches them"
     return warning("deletion vectors", detail, remedy, opened.name)
 
 
@@ -214,14 +212,14 @@ def _runs(opened: OpenedStream) -> Iterator[Finding]:
         yield problem(
             "runs",
             f"run {newer[0].run} is of a kind that this release does not know ({newer[0].kind}): a newer one made it",
-            "use that release, or a later one, for all that removes or restores messages of the stream",
+            "use that release, or a later one, to remove or restore messages of the stream",
             name,
         )
     if unfinished:
         yield warning(
             "runs",
             f"{counted(len(unfinished), 'run has', 'runs have')} begun without an outcome, {unfinished[0]} the first",
-            "run `retention apply`: it asks the table what became of them; one may be under way",
+            "run `retention apply`: it determines their outcomes from the table; one may be in progress",
             name,
         )
     else:

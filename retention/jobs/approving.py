@@ -57,7 +57,7 @@ def chosen(approved: Mapping[str, Approved], named: Sequence[str]) -> list[str]:
 
 
 def note_late(outcomes: Iterable[Outcome[RunReport]]) -> Iterator[str]:
-    """A sentence for each stream whose approval was spent before, or that a later pass has superseded."""
+    """A sentence for each stream with an approval that was spent before, or that a later pass has superseded."""
     for outcome in outcomes:
         report = outcome.value
         if report is not None and report.spent_by is not None:

@@ -1,4 +1,4 @@
-"""Job: look Spark, the warehouse and its streams over."""
+"""Job: check Spark, the warehouse and its streams."""
 
 from __future__ import annotations
 

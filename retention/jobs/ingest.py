@@ -1,4 +1,4 @@
-"""Job: take rows without sequences out of another table."""
+"""Job: append the new rows of another table, without sequences, to a stream."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def dataset_name(warehouse: str, stream: str) -> tuple[str, str]:
 
 
 def _output_facets(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics of a run's writes to its table, as far as its report has them."""
+    """The statistics of a run's writes to its table, if its report has them."""
     from openlineage.client.facet_v2 import output_statistics_output_dataset
 
     written = {"size": about.get("bytes_written"), "fileCount": about.get("files_after")}

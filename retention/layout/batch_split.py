@@ -82,7 +82,7 @@ class BatchSplitter:
         return sum(size for _, _, size in self._held)
 
     def _divide(self, part: int, sizes: Array) -> Iterator[BatchPart]:
-        """Add messages of the address to the held batch as far as they fit, then to the next ones."""
+        """Add messages of the address to the held batch while they fit, then to the next ones."""
         ends = np.cumsum(sizes)
         at, before = 0, 0
         while at < len(sizes):

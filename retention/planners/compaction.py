@@ -113,7 +113,7 @@ def _files_after(counts: Array, most_files: int) -> int:
 
 
 def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
-    """Runs of sealed neighbours whose remaining messages fit into one segment."""
+    """Runs of sealed neighbours with remaining messages that fit into one segment."""
     limits = stream.bounds
     if not limits.joins_segments or not len(stream.spans):
         return

@@ -33,7 +33,7 @@ def ancestors(head: str | None, links: Links) -> set[str]:
 
 
 def leaves(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
-    """The manifests without a successor, except those whose files are all in others.
+    """The manifests without a successor, except those with files that are all in others.
 
     One leaf ends one history. A run killed before its commit leaves a leaf as well; the next run archives its files
     again.
@@ -49,7 +49,7 @@ def leaves(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
 
 
 def ends(manifests: Sequence[StoredManifest]) -> list[StoredManifest]:
-    """The last manifest of each history, and those of earlier releases, each of which is its own history."""
+    """The last manifest of each history, and those of earlier releases, each a history of its own."""
     return [*leaves(manifests), *(manifest for manifest in manifests if manifest.link is None)]
 
 

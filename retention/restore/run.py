@@ -311,7 +311,7 @@ def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
 
 
 def _digest(archive: Archive, selected: Sequence[Part]) -> str:
-    """Digest that identifies a restore by its messages, whatever the archive's location."""
+    """Digest that identifies a restore by its messages, at any location of the archive."""
     digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
     for part in selected:
         digest.update(f"{part.copy.path}/{part.messages}/".encode())

@@ -43,8 +43,8 @@ def test_removals_are_refused_and_reads_go_on(newer: tuple[Commands, str]) -> No
         assert refused.exit_code == 4, (words, refused.output)
     assert refused.stderr.endswith(
         "22001231T235959.000000000Z-abcdef.done.json: a newer release of this program recorded a run of a kind that "
-        "this one does not know (hold, done); nothing was changed; use that release, or a later one, for all that "
-        "removes or restores messages of the stream (this one can still read it)\n"
+        "this one does not know (hold, done); nothing was changed; use that release, or a later one, to "
+        "remove or restore messages of the stream (this one can still read it)\n"
     )
     assert [one["seq"] for one in command.json("messages", "ORDERS")] == [5, 6, 7, 8, 9]
     assert command.json("state", "ORDERS")[0]["messages"] == 5

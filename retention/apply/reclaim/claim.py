@@ -132,7 +132,7 @@ def unlink(locations: Sequence[str]) -> None:
 
 
 def drop_spent(opened: OpenedStream) -> None:
-    """Delete the claims whose files are all gone, including those of killed runs."""
+    """Delete the claims with only deleted files, including those of killed runs."""
     claims, places = Claims(opened.layout), dead_files(opened)
     spent = [
         run

@@ -1,4 +1,4 @@
-"""Evidence of runs whose records a reclaim deletes: prepared while their files exist, folded before the deletion."""
+"""Evidence of runs before a reclaim deletes their records: prepared while their files exist, then folded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def prepare_evidence(looked: Survey) -> None:
 
 
 def fold_spent(looked: Survey, deletion: Deletion, now_ns: int) -> None:
-    """Fold the evidence of the runs whose records are about to be deleted.
+    """Fold the evidence of the runs with records that are about to be deleted.
 
     Args:
         looked: the survey of the stream, whose maintenance lease is held.

@@ -58,7 +58,7 @@ class Survey:
         return [record for run in self.spent(spared) for record in run.records]
 
     def spent(self, spared: Collection[str] = ()) -> list[KeptRun]:
-        """The runs whose dead files all may be deleted, are live again, or are gone.
+        """The runs without a dead file to keep: each may be deleted, is live again, or no longer exists.
 
         Args:
             spared: paths that are kept after all.

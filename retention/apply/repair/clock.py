@@ -42,7 +42,7 @@ class WrongRun:
 
 @dataclass(frozen=True)
 class LaterTimes:
-    """Files with messages whose time is ahead of the clock."""
+    """Files with messages of times ahead of the clock."""
 
     files: int
     first_seq: int

@@ -177,7 +177,7 @@ def _new_messages(snapshot: Snapshot, commit: LostCommit) -> pa.Table:
 
 
 def _unmet(snapshot: Snapshot, added: pa.Table, removed: pa.Table) -> pa.Table:
-    """The files whose sequences do not overlap those of any kept file."""
+    """The files with sequences that do not overlap those of any kept file."""
     goes = pc.is_in(snapshot.files["path"], value_set=removed["path"].combine_chunks())
     met = set(_met(added, snapshot.files.filter(pc.invert(goes)), snapshot.files.filter(goes)))
     return added.filter(pc.invert(pc.is_in(added["path"], pa.array(sorted(met), pa.string()))))

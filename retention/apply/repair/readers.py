@@ -1,4 +1,4 @@
-"""The readers of a stream whose sequences are repaired: none is beyond its end when the repair commits."""
+"""The readers of a stream under repair of its sequences: none is beyond its end when the repair commits."""
 
 from __future__ import annotations
 

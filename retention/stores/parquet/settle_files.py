@@ -79,7 +79,7 @@ class Places:
             yield self._moved_to(self._log.read())
 
     def unfinished(self, state: State) -> int:
-        """The number of commits whose moves are not yet noted as done."""
+        """The number of commits with moves that are not yet noted as done."""
         return state.version - self._finished(state)
 
     def foreign(self, state: State, since: int = 0) -> list[str]:
@@ -134,7 +134,7 @@ class Places:
         return sorted(present.filter(pc.invert(known)).to_pylist())
 
     def _unmoved(self, state: State) -> list[str]:
-        """Paths in commits whose moves are not yet noted as done, sorted."""
+        """Paths in commits with moves that are not yet noted as done, sorted."""
         named: set[str] = set()
         for version in range(self._finished(state) + 1, state.version + 1):
             entry = self._log.entry(version)

@@ -233,7 +233,7 @@ class ParquetStore(FileStore):
         return read
 
     def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:
-        """Refuse if another writer added files since the snapshot whose sequences may conflict with the swap's."""
+        """Refuse if another writer added files since the snapshot with sequences that may conflict with the swap's."""
         since = pc.min(swap.add["segment"]).as_py()
         if since is not None and self._places.foreign(handle.state, since):
             raise ConflictError(

@@ -72,7 +72,7 @@ def test_commands_say_it_and_their_remedies_work(tmp_path: Path) -> None:
             in output
         )
     doctor = " ".join(given.run("doctor").output.split())
-    assert "run `retention repair clock clicks --yes`, which says how to remove them" in doctor
+    assert "run `retention repair clock clicks --yes`, which shows how to remove them" in doctor
     [entry] = given.json("state", NAME)
     assert entry["ahead_of_clock"][0]["oldest_segments"] == 1
     dry = given.run("repair", "clock", NAME).output
