@@ -74,8 +74,8 @@ class StreamConsumers(Public):
         known = self._records().get(wanted.name)
         if known is not None and not _is_same(known, wanted, self.opened.config):
             raise RefusedError(
-                f"{self.opened.name}: consumer {wanted.name} exists already, with another configuration (error code 10148); "
-                "nothing was changed; update it, or name another consumer"
+                f"{self.opened.name}: consumer {wanted.name} exists already, with another configuration (error code "
+                "10148); nothing was changed; update it, or name another consumer"
             )
         return self._put(wanted)
 
