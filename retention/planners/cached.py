@@ -170,8 +170,8 @@ def _plan_state(
     opened: OpenedStream, token: VersionToken | None, as_of_ns: int, engines: Engines
 ) -> _Fresh:
     """Plan from the oldest segments if an inventory of this state is cached; otherwise from the table, and cache it."""
-    outlook = None if token is None else opened.store.incremental_inventory(token)
-    planning = None if outlook is None else _plan_oldest(opened, outlook, as_of_ns, engines)
+    incremental = None if token is None else opened.store.incremental_inventory(token)
+    planning = None if incremental is None else _plan_oldest(opened, incremental, as_of_ns, engines)
     if planning is not None:
         return _Fresh(planning)
     whole = plan_table(opened, as_of_ns, engines)
@@ -181,12 +181,12 @@ def _plan_state(
 
 
 def _plan_oldest(
-    opened: OpenedStream, outlook: IncrementalInventory, as_of_ns: int, engines: Engines
+    opened: OpenedStream, incremental: IncrementalInventory, as_of_ns: int, engines: Engines
 ) -> Planning | None:
     """Plan from the necessary number of oldest segments; None: the cache is lost."""
     policy = opened.config.policy()
     files, rows = sys.maxsize if reaches_all(policy) else _FIRST_FILES, StoredRows(opened, engines)
-    while (head := outlook.head(files)) is not None:
+    while (head := incremental.head(files)) is not None:
         context = gather(opened, head.inventory, as_of_ns)
         planning = plan_prefix(context, head.later, rows)
         if planning is not None:

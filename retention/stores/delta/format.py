@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from urllib.parse import unquote
 
 from retention.errors import UsageError
 from retention.ports import Store, TableStore
+from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
-from retention.stores.delta import inspect, log
+from retention.stores.checks import inventory, number_bounds
+from retention.stores.checks.presence import refuse_lost
+from retention.stores.delta import internals, properties
+from retention.stores.delta import log as delta_history
+from retention.stores.delta import table as delta_table
+from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
 from retention.stores.delta.dead_files import DeltaDeadFiles
 from retention.stores.delta.old_log import DeltaOldLog
+from retention.stores.delta.returned import refuse_returned
 from retention.stores.delta.store import DeltaStore
-from retention.stores.layout import Layout, StoreSettings, is_ours
+from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
+from retention.stores.sidecar.stats_cache import StatisticsCache
 from retention.stores.table_format import Inspection
 
 
@@ -43,11 +52,40 @@ class DeltaFormat:
 
     def inspect(self, layout: Layout, grace_ns: int) -> Inspection | None:
         """Inspect a table, and change nothing."""
-        return inspect.inspect_table(layout, grace_ns)
+        record = check_format(layout, "delta")
+        if not delta_table.exists(layout):
+            refuse_lost(layout, record, lambda: False)
+            return None
+        handle, live = delta_table.read_handle(layout)
+        refuse_lost_commits(layout)
+        refuse_returned(layout, handle.table.version())
+        inventory.refuse_nulls(layout, live)
+        number_bounds.refuse_impossible(layout, live)
+        number_bounds.refuse_counters(layout, inventory.effective(handle.logged, live))
+        logged = live.select(LOGGED_FILES.names)
+        _, missing = StatisticsCache(layout, lambda: 0).match(logged)
+        inventory.refuse_known_overlaps(layout.stream, live)
+        return Inspection(
+            handle.table.version(),
+            logged,
+            [layout.live(path) for path in logged["path"].to_pylist()],
+            missing.num_rows,
+            vectors=len(handle.vectors),
+            grace=properties.differing(handle.table, grace_ns),
+            grace_statement=properties.owners_statement(layout, handle.table, grace_ns),
+        )
 
     def orphaned_files(self, layout: Layout) -> dict[str, str]:
         """Orphaned files of the table's directory."""
-        return inspect.orphaned_files(layout)
+        paths = data_paths(layout.messages)
+        named: set[str] = set()
+        if delta_table.exists(layout):
+            table = delta_table.open_table(layout)
+            live = table.get_add_actions(flatten=True)["path"].to_pylist()
+            gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
+            # deltalake does not yet count removals with a clock ahead of ours as tombstones.
+            named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}
+        return {layout.live(path): path for path in paths if path not in named}
 
     def is_own(self, layout: Layout, path: str) -> bool:
         """Whether an orphaned file has one of our names, and a subject digest."""
@@ -57,7 +95,17 @@ class DeltaFormat:
         self, layout: Layout, after: int, names: Sequence[bytes]
     ) -> tuple[int, str] | None:
         """The first commit of another program after a version that names one of the given files."""
-        return log.foreign_act(layout, after, names)
+        return delta_history.foreign_act(layout, after, names)
 
     def adoption(self, layout: Layout) -> None:
         """Return None: files of other writers are in the log."""
+
+
+def _removed(layout: Layout) -> list[str]:
+    entries = delta_history.versions(layout)[0]
+    return [
+        fields["path"]
+        for version in entries
+        for kind, fields in internals.file_actions(delta_history.read_entry(layout, version) or b"")
+        if kind == "remove"
+    ]

@@ -53,7 +53,7 @@ class DeltaIncrementalInventory:
         """
         ledger = self._files.load()
         if ledger is None or ledger.token == token:
-            return None if ledger is None else self._outlook(ledger, ReadCount())
+            return None if ledger is None else self._cached(ledger, ReadCount())
         diff = changes(self._layout, ledger.token, token)
         if diff is None:
             return None
@@ -89,7 +89,7 @@ class DeltaIncrementalInventory:
         if sum(block.bytes for block in written.blocks) > MAX_TABLE_BYTES:
             raise LostError
         self._cache.tidy(lambda: self._files.rows(written.blocks))
-        return self._outlook(written, read)
+        return self._cached(written, read)
 
     def _described(self, logged: pa.Table) -> tuple[pa.Table, ReadCount]:
         """Full statistics of added files, from the cache or else from the files."""
@@ -103,5 +103,5 @@ class DeltaIncrementalInventory:
         number_bounds.refuse_impossible(self._layout, added)
         return added, read
 
-    def _outlook(self, ledger: InventoryCache, read: ReadCount) -> CachedInventory:
+    def _cached(self, ledger: InventoryCache, read: ReadCount) -> CachedInventory:
         return CachedInventory(self._layout.stream, ledger, self._files, read)

@@ -81,8 +81,30 @@ class DeltaTableLog:
         return exists(self.layout)
 
     def begin(self, now_ms: int) -> None:
-        """Create the empty table; deltalake reads the clock itself."""
-        create_table(self.layout, self.grace_ns)
+        """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
+        _avoid_percent_signs(self.layout)
+        place = _uri(self.layout)
+        try:
+            DeltaTable.create(
+                place,
+                MESSAGES,
+                mode="ignore",
+                partition_by=list(PARTITION_COLUMNS),
+                configuration={
+                    "delta.enableDeletionVectors": "false",
+                    "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+                    **grace_properties(self.grace_ns),
+                },
+                storage_options=_options(self.layout),
+                # A retry would recreate the table, after the rival's first entries.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError as error:
+            if not exists(self.layout):
+                raise storage_error(self.layout.messages, error) from error
+        except (DeltaError, OSError) as error:
+            raise storage_error(self.layout.messages, error) from error
+        reached(Step.TABLE_MADE)
 
     def standing(self) -> tuple[bool, Counters]:
         """Whether the table has any file, and its counters."""
@@ -111,33 +133,6 @@ class FixedPlaces:
 def exists(layout: Layout) -> bool:
     """Whether the table exists."""
     return any(name.endswith(".json") for name in internals.log_names(layout.messages))
-
-
-def create_table(layout: Layout, grace_ns: int) -> None:
-    """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
-    _avoid_percent_signs(layout)
-    place = _uri(layout)
-    try:
-        DeltaTable.create(
-            place,
-            MESSAGES,
-            mode="ignore",
-            partition_by=list(PARTITION_COLUMNS),
-            configuration={
-                "delta.enableDeletionVectors": "false",
-                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-                **grace_properties(grace_ns),
-            },
-            storage_options=_options(layout),
-            # A retry would recreate the table, after the rival's first entries.
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
-    except CommitFailedError as error:
-        if not exists(layout):
-            raise storage_error(layout.messages, error) from error
-    except (DeltaError, OSError) as error:
-        raise storage_error(layout.messages, error) from error
-    reached(Step.TABLE_MADE)
 
 
 def open_table(layout: Layout) -> DeltaTable:

@@ -145,18 +145,18 @@ class Table:
 
 
 def head_of(
-    outlook: IncrementalInventory | None, files: int = EVERYTHING
+    incremental: IncrementalInventory | None, files: int = EVERYTHING
 ) -> tuple[Inventory, tuple[int, int, int]]:
-    assert outlook is not None
-    head = outlook.head(files)
+    assert incremental is not None
+    head = incremental.head(files)
     assert head is not None
     return head.inventory, (head.later.segments, head.later.messages, head.later.bytes)
 
 
 def same(table: Table) -> None:
     """Check that the cached inventory equals the table's, and that each head is a prefix of it."""
-    outlook, whole = table.ahead(), table.full()
-    found, later = head_of(outlook)
+    incremental, whole = table.ahead(), table.full()
+    found, later = head_of(incremental)
     assert (
         found.files.equals(whole.files.combine_chunks())
         or found.files.to_pylist() == whole.files.to_pylist()
@@ -164,7 +164,7 @@ def same(table: Table) -> None:
     assert later == (0, 0, 0)
     assert (found.version, found.table_id) == (whole.version, whole.table_id)
     assert found.counters.next_seq.get(0, 0) >= whole.counters.next_seq.get(0, 0)
-    head, (segments, messages, size) = head_of(outlook, 1)
+    head, (segments, messages, size) = head_of(incremental, 1)
     count = head.files.num_rows
     rest = whole.files.slice(count)
     assert head.files.to_pylist() == whole.files.slice(0, count).to_pylist()
@@ -286,8 +286,8 @@ def test_a_flipped_bit_loses_the_ledger_and_nothing_else(
     content = bytearray(hurt.read_bytes())
     content[int(len(content) * at)] ^= 0x10
     hurt.write_bytes(bytes(content))
-    outlook = table.ahead()
-    assert outlook is None or outlook.head(EVERYTHING) is None
+    incremental = table.ahead()
+    assert incremental is None or incremental.head(EVERYTHING) is None
     table.keep()
     same(table)
 
