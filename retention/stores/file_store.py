@@ -190,9 +190,14 @@ class FileStore:
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
 
-    def _spent_notes(self, described: pa.Table) -> list[str]:
-        """Locations of notes beside the table on files that it no longer has, given statistics of all live files."""
-        if not duplicates.notes(self._layout):
+    def _spent_notes(self, describe: Callable[[], pa.Table | None]) -> list[str]:
+        """Locations of notes beside the table on files that it no longer has.
+
+        Args:
+            describe: called only if there are notes, returns statistics of all live files; None: files must be opened.
+        """
+        described = describe() if duplicates.notes(self._layout) else None
+        if described is None:
             return []
         try:
             overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))

@@ -188,8 +188,12 @@ class DeltaStore(FileStore):
 
     def spent_notes(self, snapshot: Snapshot) -> list[str]:
         """Locations of notes beside the table on files that it no longer has; none if a file must be opened first."""
-        known, missing = self._cache.match(snapshot.files)
-        return [] if missing.num_rows else self._spent_notes(known)
+
+        def describe() -> pa.Table | None:
+            known, missing = self._cache.match(snapshot.files)
+            return None if missing.num_rows else known
+
+        return self._spent_notes(describe)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; returns the new version."""

@@ -183,7 +183,7 @@ class ParquetStore(FileStore):
     def spent_notes(self, snapshot: Snapshot) -> list[str]:
         """Locations of notes beside the table on files that it no longer has; none before the next adoption."""
         handle: ParquetHandle = snapshot.handle
-        return [] if handle.foreign else self._spent_notes(snapshot.files)
+        return self._spent_notes(lambda: None if handle.foreign else snapshot.files)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one state and create the next log entry; returns its version."""
