@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retention.engines.spark.versions import companions_of, installed_spark
+from retention.engines.spark.versions import delta_of, installed_spark
 from retention.errors import RefusedError
 from retention.ports import Store
 from retention.stores import StoreSettings, open_store
@@ -25,7 +25,7 @@ from tests.support.spark_on_s3 import FILES, LIMITS, NOW
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = installed_spark()
-SPARK = f"Apache-Spark/{INSTALLED} Delta-Lake/{companions_of(INSTALLED).delta[1]}"
+SPARK = f"Apache-Spark/{INSTALLED} Delta-Lake/{delta_of(INSTALLED)[1]}"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import pack
 
 from retention.engines.spark.java import launch_environment, machine_java, shared_folder
-from retention.engines.spark.versions import companions_of, installed_spark
+from retention.engines.spark.versions import companions_of, delta_of, installed_spark
 from retention.errors import UsageError
 
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
@@ -36,7 +36,7 @@ def delta_jars() -> list[Path]:
     Raises:
         UsageError: they are missing, or no Delta version is known for the installed Spark.
     """
-    artifact, version = companions_of(installed_spark()).delta
+    artifact, version = delta_of(installed_spark())
     folder = _jar_folder(artifact, version)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
@@ -61,7 +61,7 @@ def fetch_delta_jars() -> list[Path]:
     Raises:
         UsageError: Java is missing, or the repository could not be reached.
     """
-    artifact, version = companions_of(installed_spark()).delta
+    artifact, version = delta_of(installed_spark())
     _fetch(_jar_folder(artifact, version), [f"io.delta:{artifact}:{version}"], [])
     return delta_jars()
 

@@ -1,9 +1,10 @@
-"""Versions of Spark: the companions of each minor version, and a warning for untested versions."""
+"""Versions of Spark: the JARs that go with each minor version, and a warning for untested versions."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import logging
+import operator
 import re
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from retention.errors import UsageError
 
 _log = logging.getLogger("retention.spark")
 _MINOR = re.compile(r"(\d+)\.(\d+)")
+_BOUND = re.compile(r"([<>=]=?)(\d+)\.(\d+)")
+_COMPARED = {">=": operator.ge, "<=": operator.le, "<": operator.lt, "==": operator.eq}
 _OLDEST = (4, 0)
 """The first minor version that gives frames as Arrow tables and Arrow batches to tasks, classic and Connect."""
 
@@ -35,6 +38,23 @@ COMPANIONS = {
     "4.2": Companions(("4.2.0", "4.2.1"), ("delta-spark_4.2_2.13", "4.4.0"), "3.5.0", "2.35.4"),
 }
 """Minor version of Spark → its companions; later versions have no Delta yet."""
+
+
+def delta_of(version: str) -> tuple[str, str]:
+    """Maven artifact and version of Delta for a Spark: delta-spark's own names, or those of `COMPANIONS` without it.
+
+    A delta-spark counts if its bound on pyspark includes this minor version.
+
+    Raises:
+        UsageError: no Delta is known for it.
+    """
+    try:
+        stated = importlib.metadata.requires("delta-spark") or []
+    except importlib.metadata.PackageNotFoundError:
+        stated = []
+    if any(_allows(line, version) for line in stated if line.startswith("pyspark")):
+        return _named_by_delta_spark()
+    return companions_of(version).delta
 
 
 def companions_of(version: str) -> Companions:
@@ -74,8 +94,8 @@ def not_installed() -> UsageError:
 
 def is_too_old(version: str) -> bool:
     """Whether a Spark version is too old for tasks; False for a version without a number."""
-    numbers = _MINOR.match(version)
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _OLDEST
+    minor = _numbers_of(version)
+    return minor is not None and minor < _OLDEST
 
 
 def refuse_too_old(version: str) -> None:
@@ -104,7 +124,31 @@ def warn_of_untested(version: str) -> None:
 _warned: set[str] = set()
 
 
+def _allows(requirement: str, version: str) -> bool:
+    """Whether every bound of a requirement (`pyspark<=4.2.0,>=4.0.1`) includes the minor version of a Spark."""
+    minor = _numbers_of(version)
+    return minor is not None and all(
+        _COMPARED[sign](minor, (int(major), int(least)))
+        for sign, major, least in _BOUND.findall(requirement)
+    )
+
+
+def _named_by_delta_spark() -> tuple[str, str]:
+    """The artifact and version that the installed delta-spark adds to a session of the installed pyspark."""
+    from delta.pip_utils import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    builder = configure_spark_with_delta_pip(SparkSession.Builder())
+    _, artifact, version = builder._options["spark.jars.packages"].split(":")  # noqa: SLF001
+    return artifact, version
+
+
 def _minor_of(version: str) -> str:
     """`4.1` of `4.1.0.dbr-17`; empty without a number."""
+    return ".".join(map(str, _numbers_of(version) or ()))
+
+
+def _numbers_of(version: str) -> tuple[int, int] | None:
+    """Major and minor number of `4.1.0.dbr-17`; None without a number."""
     numbers = _MINOR.match(version)
-    return "" if numbers is None else f"{numbers[1]}.{numbers[2]}"
+    return None if numbers is None else (int(numbers[1]), int(numbers[2]))

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import tomllib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from retention.engines.spark import versions
 from retention.engines.spark.versions import (
     COMPANIONS,
     companions_of,
+    delta_of,
     installed_spark,
     is_too_old,
     refuse_too_old,
@@ -17,6 +21,7 @@ from retention.engines.spark.versions import (
 )
 from retention.errors import UsageError
 
+ROOT = Path(__file__).parents[4]
 MINORS = {
     "4.0.1": "4.0",
     "4.0.1-amzn-0": "4.0",
@@ -42,6 +47,31 @@ def test_a_spark_without_a_delta_is_one_sentence(version: str) -> None:
         UsageError, match=r"^no Delta is known for Spark [^\n]*--engine local[^\n]*$"
     ):
         companions_of(version)
+
+
+@pytest.mark.parametrize(
+    ("stated", "by_itself"),
+    [
+        (["pyspark<=4.2.0,>=4.0.1", "importlib_metadata<=8.7.1,>=1.0.0"], True),
+        (["pyspark==4.2.0"], True),
+        (["pyspark<4.2.0,>=4.0.0"], False),
+        (["pyspark>=4.3.0"], False),
+        (None, False),
+    ],
+)
+def test_delta_spark_names_its_own_jars_to_a_spark_that_it_allows(
+    stated: list[str] | None, by_itself: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def requires(name: str) -> list[str]:
+        if stated is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return stated
+
+    by_hand = replace(COMPANIONS["4.2"], delta=("delta-spark_by_hand", "0"))
+    monkeypatch.setitem(COMPANIONS, "4.2", by_hand)
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    own = ("delta-spark_4.2_2.13", importlib.metadata.version("delta-spark"))
+    assert delta_of("4.2.1") == (own if by_itself else by_hand.delta)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +110,12 @@ def test_every_minor_version_has_tested_patches_of_its_own() -> None:
         assert known.tested
         assert all(version.startswith(f"{minor}.") for version in known.tested)
         assert known.delta[0] == f"delta-spark_{minor}_2.13"
+
+
+def test_the_extra_installs_the_delta_that_goes_with_every_spark() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = [line for line in project["optional-dependencies"]["spark"] if "delta" in line]
+    assert {f"delta-spark=={known.delta[1]}" for known in COMPANIONS.values()} == {*pinned}
 
 
 def test_the_client_of_spark_connect_alone_starts_no_spark(
