@@ -16,7 +16,18 @@ from scripts import demo, demo_all, demo_clicks, demo_mistake
 
 STEPS = [
     *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
-    *("before", "apply", "after", "history", "parquet", "planes", "why", "expired", "marker"),
+    *(
+        "before",
+        "apply",
+        "after",
+        "history",
+        "parquet",
+        "spark",
+        "planes",
+        "why",
+        "expired",
+        "marker",
+    ),
     *("orders", "killed", "settled", "release", "goes", "stays", "left"),
     *("clicks", "settings", "expired", "held", "why", "active", "read on", "gone"),
     *("mistake", "gone", "asked", "on top", "dry run", "undone", "meant", "reclaim"),
