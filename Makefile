@@ -57,4 +57,4 @@ lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock
 
 docs: setup  ## Write anew what documents take from code: outputs on the pages, the published schemas
 	ACCEPT=1 $(BIN)/pytest tests/docs/test_readme.py tests/docs/test_operating.py tests/docs/test_ingest.py
-	$(BIN)/python -m retention.config.json_schema > schemas/json/retention.schema.json
+	$(BIN)/python -m retention.views.json_schemas schemas/json

@@ -95,10 +95,8 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
     check_plan_file(location)
     location = place_of(location)
     digests = {}
-    for part, schema in _TABLES.items():
-        digests[part] = write_table(
-            _beside(location, part), _saved(schema).append(_PLAN), _numbered_tables(plans, part)
-        )
+    for part, schema in saved_schemas().items():
+        digests[part] = write_table(_beside(location, part), schema, _numbered_tables(plans, part))
     document = {
         "format_version": FORMAT_VERSION,
         "kind": KIND,
@@ -124,6 +122,11 @@ def _tables(plan: Plan, part: str) -> Iterator[pa.Table]:
         yield from map(planned_parts, plan.actions.removed.tables())
     else:
         yield getattr(plan, part)
+
+
+def saved_schemas() -> dict[str, pa.Schema]:
+    """Name of each table next to a saved plan → its schema; `plan` is the number of the plan in the document."""
+    return {part: _saved(schema).append(_PLAN) for part, schema in _TABLES.items()}
 
 
 def _saved(schema: pa.Schema) -> pa.Schema:

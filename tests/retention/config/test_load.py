@@ -446,13 +446,6 @@ def test_reading_a_configuration_loads_no_table_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_json_schema_that_is_checked_in_is_current() -> None:
-    from retention.config.json_schema import json_schema
-
-    kept = Path(__file__).parents[3] / "schemas" / "json" / "retention.schema.json"
-    assert kept.read_text(encoding="utf-8") == json_schema()
-
-
 def test_a_hold_is_read_in_the_units_of_the_file() -> None:
     rule = {"consumers": ["b", "a", "b"], "max_age": "30d", "max_bytes": "1GiB"}
     policy = parse_stream({"name": "A", "hold_for_consumers": rule}, "test").policy()
