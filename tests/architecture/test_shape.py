@@ -185,3 +185,11 @@ def test_texts_name_long_runs_as_make_starts_them() -> None:
 def test_an_unknown_long_run_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(SystemExit, match="There is no long run crahs: did you mean crash"):
         named("crahs", long_runs())
+
+
+def test_the_page_on_test_support_has_a_line_for_each_file() -> None:
+    support = ROOT / "tests" / "support"
+    page = (support / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[[\w/]+\]\(([\w/]+\.py)\) \| .+ \|$", page, re.MULTILINE)
+    files = [str(path.relative_to(support)) for path in support.rglob("*.py")]
+    assert sorted(listed) == sorted(files)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,13 @@ def test_decisions_are_listed_with_their_numbers_titles_dates_and_states() -> No
         line = f"| [{number}]({page.name}) | {dated[1]} | {name} | {dated[2].removesuffix('.')} |"
         assert number == page.name[:4]
         assert line in listed, line
+
+
+def test_the_first_change_of_contributing_applies() -> None:
+    page = (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [change] = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    check = ["git", "apply", "--check", "-"]
+    done = subprocess.run(
+        check, cwd=DOCS.parent, input=change, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
