@@ -185,7 +185,9 @@ def test_nobody_is_everybody_where_no_consumer_is_there(make: Make) -> None:
 def test_a_state_that_contradicts_itself_removes_nothing(make: Make) -> None:
     opened = make()
     stand(opened, "ahead", progress(41, 41))
-    with pytest.raises(RefusedError, match=r"state of consumer ahead is impossible: .*nothing was removed"):
+    with pytest.raises(
+        RefusedError, match=r"state of consumer ahead is impossible: .*nothing was removed"
+    ):
         apply_now(opened, AS_OF, LOCAL, Guards())
 
 
