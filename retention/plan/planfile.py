@@ -243,9 +243,7 @@ def _judge_parts(plan: Plan) -> None:
     going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
     taken = rule_counts(plan.rules, len(files_)).sum(axis=1)
     if (taken != going).any() or (going > held).any():
-        raise ValueError(
-            "removed_messages differs from the sum of the rules, or exceeds the messages"
-        )
+        raise ValueError("removed_messages is not the sum of the rules, or exceeds the messages")
 
 
 def _removed(tables: Iterable[pa.Table]) -> RemovedRanges:
