@@ -58,6 +58,30 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(_table(result) for result in results)
 
 
+def matrix(results: Sequence[Mapping[str, Any]]) -> str:
+    """One table of median seconds: a row for each contender, a column for each piece of work."""
+    by_task = {
+        result["task"]: {one["contender"]: one["seconds"] for one in result["contenders"]}
+        for result in results
+    }
+    names = {name for seconds in by_task.values() for name in seconds}
+    lines = [
+        f"| {' | '.join(['seconds (times ours)', *(f'`{task}`' for task in by_task)])} |",
+        "|---" * (1 + len(by_task)) + "|",
+    ]
+    for name in sorted(names, key=lambda name: (name != OURS, name)):
+        cells = [_cell(seconds, name) for seconds in by_task.values()]
+        lines.append(f"| {' | '.join([name, *cells])} |")
+    return "\n".join(lines)
+
+
+def _cell(seconds: Mapping[str, float], name: str) -> str:
+    if name not in seconds:
+        return ""
+    ratio = f" ({seconds[name] / seconds[OURS]:.2f})" if OURS in seconds and name != OURS else ""
+    return f"{seconds[name]:.3f}{ratio}"
+
+
 def on_page(page: str, document: Mapping[str, Any]) -> str:
     """The page with the figures between its two markers replaced.
 
@@ -74,7 +98,7 @@ def on_page(page: str, document: Mapping[str, Any]) -> str:
         f"{document['date'][:10]}; {document['system']}; Python {document['python']}, {versions};",
         f"{size['segments']} segments of {size['messages']:,} messages, {document['runs']} counted runs.",
     ]
-    figures = "\n".join(lines) + "\n\n" + markdown(document["results"])
+    figures = "\n".join(lines) + "\n\n" + matrix(document["results"])
     return f"{before}{_BEGIN}\n{figures}\n{_END}{after}"
 
 

@@ -103,6 +103,12 @@ def test_the_report_compares_medians_with_ours() -> None:
         "| **ours** | 0.200 (0.100 to 0.300) | 1.00 | 0.050 | 2.00 | not counted |",
         "| duckdb | 0.400 (0.100 to 9.000) | 2.00 | 0.050 | 2.00 | not counted |",
     ]
+    assert report.matrix([result, result | {"task": "cut", "contenders": []}]).splitlines() == [
+        "| seconds (times ours) | `drop` | `cut` |",
+        "|---|---|---|",
+        "| ours | 0.200 |  |",
+        "| duckdb | 0.400 (2.00) |  |",
+    ]
 
 
 def test_a_page_keeps_what_stands_around_its_figures() -> None:
