@@ -56,5 +56,5 @@ lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-airflow.lock
 
 docs: setup  ## Write anew what documents take from code: outputs on the pages, the published schemas
-	ACCEPT=1 $(BIN)/pytest tests/docs/test_readme.py tests/docs/test_operating.py tests/docs/test_ingest.py
 	$(BIN)/python -m retention.views.json_schemas schemas/json
+	ACCEPT=1 $(BIN)/pytest tests/docs/test_readme.py tests/docs/test_operating.py tests/docs/test_ingest.py

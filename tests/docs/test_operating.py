@@ -27,7 +27,7 @@ def test_the_commands_of_a_page_print_what_it_says(
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "retention.yaml").write_text(blocks(text, "yaml")[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert executed(page, tmp_path) == text
+    assert executed(page, tmp_path) == page.read_text(encoding="utf-8")
 
 
 def test_the_page_on_upgrades_has_the_newest_format_versions() -> None:

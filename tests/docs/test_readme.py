@@ -49,7 +49,7 @@ def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
         last_run = next(iter(RUN.findall(result.stdout)), last_run)
     if os.environ.get("ACCEPT"):
         (ROOT / "README.md").write_text(page)
-    assert page == README
+    assert page == (ROOT / "README.md").read_text(encoding="utf-8")
     assert (directory / "streams" / "ORDERS").is_dir()
 
 
