@@ -124,7 +124,7 @@ def test_an_update_has_one_name_in_every_log(update: TableUpdate, name: str, val
         (SetOpenBase(0, MAX_SEQ + 2), RefusedError, "sequences end at 2^62"),
         (SetBatch("loader", 4), None, ""),
         (SetBatch("other", 1), None, ""),
-        (SetBatch("loader", 3), ConflictError, "batch 3 of writer loader is there already"),
+        (SetBatch("loader", 3), ConflictError, "batch 3 of writer loader was committed already"),
         (SetConsumerEdits(3), None, ""),
         (SetRemoved(0, 3), None, ""),
         (SetRemoved(0, MAX_SEQ), None, ""),
