@@ -157,22 +157,22 @@ def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[st
         _negative("ack floor", low),
         _beyond_stream(high, last_seq),
         _odd(
-            "pending sequences lie at or below the ack floor", seqs, pc.less_equal, low.stream_seq
+            "pending sequences are at or below the ack floor", seqs, pc.less_equal, low.stream_seq
         ),
-        _odd("pending sequences lie above the last delivery", seqs, pc.greater, high.stream_seq),
+        _odd("pending sequences are above the last delivery", seqs, pc.greater, high.stream_seq),
         _odd(
-            "pending consumer sequences lie above the last delivery's",
+            "pending consumer sequences are above the last delivery's",
             consumer_seqs,
             pc.greater,
             high.consumer_seq,
         ),
         _odd(
-            "redelivered sequences lie above the last delivery",
+            "redelivered sequences are above the last delivery",
             repeated,
             pc.greater,
             high.stream_seq,
         ),
-        _odd("counts of redeliveries lie below the least that there can be", counts, pc.less, 0),
+        _odd("counts of redeliveries are below the possible minimum", counts, pc.less, 0),
         _unordered("pending", seqs),
         _unordered("redelivered", repeated),
     ]
@@ -182,7 +182,7 @@ def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[st
 def _too_high(lower_name: str, lower: Position, upper_name: str, upper: Position) -> str:
     if lower.stream_seq <= upper.stream_seq and lower.consumer_seq <= upper.consumer_seq:
         return ""
-    return f"the {lower_name} ({_spell(lower)}) lies above the {upper_name} ({_spell(upper)})"
+    return f"the {lower_name} ({_spell(lower)}) is above the {upper_name} ({_spell(upper)})"
 
 
 def _negative(name: str, position: Position) -> str:
@@ -193,7 +193,7 @@ def _negative(name: str, position: Position) -> str:
 def _beyond_stream(delivered: Position, last_seq: int | None) -> str:
     if last_seq is None or delivered.stream_seq <= last_seq:
         return ""
-    return f"the last delivery ({_spell(delivered)}) lies above the last sequence of the stream, {last_seq}"
+    return f"the last delivery ({_spell(delivered)}) is above the last sequence of the stream, {last_seq}"
 
 
 def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., Any], bound: int) -> str:

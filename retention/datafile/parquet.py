@@ -251,7 +251,7 @@ def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     twice = np.flatnonzero(seqs[1:] == seqs[:-1])
     if len(twice):
         raise ForeignRowsError(
-            f"{file.location}: sequence {seqs[twice[0]]} stands in it twice; the table is corrupt, nothing was "
+            f"{file.location}: sequence {seqs[twice[0]]} occurs in it twice; the table is corrupt, nothing was "
             "changed; restore the file from a copy, or delete the doubled row with the program that wrote it"
             f"{given_up(file.stream, file.path)}"
         )

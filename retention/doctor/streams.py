@@ -165,7 +165,7 @@ def _times(opened: OpenedStream) -> Iterator[Finding]:
 def _data_files(table: Inspection, name: str) -> Finding:
     wrong = table.wrong_lengths()
     if not wrong:
-        return ok("data files", "every file is there with its length", name)
+        return ok("data files", "every file exists with its length", name)
     listed = ", ".join(
         f"{location} ({_length(there, logged)})" for location, there, logged in wrong[:_NAMED]
     )

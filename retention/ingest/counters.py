@@ -86,7 +86,7 @@ class Counter:
             self.total = 0 if payload is None else _total_of(payload)
             self.sources = _sources_of(headers.lookup(block, SOURCES))
         except (ValueError, RecursionError) as error:
-            reason = "the counter is broken: the last message of its subject holds no total"
+            reason = "the counter is broken: the last message of its subject has no total"
             raise UncountableError(reason, 10172) from error
 
     def add(self, block: bytes) -> None:

@@ -212,7 +212,7 @@ def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
     if not is_literal(subject):
         yield refusal("deliver_subject", f"{subject!r} has wildcards; write one subject", 10079)
     elif not is_valid_filter(subject):
-        text = f"{subject!r} is not a subject: tokens must not be empty or hold whitespace"
+        text = f"{subject!r} is not a subject: tokens must not be empty or have whitespace"
         yield refusal("deliver_subject", text, 10112)
     elif any(is_subset(subject, taken) for taken in stream.subjects):
         text = f"{subject!r} is among the stream's own subjects; write another one"

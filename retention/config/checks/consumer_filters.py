@@ -33,8 +33,8 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal(key, "a filter cannot be empty; leave it out, or write '>'", 10139)
         elif not is_valid_filter(wanted):
             text = (
-                f"{wanted!r} is not a subject: tokens between dots must not be empty or hold"
-                " whitespace, and > stands only at the end"
+                f"{wanted!r} is not a subject: tokens between dots must not be empty or have"
+                " whitespace, and > is allowed only at the end"
             )
             yield refusal(key, text)
         elif has_wildcard_look_alike(wanted):

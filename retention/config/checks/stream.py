@@ -171,8 +171,8 @@ def _subjects(stream: StreamFields) -> Iterator[Refusal]:
         if subject not in valid:
             yield refusal(
                 "subjects",
-                f"{subject!r} is not a subject: tokens between dots must not be empty or hold"
-                " whitespace, and > stands only at the end",
+                f"{subject!r} is not a subject: tokens between dots must not be empty or have"
+                " whitespace, and > is allowed only at the end",
             )
     for first, second in combinations(valid, 2):
         if overlap(first, second):

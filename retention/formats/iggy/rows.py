@@ -32,7 +32,7 @@ producer's, in nanoseconds. `headers` are the user headers as stored, null for n
 
 END_OF_OFFSETS = MAX_SEQ + 1
 """The end of the offsets of rows, exclusive, so that the largest offset has a successor."""
-_TOO_LARGE = "its offset is larger than a table can hold"
+_TOO_LARGE = "its offset is too large for a table"
 _NS = 1_000
 _LATEST_US = (2**63 - 1) // _NS
 
@@ -58,7 +58,7 @@ def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
         elif not below[nth]:
             reasons[nth] = _TOO_LARGE if end == END_OF_OFFSETS else f"the next log begins at {end}"
         elif not holdable[nth]:
-            reasons[nth] = "its time is later than a table can hold"
+            reasons[nth] = "its time is too late for a table"
         else:
             reasons[nth] = f"it follows offset {highest[nth]}, but offsets must rise"
     return reasons

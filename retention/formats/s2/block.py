@@ -30,7 +30,7 @@ def decode(block: bytes) -> bytes:
     except IndexError as error:
         raise ValueError("it ends within an operation") from error
     if len(decoded) != size:
-        raise ValueError(f"it holds {len(decoded)} bytes and claims {size}")
+        raise ValueError(f"it has {len(decoded)} bytes and claims {size}")
     return bytes(decoded)
 
 
@@ -86,5 +86,5 @@ def _repeated(block: bytes, at: int, room: int) -> tuple[int, int]:
     width, base = _REPEAT_LENGTHS.get(field, (0, field + 4))
     length = base + int.from_bytes(block[at + 2 : at + 2 + width], "little")
     if length > room:
-        raise ValueError("it holds more than it claims")
+        raise ValueError("it has more bytes than it claims")
     return length, at + 2 + width

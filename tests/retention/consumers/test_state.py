@@ -116,28 +116,28 @@ def test_a_damaged_state_is_refused(damaged: dict[str, Any]) -> None:
     [
         (
             ConsumerState(Position(3, 3), Position(3, 4)),
-            "the ack floor (stream sequence 4, consumer sequence 3) lies above the last delivery"
+            "the ack floor (stream sequence 4, consumer sequence 3) is above the last delivery"
             " (stream sequence 3, consumer sequence 3)",
         ),
         (
             ConsumerState(Position(9, 9), Position(3, 3), pending((2, 4, 0), (3, 5, 0))),
-            "2 pending sequences lie at or below the ack floor (3), such as 2",
+            "2 pending sequences are at or below the ack floor (3), such as 2",
         ),
         (
             ConsumerState(Position(9, 9), Position(3, 3), pending((10, 4, 0))),
-            "1 pending sequences lie above the last delivery (9), such as 10",
+            "1 pending sequences are above the last delivery (9), such as 10",
         ),
         (
             ConsumerState(Position(9, 9), Position(3, 3), pending((4, 10, 0))),
-            "1 pending consumer sequences lie above the last delivery's (9), such as 10",
+            "1 pending consumer sequences are above the last delivery's (9), such as 10",
         ),
         (
             ConsumerState(Position(9, 9), Position(3, 3), redelivered=redelivered((10, 1))),
-            "1 redelivered sequences lie above the last delivery (9), such as 10",
+            "1 redelivered sequences are above the last delivery (9), such as 10",
         ),
         (
             ConsumerState(Position(9, 9), Position(3, 3), redelivered=redelivered((4, -1))),
-            "1 counts of redeliveries lie below the least that there can be (0), such as -1",
+            "1 counts of redeliveries are below the possible minimum (0), such as -1",
         ),
         (
             ConsumerState(Position(9, 9), Position(-1, 3)),
@@ -149,7 +149,7 @@ def test_a_damaged_state_is_refused(damaged: dict[str, Any]) -> None:
         ),
         (
             ConsumerState(Position(9, 21), Position(3, 3)),
-            "the last delivery (stream sequence 21, consumer sequence 9) lies above the last sequence of"
+            "the last delivery (stream sequence 21, consumer sequence 9) is above the last sequence of"
             " the stream, 20",
         ),
     ],

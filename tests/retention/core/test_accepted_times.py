@@ -15,7 +15,7 @@ from retention.core.accepted_times import (
 from retention.core.units import INT64_MAX, MICROSECOND, SECOND, format_instant, parse_instant
 
 AT = parse_instant("2025-11-25T00:00:00Z")
-HELD = "is outside 1677-09-21 to 2262-04-11, the times that 64 bits of nanoseconds hold"
+HELD = "is outside 1677-09-21 to 2262-04-11, the range of 64 bits of nanoseconds"
 OPTION = "; --any-time, in Python any_time=True, takes such times as they are"
 
 
