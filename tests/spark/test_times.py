@@ -38,8 +38,8 @@ def test_a_frame_with_times_that_64_bits_do_not_hold_is_refused(
     finally:
         spark.conf.set("spark.sql.ansi.enabled", str(before))
     assert str(refused.value) == (
-        "the row with subject 'orders.a': time 9999-12-31T00:00:00Z is outside 1677-09-21 to 2262-04-11, the times "
-        "that 64 bits of nanoseconds hold; nothing was appended; correct or leave out such rows"
+        "the row with subject 'orders.a': time 9999-12-31T00:00:00Z is outside 1677-09-21 to 2262-04-11, the range "
+        "of 64 bits of nanoseconds; nothing was appended; correct or leave out such rows"
     )
     assert stream.state().messages == 0
 
