@@ -1,71 +1,60 @@
-"""Undo of a run within its grace period: exactly the files it removed are restored, and its copies are removed."""
+"""Undo of a run within its grace period: exactly the messages it removed are restored, and its copies are removed.
+
+1. Read the run's record and those of later runs; refuse a run that removed nothing, was undone already, or that a purge
+   follows.
+2. Read the records of its files; refuse a run that is not in force in the table.
+3. Determine the epoch that continues; refuse if messages were stored since a purge.
+4. Choose the sources: the removed files unchanged, or, if their segments have changed since, the removed rows in their
+   present segments. Refuse if a source is gone, or if the table already has one of the messages.
+5. Lower a topic's watermarks below the restored messages, so that plans made before are refused.
+6. Commit one swap: the sources in, the run's copies and markers out.
+
+A dry run ends after step 4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
-from retention.apply.bring_back import (
-    ComingBack,
-    Findings,
-    bring_back,
-    find_removed,
-)
-from retention.apply.foreign_changes import (
-    UndoCheck,
-    changed_since,
-    refuse_lost,
-    refuse_put_back,
-)
-from retention.apply.put_back import compare_rows, put_back, refuse_undo_of_released
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
+from retention.apply.undo_conflicts import (
+    foreign_change,
+    merged_since,
+    present_again,
+    touched_since,
+)
+from retention.apply.undo_files import RunToUndo
 from retention.apply.undo_records import (
     find_ranges,
     is_in_force,
     read_record,
     refuse_claimed,
 )
+from retention.apply.undo_sources import UndoSources, find_sources, restore_files, stage_rows
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
 from retention.core.labels import on_stream
 from retention.core.table_requirements import AssertEpoch
-from retention.core.table_updates import (
-    SetDropped,
-    set_epoch,
-)
+from retention.core.table_updates import SetDropped, set_epoch
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
-from retention.history.kinds import (
-    Dropped,
-    NewerRun,
-    RestoredRun,
-    ReturnedRemoved,
-    SequencesRepaired,
-    Undone,
-)
+from retention.history.kinds import Dropped, NewerRun, SequencesRepaired, Undone
 from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
-from retention.layout.segment_homes import divided_mask, homes_of
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS
-
-Later = Sequence[RunRecord]
-"""The outcomes of later runs that have, or may have, changed the table, newest first."""
+from retention.stores.row_tombstones import LAST_BUILD, tombstoned_paths
 
 
 @on_stream
 def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> Undone:
     """Restore what a run removed, in one commit; sequences and counters are unchanged.
-
-    The removed files are restored; where other runs have rewritten its copies, exactly its messages are written anew,
-    in their present segments.
 
     Args:
         opened: the stream.
@@ -84,22 +73,17 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
     history = history_of(opened.warehouse, opened.name)
     with maintaining(opened):
         settle_interrupted(opened, history)
-        later = _later(opened, history, run)
-        undoing = _check_undoing(opened, history, run, later)
-        outcome = undoing.outcome
-        if DELETE_SEGMENTS in outcome.by_rule:
-            continuing = history.continuing(outcome.epoch)[-1]
-            lower_watermarks(opened, undoing.removed, continuing)
-            undoing = replace(undoing, snapshot=opened.store.snapshot())
-        epochs = _epochs(opened, history, outcome, undoing.snapshot)
-        findings = _rows_to_find(undoing, later)
-        with recorded_run(opened, undoing.snapshot) as run_of_undo:
-            back = (
-                put_back(undoing)
-                if findings is None
-                else bring_back(undoing, findings, engines or Engines("local"))
+        plan = _plan_undo(opened, history, run)
+        undo, sources = plan.undo, plan.sources
+        if DELETE_SEGMENTS in undo.outcome.by_rule:
+            lower_watermarks(opened, undo.removed, plan.epochs[0])
+        with recorded_run(opened, undo.snapshot) as transaction:
+            change = (
+                stage_rows(undo, sources, engines or Engines("local"))
+                if isinstance(sources, UndoSources)
+                else sources
             )
-            return _commit(undoing, run_of_undo, back, epochs)
+            return _commit(plan, transaction, change)
 
 
 def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
@@ -114,100 +98,102 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
     """
     history = history_of(opened.warehouse, opened.name)
     history.refuse_newer()
-    later = _later(opened, history, run)
-    undoing = _check_undoing(opened, history, run, later)
-    outcome = undoing.outcome
-    _epochs(opened, history, outcome, undoing.snapshot)
-    findings = _rows_to_find(undoing, later)
-    if findings is None:
-        compare_rows(undoing)
+    plan = _plan_undo(opened, history, run)
+    outcome, sources = plan.undo.outcome, plan.sources
     return {
         "stream": opened.name,
         "undoes": run,
         "restored_messages": outcome.removed_messages,
         "restored_bytes": outcome.removed_bytes,
-        "files": undoing.removed.num_rows if findings is None else len(findings.taken),
-        "rewritten": findings is not None,
+        "files": len(sources.rows) if isinstance(sources, UndoSources) else sources.add.num_rows,
+        "rewritten": plan.is_rewritten,
     }
 
 
-def _check_undoing(opened: OpenedStream, history: History, run: str, later: Later) -> UndoCheck:
-    """Read the records of a run that can be undone.
+@dataclass(frozen=True)
+class _UndoPlan:
+    """The decisions of an undo, before anything is changed."""
+
+    undo: RunToUndo
+    epochs: tuple[int, int]
+    """The epochs before and after the undo."""
+    sources: Change | UndoSources
+    """The removed files unchanged, or the messages to write anew."""
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether messages are written anew."""
+        return isinstance(self.sources, UndoSources)
+
+
+def _plan_undo(opened: OpenedStream, history: History, run: str) -> _UndoPlan:
+    """Take steps 1 to 4.
 
     Raises:
-        UsageError, RefusedError, DamagedError: it cannot be, whatever the table contains; or its records are gone.
+        UsageError, RefusedError, VerificationError: the run cannot be undone.
+        DamagedError: a record of the run differs from what was written.
     """
     outcome = _undoable(opened, history, run)
     snapshot = opened.store.snapshot()
-    refuse_put_back(opened, snapshot, outcome)
+    _refuse_earlier_copy(opened, snapshot, outcome)
+    later = [record for record in history.since(run) if _may_be_in_force(opened, record, snapshot)]
     _refuse_undone(opened, run, later)
     removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
-    _check_in_force(opened, outcome, added)
-    undoing = UndoCheck(opened, snapshot, outcome, removed, added)
-    refuse_undo_of_released(undoing)
-    return undoing
+    undo = RunToUndo(opened, snapshot, outcome, later, removed, added)
+    _refuse_uncommitted(undo)
+    _refuse_row_tombstones(undo)
+    epochs = _epochs(undo, history)
+    return _UndoPlan(undo, epochs, _sources(undo))
 
 
-def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
-    """The messages to write anew; None: the files that the run removed can be restored unchanged.
+def _sources(undo: RunToUndo) -> Change | UndoSources:
+    """Choose between the removed files unchanged and the removed rows in new files.
 
     Raises:
         RefusedError: neither is possible.
         VerificationError: files are gone.
     """
-    touched = _touched_since(undoing, later)
-    in_the_way = touched or changed_since(undoing) or _merged_since(undoing)
-    if in_the_way is None:
-        refuse_lost(undoing)
-        return None
-    ranges = (
-        None if undoing.outcome.ends_epoch is not None else find_ranges(undoing.opened, undoing.run)
-    )
+    touched = touched_since(undo)
+    conflict = touched or foreign_change(undo) or merged_since(undo)
+    if conflict is None:
+        return restore_files(undo)
+    purges = undo.outcome.ends_epoch is not None
+    ranges = None if purges else find_ranges(undo.opened, undo.run)
     if ranges is None:
-        raise in_the_way
-    return find_removed(
-        undoing, ranges.tables(), in_the_way if touched is None else _there_again(undoing)
-    )
+        raise conflict
+    present = conflict if touched is None else present_again(undo)
+    return find_sources(undo, ranges.tables(), present)
 
 
-def _there_again(undoing: UndoCheck) -> RefusedError:
-    return RefusedError(
-        f"{undoing.opened.name}: messages that run {undoing.run} removed are in the table again, as after a restore "
-        "from an archive, and would be duplicated; nothing was changed; restore the others from the archive as well"
-    )
-
-
-def _commit(
-    undoing: UndoCheck, run: RecordedRun, back: ComingBack, epochs: tuple[int, int]
-) -> Undone:
-    opened, outcome = undoing.opened, undoing.outcome
-    added = run.staged(back.added)
+def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone:
+    undo, outcome = plan.undo, plan.undo.outcome
     intent = Undone(
-        run=run.name,
-        undoes=undoing.run,
+        run=transaction.name,
+        undoes=undo.run,
         as_of_ns=outcome.as_of_ns,
         restored_messages=outcome.removed_messages,
         restored_bytes=outcome.removed_bytes,
-        epoch=epochs[1],
+        epoch=plan.epochs[1],
     )
-    if back.is_rewritten:
+    if plan.is_rewritten:
         intent = intent.updated(rewritten=True)
-    change = Change(
-        remove=back.removed,
-        add=added,
-        ranges=[back.markers],
-        requirements=[
-            AssertEpoch(epochs[0]),
-            refuse_claimed(opened, undoing.snapshot, added),
-            *back.requirements,
-        ],
-        updates=[
-            *set_epoch(*epochs),
-            *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
-        ],
-        metadata={"undoes": undoing.run},
+    added = transaction.staged(change.add)
+    return transaction.commit(
+        intent,
+        replace(
+            change,
+            requirements=[
+                AssertEpoch(plan.epochs[0]),
+                refuse_claimed(undo.opened, undo.snapshot, added),
+                *change.requirements,
+            ],
+            updates=[
+                *set_epoch(*plan.epochs),
+                *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
+            ],
+            metadata={"undoes": undo.run},
+        ),
     )
-    return run.commit(intent, change)
 
 
 def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
@@ -232,43 +218,29 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
     return outcome
 
 
-def _may_be_in_force(opened: OpenedStream, outcome: RunRecord) -> bool:
+def _refuse_earlier_copy(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> None:
+    """Refuse a run unknown to the table: the table was restored from an earlier copy.
+
+    Raises:
+        RefusedError: the table was restored.
+    """
+    here, committed = snapshot.version, outcome.version_after
+    if committed is not None and here < committed:
+        raise RefusedError(
+            f"{opened.name}: there is nothing to undo: the table is at version {here}, and run {outcome.run} "
+            f"committed version {committed}, so the table was restored from an earlier copy, which has the removed "
+            "messages; nothing was changed"
+        )
+
+
+def _may_be_in_force(opened: OpenedStream, outcome: RunRecord, snapshot: Snapshot) -> bool:
     """Whether a run committed, as far as is known: where the history does not say, the live files decide."""
     if outcome.status != UNKNOWN:
         return outcome.is_done
-    return is_in_force(opened, outcome.run, opened.store.snapshot()) is not False
+    return is_in_force(opened, outcome.run, snapshot) is not False
 
 
-def _check_in_force(opened: OpenedStream, outcome: RunRecord, added: pa.Table) -> None:
-    """Refuse to undo an interrupted run of unknown outcome unless the table can be as that run left it.
-
-    Raises:
-        UsageError: it is not.
-        RefusedError: the outcome is unknown, and the run's copies cannot be removed.
-    """
-    if outcome.status != UNKNOWN:
-        return
-    run = outcome.run
-    in_force = is_in_force(opened, run, opened.store.snapshot())
-    if in_force is False:
-        raise UsageError(
-            f"{opened.name}: run {run} was interrupted, and files that it was about to remove are in the table, so "
-            "there is nothing to undo"
-        )
-    if in_force is None and added.num_rows:
-        raise RefusedError(
-            f"{opened.name}: run {run} was interrupted, and it is unknown whether it committed: the table has neither "
-            "the files that it removed nor those that it wrote instead; nothing was changed; restore messages from an "
-            "archive or a backup"
-        )
-
-
-def _later(opened: OpenedStream, history: History, run: str) -> Later:
-    """The later runs that have, or may have, changed the table, newest first."""
-    return [record for record in history.since(run) if _may_be_in_force(opened, record)]
-
-
-def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
+def _refuse_undone(opened: OpenedStream, run: str, later: Sequence[RunRecord]) -> None:
     """Refuse a run that was already undone, or that a purge of the topic follows.
 
     Raises:
@@ -286,68 +258,54 @@ def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
             )
 
 
-def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
-    """The error if a later run removed messages from the same segments, or restored some there; None: none did."""
-    opened, run = undoing.opened, undoing.run
-    undone = {record.undoes for record in later if isinstance(record, Undone)}
-    segments = _segments(undoing.removed)
-    for record in later:
-        if isinstance(record, RestoredRun):
-            if segments & _segments(read_record(opened, record.run, "added")):
-                return RefusedError(
-                    f"{opened.name}: run {record.run} restored messages of the same segments from an archive after "
-                    f"run {run}, so they would be duplicated; nothing was changed; restore the others from the archive "
-                    "as well"
-                )
-            continue
-        if _wrote_anew(record) and segments & _written_anew(opened, record):
-            return RefusedError(
-                f"{opened.name}: run {record.run} rewrote messages of the same segments after run {run}, and a version "
-                f"of this program that recorded only whole files made run {run}; nothing was changed; restore messages "
-                "from an archive or a backup"
-            )
-        counts = not isinstance(record, Undone | ReturnedRemoved)
-        if not counts or record.run in undone or not record.removed_messages:
-            continue
-        if segments & _segments(read_record(opened, record.run, "removed")):
-            return RefusedError(
-                f"{opened.name}: run {record.run} removed messages of the same segments after run {run}; undo "
-                "that one first"
-            )
-    return None
+def _refuse_uncommitted(undo: RunToUndo) -> None:
+    """Refuse an interrupted run of unknown outcome unless the table can be as that run left it.
 
-
-def _wrote_anew(record: RunRecord) -> bool:
-    """Whether an undo wrote messages in new files."""
-    return isinstance(record, Undone) and record.rewritten
-
-
-def _written_anew(opened: OpenedStream, record: RunRecord) -> set[tuple[int, int]]:
-    """The segments in which an undo wrote messages."""
-    return _segments(read_record(opened, record.run, "added"))
-
-
-def _merged_since(undoing: UndoCheck) -> RefusedError | None:
-    """The error if segments were merged since; None: they were not."""
-    opened, live = undoing.opened, undoing.snapshot.files
-    moved = homes_of(live, undoing.removed) != undoing.removed["segment"].to_numpy()
-    if bool((moved | divided_mask(live, undoing.removed)).any()):
-        return RefusedError(
-            f"{opened.name}: the segments of run {undoing.run} have been compacted since, and a version of this "
-            "program that recorded only whole files made that run; nothing was changed; restore messages from an "
+    Raises:
+        UsageError: it is not.
+        RefusedError: the outcome is unknown, and the run's copies cannot be removed.
+    """
+    if undo.outcome.status != UNKNOWN:
+        return
+    opened, run = undo.opened, undo.run
+    in_force = is_in_force(opened, run, undo.snapshot)
+    if in_force is False:
+        raise UsageError(
+            f"{opened.name}: run {run} was interrupted, and files that it was about to remove are in the table, so "
+            "there is nothing to undo"
+        )
+    if in_force is None and undo.added.num_rows:
+        raise RefusedError(
+            f"{opened.name}: run {run} was interrupted, and it is unknown whether it committed: the table has neither "
+            "the files that it removed nor those that it wrote instead; nothing was changed; restore messages from an "
             "archive or a backup"
         )
-    return None
 
 
-def _epochs(
-    opened: OpenedStream, history: History, outcome: RunRecord, snapshot: Snapshot
-) -> tuple[int, int]:
+def _refuse_row_tombstones(undo: RunToUndo) -> None:
+    """Refuse a run that read or changed row tombstones of an earlier build.
+
+    Raises:
+        RefusedError: the run's files hold messages that were released before it, or it released messages in files
+            that it kept.
+        DamagedError: the current record of row tombstones cannot be read.
+    """
+    hidden = set(tombstoned_paths(undo.layout, undo.snapshot.counters.released).to_pylist())
+    if undo.outcome.released is not None or not hidden.isdisjoint(undo.removed["path"].to_pylist()):
+        raise RefusedError(
+            f"{undo.opened.name}: an earlier build released messages in the files of run {undo.run} without "
+            "rewriting them, and this one cannot tell those messages from the others; nothing was changed; undo it "
+            f"with commit {LAST_BUILD} of this project"
+        )
+
+
+def _epochs(undo: RunToUndo, history: History) -> tuple[int, int]:
     """The epochs before and after the undo of a run: an epoch ended by a purge continues if nothing was written since.
 
     Raises:
         RefusedError: messages were appended after a purge.
     """
+    opened, outcome, snapshot = undo.opened, undo.outcome, undo.snapshot
     here = history.continuing(outcome.epoch)[-1]
     if outcome.ends_epoch is None:
         return here, here
@@ -362,8 +320,3 @@ def _epochs(
             "ones; nothing was changed; the run can no longer be undone"
         )
     return here, outcome.ends_epoch
-
-
-def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:
-    partitions, segments = (files_of_run[name].to_pylist() for name in ("partition", "segment"))
-    return set(zip(partitions, segments, strict=True))

@@ -24,7 +24,7 @@ from retention.datafile.parquet import (
 from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
-from retention.layout.segment_homes import Placing
+from retention.layout.segment_assignment import SegmentAssignment
 from retention.restore.open_archive import Archive
 from retention.restore.select import Part
 from retention.schemas.messages import FILE_COLUMNS
@@ -61,7 +61,7 @@ def staged(
     """
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
-    pieces = list(_placed(archive, parts, live))
+    pieces = list(_divided(archive, parts, live))
     tasks = [
         _task(archive, part, opened.store.stage(part.copy.partition, base)[0], subject)
         for part, base in pieces
@@ -79,23 +79,23 @@ def staged(
         raise
 
 
-def _placed(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator[tuple[Part, int]]:
+def _divided(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator[tuple[Part, int]]:
     """The messages to restore from each copy, divided among their present segments."""
-    placing = Placing.of(
+    assignment = SegmentAssignment.of(
         live, [(part.copy.partition, part.copy.segment, part.copy.max_seq) for part in parts]
     )
-    for part, home, several in zip(parts, placing.homes, placing.divided, strict=True):
-        yield from _pieces(archive, part, placing, home) if several else [(part, home)]
+    for part, lowest, several in zip(parts, assignment.segments, assignment.divided, strict=True):
+        yield from _pieces(archive, part, assignment, lowest) if several else [(part, lowest)]
 
 
 def _pieces(
-    archive: Archive, part: Part, placing: Placing, home: int
+    archive: Archive, part: Part, assignment: SegmentAssignment, lowest: int
 ) -> Iterator[tuple[Part, int]]:
     """The messages of a copy by the segment to which they belong; segments without messages are omitted."""
     source = part.copy.data_file(archive.directory)
     removed = source.hidden if part.removed is None else part.removed
     seqs = read_columns(replace(source, hidden=removed), ("seq",))[0]["seq"].to_numpy()
-    for base, others, messages in placing.shares(part.copy.partition, home, seqs):
+    for base, others, messages in assignment.shares(part.copy.partition, lowest, seqs):
         yield replace(part, messages=messages, removed=union_of_ranges(removed, others)), base
 
 

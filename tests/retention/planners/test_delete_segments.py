@@ -7,7 +7,7 @@ import pytest
 
 from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.errors import StalePlanError, UsageError
+from retention.errors import StalePlanError, UsageError, VerificationError
 from retention.plan.planfile import load_plans
 from retention.stores.offset_table import OffsetTable
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -137,6 +137,19 @@ def test_an_undo_refuses_plans_that_count_on_what_was_asked(
     with pytest.raises(StalePlanError):
         plan.apply()
     assert there(topic) == ALL
+
+
+def test_an_undo_that_is_refused_lowers_no_watermark(warehouse: Warehouse, topic: Topic) -> None:
+    asked = topic.delete_segments(0, 2).apply()
+    assert asked.removed_messages == 10
+    live = set(topic.opened.store.snapshot().files["path"].to_pylist())
+    for file in Path(topic.opened.root).rglob("segment=*/*.parquet"):
+        if file.name not in {path.rpartition("/")[2] for path in live}:
+            file.unlink()
+    before = OffsetTable(topic.opened.root).read()
+    with pytest.raises(VerificationError, match="no longer exist"):
+        warehouse.undo(asked.run)
+    assert OffsetTable(topic.opened.root).read() == before
 
 
 def test_undoing_the_pass_that_took_the_rest_forgets_the_rest_alone(

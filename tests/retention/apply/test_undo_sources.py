@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from retention.api.stream import Stream
-from retention.apply.bring_back import TakenOfFile, taken_of_files
 from retention.apply.undo import show_undo, undo_run
+from retention.apply.undo_sources import RemovedRows, rows_of_files
 from retention.errors import RefusedError, UsageError, VerificationError
 from retention.schemas.runs import RUN_RANGES
 from tests.retention.planners.test_interest import progress, stand
@@ -212,11 +212,11 @@ def test_what_a_dry_run_says_is_what_happens(make: Make) -> None:
     assert undo_run(stream.opened, run).restored_bytes == told["restored_bytes"]
 
 
-def taken(*rows: dict[str, Any]) -> list[TakenOfFile]:
+def taken(*rows: dict[str, Any]) -> list[RemovedRows]:
     shape: dict[str, Any] = {"partition": 0, "segment": 1, "rules": [], "counts": []}
     nothing: dict[str, Any] = {"except_firsts": [], "except_lasts": [], "bytes": None}
     table = [shape | nothing | {"path": "a", "messages": 1} | row for row in rows]
-    return list(taken_of_files([pa.Table.from_pylist(table, schema=RUN_RANGES)]))
+    return list(rows_of_files([pa.Table.from_pylist(table, schema=RUN_RANGES)]))
 
 
 def test_the_ranges_of_a_file_and_all_others() -> None:
