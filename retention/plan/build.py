@@ -14,16 +14,15 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import cause_of_files, cause_of_pass
-from retention.plan.consumer_snapshot import Pin
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
 from retention.plan.remaining import RemainingMessages
 from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts
 from retention.plan.rule_rows import rule_rows
 from retention.rules import RULES
-from retention.rules.fold import Evaluation
-from retention.rules.requests import Removal
-from retention.rules.row_verdicts import STAYS, Answer, stop_of
+from retention.rules.fold import Vetoed
+from retention.rules.requests import Request
+from retention.rules.row_verdicts import Answer, stop_of
 from retention.schemas.plan import PLANNED_FILES
 
 
@@ -63,8 +62,7 @@ def make_plan(
     left: RemainingMessages,
     policy: Policy,
     as_of_ns: int,
-    decided: Evaluation,
-    answers: Sequence[Answer],
+    vetoed: Vetoed,
 ) -> Plan:
     """Combine the releases of consumers, the decisions from metadata on the rest, and the answers from rows.
 
@@ -72,17 +70,16 @@ def make_plan(
         left: the stream, and the messages not released by consumers.
         policy: the stream's rules.
         as_of_ns: the pass's instant.
-        decided: the pass over the remaining messages.
-        answers: the rows' answers to its questions.
+        vetoed: the pass over the remaining messages.
     """
-    inventory = left.inventory
+    inventory, decided, answers = left.inventory, vetoed.decided, vetoed.answers
     stopped_at = stop_of(answers)
     known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
     losses = _file_losses(left.files, known, _in_order(answers), stopped_at)
     losses = _with_released(left, policy, losses)
     cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
-        losses = losses.only(_sealed_and_spent(inventory, losses))
+        losses = losses.only(_sealed(inventory) & _in_spent_segments(inventory, losses))
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     header = replace(plan.header, read=plan.read + left.read)
     return replace(plan, header=header, cause=cause)
@@ -92,36 +89,25 @@ def make_removal(
     inventory: Inventory,
     policy: Policy,
     as_of_ns: int,
-    removal: Removal,
-    answers: Sequence[Answer],
+    vetoed: Vetoed,
+    request: Request | None = None,
 ) -> Plan:
-    """Combine the decisions from metadata on a requested removal and the answers from rows."""
-    known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
-    losses = _file_losses(inventory.files, known, _in_order(answers), None)
-    plan = _plan(inventory, policy, as_of_ns, losses, answers)
-    return replace(plan, header=replace(plan.header, request=removal.request))
-
-
-def make_topic_plan(
-    inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...] | None
-) -> Plan:
-    """Build the plan of a pass over a topic; its files are removed completely or kept.
+    """Build the plan of a request, or of a pass over a topic, of which only whole segments are removed.
 
     Args:
-        inventory: the topic.
+        inventory: the stream or topic.
         policy: its rules.
-        as_of_ns: the pass's instant.
-        rules: the rule that removes each file, an index into `RULES`, or `STAYS`.
-        pins: the stored offsets that were respected; None: they were not read.
+        as_of_ns: the instant of the removal.
+        vetoed: the decision.
+        request: the request; None: a pass.
     """
-    goes = rules != STAYS
-    messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
-    by_rule = np.where(np.arange(len(RULES)) == rules[:, None], messages[:, None], 0)
-    losses = FileLosses(
-        np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, RemovedRanges()
-    )
-    plan = _plan(inventory, policy, as_of_ns, losses, ())
-    return replace(plan, pins=replace(plan.pins, consumers=pins))
+    decided, answers = vetoed.decided, vetoed.answers
+    known = ByMetadata(decided.spans, decided.whole(None), decided.by_rule(None))
+    losses = _file_losses(inventory.files, known, _in_order(answers), None)
+    if policy.topic is not None:
+        losses = losses.only(_in_spent_segments(inventory, losses))
+    plan = _plan(inventory, policy, as_of_ns, losses, answers)
+    return replace(plan, header=replace(plan.header, request=request))
 
 
 def _in_order(answers: Sequence[Answer]) -> list[Answer]:
@@ -198,11 +184,14 @@ def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
 def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) -> FileLosses:
     """The losses of all files of the inventory, from those of the files with remaining messages."""
     stored = left.inventory.files
-    if len(left.numbers) == stored.num_rows and not left.released:
+    if len(left.numbers) == stored.num_rows and not left.released and left.kept is None:
         return losses
     messages, lost_bytes = (stored[name].to_numpy().copy() for name in ("messages", "bytes"))
     messages[left.numbers] += losses.messages - left.files["messages"].to_numpy()
     lost_bytes[left.numbers] += losses.bytes - left.files["bytes"].to_numpy()
+    if left.kept is not None:
+        messages -= left.kept.messages
+        lost_bytes -= left.kept.bytes
     by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
     by_rule[left.numbers] = losses.by_rule
     by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
@@ -210,16 +199,21 @@ def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) 
     return FileLosses(messages, lost_bytes, by_rule, ranges)
 
 
-def _sealed_and_spent(inventory: Inventory, losses: FileLosses) -> Array:
-    """A mask of the files of sealed segments that lose every message."""
+def _in_spent_segments(inventory: Inventory, losses: FileLosses) -> Array:
+    """A mask of the files of segments that lose every message."""
     number, _ = segment_numbers(inventory.files)
     messages = inventory.files["messages"].to_numpy()
     left = np.bincount(number, weights=messages - losses.messages)
+    return np.asarray(left[number] == 0)
+
+
+def _sealed(inventory: Inventory) -> Array:
+    """A mask of the files of sealed segments."""
     partitions = inventory.files["partition"].to_numpy()
     open_base = np.zeros(len(partitions), dtype=np.int64)
     for partition, base in inventory.counters.open_base.items():
         open_base[partitions == partition] = base
-    return (left[number] == 0) & (inventory.files["segment"].to_numpy() < open_base)
+    return np.asarray(inventory.files["segment"].to_numpy() < open_base)
 
 
 def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array) -> pa.Table:

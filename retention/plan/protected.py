@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.policy import HoldAction
-from retention.rules.jetstream.consumer_protection import ANYBODY
+from retention.rules.row_verdicts import ANYBODY
 from retention.schemas.plan import RULE_NAMES
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NewType, Protocol
 
 import numpy as np
@@ -31,6 +32,17 @@ class SubjectDigests(Protocol):
 
 
 @dataclass(frozen=True)
+class KeptFromRelease:
+    """Messages that consumers have released and vetoes keep: limits do not see them, and no plan removes them."""
+
+    messages: Array
+    """Of each file of the inventory, int64."""
+    bytes: Array
+    ranges: RemovedRanges
+    """Their ranges in files of which they are a part; `file` is a row number of the inventory."""
+
+
+@dataclass(frozen=True)
 class RemainingMessages:
     """A stream, and its remaining messages, to which limits apply."""
 
@@ -41,7 +53,12 @@ class RemainingMessages:
     numbers: Array
     """The row number in the inventory of each of `files`."""
     released: RemovedRanges = field(default_factory=RemovedRanges)
-    """Ranges of sequences released by consumers in these files; `file` is a row number of the inventory."""
+    """Ranges of sequences released by consumers in these files; `file` is a row number of the inventory.
+
+    A file with kept messages has ranges as well, without those of the kept ones.
+    """
+    kept: KeptFromRelease | None = None
+    """The messages kept from the release; None: there are none."""
     digests: Mapping[RemainingRow, pa.Table | StoredDigest] = field(default_factory=dict)
     """Row number in `files` → the subject digest of the remaining messages, if it differs from the stored one."""
     read: ReadCount = field(default_factory=ReadCount)
@@ -65,7 +82,12 @@ class RemainingMessages:
 
     def hidden(self, first: RemainingRow, end: RemainingRow) -> list[Array | FileRanges]:
         """The removed ranges of sequences in a slice of `files`, per file."""
-        return self.released.of_files(np.sort(self.numbers[first:end])) if self.released else []
+        hidden = self._hidden
+        return hidden.of_files(np.sort(self.numbers[first:end])) if hidden else []
+
+    @cached_property
+    def _hidden(self) -> RemovedRanges:
+        return self.released if self.kept is None else self.released.joined(self.kept.ranges)
 
     def subject_counts(
         self,

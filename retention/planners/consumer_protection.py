@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from retention.core.inventory import ReadCount
@@ -13,11 +12,11 @@ from retention.core.policy import ConsumerProtection
 from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.protected import ProtectedMessages, sum_protected
 from retention.planners.rows import SpanRowsReader
-from retention.rules.fold import Evaluation
+from retention.planners.veto import veto
+from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.consumer_protection import (
     Budget,
     Sizes,
-    answer_protected,
     budget_of,
     first_protected,
     protected_sizes,
@@ -26,15 +25,14 @@ from retention.rules.jetstream.consumer_protection import (
 )
 from retention.rules.jetstream.interest import Interest
 from retention.rules.jetstream.protection import AT_ANY_AGE, Protection
-from retention.rules.row_verdicts import Answer, Question, stop_of
+from retention.rules.row_verdicts import stop_of
 
 
 @dataclass(frozen=True)
 class ProtectionOutcome:
     """A pass, and the messages held from it by consumer protection."""
 
-    decided: Evaluation
-    answers: list[Answer]
+    vetoed: Vetoed
     hold: Protection
     """The protection in effect, with the first sequence that fits its room."""
     ranges: pa.Table
@@ -93,52 +91,32 @@ def protect(
     sizes = _sizes(asks, outcome, budget)
     first = first_protected(budget, [size.held for size in sizes])
     again = _held_back(asks, decided, replace(hold, from_seq=first))
-    reads = [answer.read for answer in outcome.answers] + [size.read for size in sizes]
+    reads = [answer.read for answer in outcome.vetoed.answers] + [size.read for size in sizes]
     return replace(again, read=sum(reads, ReadCount()))
 
 
 def _held_back(asks: SpanRowsReader, decided: Evaluation, hold: Protection) -> ProtectionOutcome:
-    spans = decided.spans
-    by_rule = decided.by_rule(None)
-    goes = by_rule.any(axis=1)
-    whole = goes & hold.whole(spans) & (np.count_nonzero(by_rule, axis=1) == 1)
-    doubtful = goes & hold.some(spans) & ~whole
-    held = replace(decided, ask=decided.ask | doubtful, held=whole)
-    numbers = np.flatnonzero(held.ask)
-    answers = asks(answer_protected, spans, [_question(held, hold, int(span)) for span in numbers])
-    stopped_at = stop_of(answers)
-    unheld = replace(held, held=None)
-    return ProtectionOutcome(
-        decided=held,
-        answers=answers,
-        hold=hold,
-        ranges=pa.concat_tables(
-            [
-                protected_whole(
-                    spans, unheld.by_rule(stopped_at), hold, whole & unheld.whole(stopped_at)
-                ),
-                *(
-                    settled(answer.held, reached=_reached(answer.span, stopped_at))
-                    for answer in answers
-                ),
-            ]
+    vetoed = veto(decided, (hold,), asks)
+    spans, stopped_at = decided.spans, stop_of(vetoed.answers)
+    whole = decided.whole(stopped_at) & vetoed.decided.held
+    ranges = [
+        protected_whole(spans, decided.by_rule(stopped_at), hold, whole),
+        *(
+            settled(answer.held, reached=_reached(answer.span, stopped_at))
+            for answer in vetoed.answers
         ),
-    )
-
-
-def _question(decided: Evaluation, hold: Protection, span: int) -> Question:
-    spans = decided.spans
-    hold_of_span = hold.within(int(spans.min_seq[span]), int(spans.max_seq[span]))
-    return replace(decided.question(span), hold=hold_of_span)
+    ]
+    return ProtectionOutcome(vetoed, hold, pa.concat_tables(ranges))
 
 
 def _sizes(asks: SpanRowsReader, outcome: ProtectionOutcome, budget: Budget) -> list[Sizes]:
     """Sizes of the held messages in the spans in which the room ends."""
-    stopped_at, sizes = stop_of(outcome.answers), []
+    decided, stopped_at = outcome.vetoed.decided, stop_of(outcome.vetoed.answers)
+    sizes: list[Sizes] = []
     for reached in (True, False):
         numbers = [int(span) for span in budget.spans if _reached(int(span), stopped_at) == reached]
-        questions = [_question(outcome.decided, outcome.hold, span) for span in numbers]
-        sizes += asks(partial(protected_sizes, reached=reached), outcome.decided.spans, questions)
+        questions = [decided.question(span) for span in numbers]
+        sizes += asks(partial(protected_sizes, reached=reached), decided.spans, questions)
     return sizes
 
 

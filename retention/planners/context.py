@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.plan.consumer_snapshot import ConsumerSnapshot
+from retention.rules.veto import Veto
 
 NO_CONSUMERS = ConsumerSnapshot()
 
@@ -24,3 +25,5 @@ class PlanningContext:
     """The consumers and their needs; empty if the policy does not use them."""
     next_seq: int = 0
     """The sequence of the first delete marker of the pass; 0 if the policy stores none."""
+    vetoes: tuple[Veto, ...] = ()
+    """The reasons to keep messages from every rule, in addition to the policy's consumer protection."""

@@ -16,7 +16,7 @@ from retention.core.spans import Array
 from retention.plan.removed_ranges import settled_counts
 from retention.planners.rows import SpanRowsReader
 from retention.rules import RULES
-from retention.rules.fold import Evaluation
+from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import DEATHS, Totals
 from retention.rules.jetstream.evaluate import ORDER, rules_of
@@ -32,6 +32,7 @@ from retention.rules.row_verdicts import (
     stop_of,
 )
 from retention.rules.rule import ExpiryRule
+from retention.rules.veto import any_kept
 from retention.schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
@@ -44,8 +45,7 @@ _BEFORE = [RULES.index(rule.name) for rule in ORDER if not rule.expires]
 class MarkedPass:
     """A pass with its delete markers."""
 
-    decided: Evaluation
-    answers: Sequence[Answer]
+    vetoed: Vetoed
     markers: pa.Table
     """The markers that remain after the pass; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None
@@ -66,9 +66,9 @@ class ExpiredSubjects:
     read: ReadCount
 
 
-def without_markers(decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
+def without_markers(vetoed: Vetoed) -> MarkedPass:
     """A pass over a stream without delete markers."""
-    return MarkedPass(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
+    return MarkedPass(vetoed, PLANNED_MARKERS.empty_table(), None, ReadCount())
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,16 @@ class MarkerPlanner:
     """Reads the subject digests of all files."""
     asks: SpanRowsReader
 
-    def announce(self, decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
+    def announce(self, vetoed: Vetoed) -> MarkedPass:
         """Add the markers; if they evict messages or are refused, decide the pass again, by rows.
 
         Raises:
             DamagedError: a file cannot be read.
         """
-        losses = _SpanLosses.of(decided, answers)
+        decided = vetoed.decided
+        losses = _SpanLosses.of(decided, vetoed.answers)
         if not losses.by_rule[:, _EXPIRY].any():
-            return without_markers(decided, answers)
+            return without_markers(vetoed)
         expired = self._expired(decided, losses)
         read = sum((subjects.read for subjects in expired), ReadCount())
         candidates = delete_markers.candidates(
@@ -102,8 +103,8 @@ class MarkerPlanner:
         if delete_markers.all_fit(candidates, self.policy, losses.left_by_limits(decided)):
             stored = delete_markers.numbered(candidates, self.next_seq)
             used = self._used(self.next_seq + stored.num_rows)
-            return MarkedPass(decided, answers, stored, used, read)
-        return self._replayed(decided, read)
+            return MarkedPass(vetoed, stored, used, read)
+        return self._replayed(vetoed, read)
 
     def _expired(self, decided: Evaluation, losses: _SpanLosses) -> list[ExpiredSubjects]:
         """Find the fate of each subject: from digests if a span loses nothing or all, otherwise from rows."""
@@ -134,15 +135,16 @@ class MarkerPlanner:
     def _used(self, after: int) -> tuple[int, int] | None:
         return (self.next_seq, after) if after > self.next_seq else None
 
-    def _replayed(self, decided: Evaluation, read: ReadCount) -> MarkedPass:
-        spans = decided.spans
+    def _replayed(self, vetoed: Vetoed, read: ReadCount) -> MarkedPass:
+        decided, spans = vetoed.decided, vetoed.decided.spans
         questions = [
             replace(decided.question(span).before_expiry, in_full=True)
             for span in range(len(spans))
         ]
         judged = self.asks(limit_span, spans, questions)
-        rows = pa.concat_tables([span.rows for span, _ in judged])
-        verdicts = np.concatenate([span_verdicts for _, span_verdicts in judged])
+        rows = pa.concat_tables([span.rows for span, _, _ in judged])
+        verdicts = np.concatenate([span_verdicts for _, span_verdicts, _ in judged])
+        kept = np.concatenate([span_kept for _, _, span_kept in judged])
         # Spans decided by deadlines alone are single files, and may interleave.
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
         expiry = [
@@ -150,19 +152,21 @@ class MarkerPlanner:
             for rule in rules_of(self.policy, self.as_of_ns)
             if isinstance(rule, ExpiryRule)
         ]
-        done = replay(
-            rows.take(pa.array(order)), verdicts[order], self.policy, expiry, self.next_seq
-        )
+        in_order = rows.take(pa.array(order))
+        done = replay(in_order, verdicts[order], kept[order], self.policy, expiry, self.next_seq)
         verdicts[order] = done.verdicts
-        ends = np.cumsum([span.rows.num_rows for span, _ in judged])[:-1]
+        ends = np.cumsum([span.rows.num_rows for span, _, _ in judged])[:-1]
         parts = np.split(verdicts, ends)
         answers = [
             Answer(number, removed_ranges(span, part), None, span.read)
-            for number, ((span, _), part) in enumerate(zip(judged, parts, strict=True))
+            for number, ((span, _, _), part) in enumerate(zip(judged, parts, strict=True))
         ]
         refused = frozenset(done.refused.tolist())
         replayed = replace(decided, ask=np.ones(len(spans), dtype=bool))
-        return MarkedPass(replayed, answers, done.markers, self._used(done.next_seq), read, refused)
+        used = self._used(done.next_seq)
+        return MarkedPass(
+            replace(vetoed, decided=replayed, answers=answers), done.markers, used, read, refused
+        )
 
 
 def expire_span(span: SpanRows, question: Question, *, reached: bool) -> ExpiredSubjects:
@@ -174,6 +178,7 @@ def expire_span(span: SpanRows, question: Question, *, reached: bool) -> Expired
         reached: whether the age scan reaches the span.
     """
     verdicts = settled(judge(span.rows, question)[0], reached=reached)
+    verdicts = np.where(any_kept(question.vetoes, span.rows), STAYS, verdicts)
     parts = [
         _last_of_subjects(span.rows.filter(pa.array(verdicts == rule)), scan)
         for scan, rule in enumerate(_EXPIRY)
@@ -182,9 +187,9 @@ def expire_span(span: SpanRows, question: Question, *, reached: bool) -> Expired
     return ExpiredSubjects(pa.concat_tables(parts), pc.unique(staying), span.read)
 
 
-def limit_span(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
-    """Apply the limits before expiry to the rows of one span; returns the rows, and the verdict on each."""
-    return span, judge(span.rows, question)[0]
+def limit_span(span: SpanRows, question: Question) -> tuple[SpanRows, Array, Array]:
+    """Apply the limits before expiry to the rows of one span; returns them, their verdicts, and a mask of kept ones."""
+    return span, judge(span.rows, question)[0], any_kept(question.vetoes, span.rows)
 
 
 def _last_of_subjects(rows: pa.Table, scan: int) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,20 +17,23 @@ from retention.datafile.row_stats import row_stats, seq_and_size_stats
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE, count_subjects
 from retention.plan.remaining import (
     InventoryRow,
+    KeptFromRelease,
     RemainingMessages,
     RemainingRow,
     StoredDigest,
     all_remaining,
 )
-from retention.plan.removed_ranges import ranges_of
+from retention.plan.removed_ranges import RemovedRanges, ranges_of
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
 from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
+from retention.rules.veto import Veto, any_kept, spans_kept
 from retention.schemas.files import FILE_STATS
 from retention.schemas.messages import RULE_COLUMNS
+from retention.schemas.plan import REMOVED_RANGES
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,14 @@ class UnneededQuestion:
     rule: str
     in_full: bool
     """Whether limits need more of the remaining messages than their count and size."""
+    vetoes: tuple[Veto, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns needed to answer."""
-        return RULE_COLUMNS if self.in_full else ("seq", "subject", "size")
+        if self.in_full or self.vetoes:
+            return RULE_COLUMNS
+        return ("seq", "subject", "size")
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class InterestAnswer:
     """Partly kept file → the subject digest of its remaining messages, if limits need it."""
     read: ReadCount
     span: int
+    kept: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    """Ranges that no consumer needs and vetoes keep, shape `REMOVED_RANGES`."""
     stored: StoredRanges | None = None
     """The ranges to remove, if they are so many that they are stored in a file."""
 
@@ -83,6 +91,8 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
     spans, interests = spans_of(inventory.files), context.consumers.interests
     decided = decide_release(context, spans, rows)
     in_full = any(rule.setting.of(policy) is not None for rule in ORDER if not rule.narrow)
+    whole, some = spans_kept(context.vetoes, spans)
+    ask = decided.ask | (decided.whole & some)
     questions = [
         UnneededQuestion(
             span=int(span),
@@ -93,11 +103,15 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
             unmatched=policy.unmatched,
             rule=policy.retention,
             in_full=in_full,
+            vetoes=tuple(veto.within(spans, int(span)) for veto in context.vetoes),
         )
-        for span in np.flatnonzero(decided.ask)
+        for span in np.flatnonzero(ask)
     ]
     answers = rows.of(all_remaining(inventory))(find_unneeded, spans, questions)
-    return _left(inventory, decided.whole[spans.span_of_file], answers)
+    released = decided.whole & ~ask
+    of_file = spans.span_of_file
+    remaining = _left(inventory, released[of_file], answers)
+    return _without_kept(remaining, (released & whole)[of_file], answers)
 
 
 def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> Release:
@@ -118,7 +132,12 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
 def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
     """Find the rows of one span that no consumer needs, and the remaining messages of its files."""
     gone = released_rows(span.rows, question.interests, question.unmatched)
-    verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
+    is_kept = any_kept(question.vetoes, span.rows)
+    rule = RULES.index(question.rule)
+    removed, kept = (
+        removed_ranges(span, np.where(mask, rule, STAYS).astype(np.int8))
+        for mask in (gone & ~is_kept, gone & is_kept)
+    )
     stats = row_stats if question.in_full else seq_and_size_stats
     left, digests = {}, {}
     for number in map(InventoryRow, np.unique(span.file_of_row[gone]).tolist()):
@@ -127,7 +146,30 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
             left[number] = stats(rows)
             if question.in_full:
                 digests[number] = count_subjects(rows)
-    return InterestAnswer(removed_ranges(span, verdicts), left, digests, span.read, question.span)
+    return InterestAnswer(removed, left, digests, span.read, question.span, kept)
+
+
+def _without_kept(
+    remaining: RemainingMessages, whole: Array, answers: Sequence[InterestAnswer]
+) -> RemainingMessages:
+    """The remaining messages, with the released ones that vetoes keep.
+
+    Args:
+        remaining: the messages that consumers have not released.
+        whole: a mask of the completely released files that vetoes keep completely.
+        answers: the answers from rows, about other files.
+    """
+    ranges = pa.concat_tables([answer.kept for answer in answers] or [REMOVED_RANGES.empty_table()])
+    if not ranges.num_rows and not whole.any():
+        return remaining
+    files = remaining.inventory.files
+    messages, size = (np.where(whole, files[name].to_numpy(), 0) for name in ("messages", "bytes"))
+    np.add.at(messages, ranges["file"].to_numpy(), ranges["messages"].to_numpy())
+    np.add.at(size, ranges["file"].to_numpy(), ranges["bytes"].to_numpy())
+    in_part = np.isin(np.arange(files.num_rows), [*remaining.numbers, *ranges["file"].to_numpy()])
+    released = ranges_of(answers, None).only(in_part)
+    kept = KeptFromRelease(messages, size, RemovedRanges(ranges))
+    return replace(remaining, released=released, kept=kept)
 
 
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
@@ -157,7 +199,8 @@ def _left(
     files = inventory.files
     lost = np.where(whole, files["messages"].to_numpy(), 0)
     for answer in answers:
-        np.add.at(lost, answer.counts["file"].to_numpy(), answer.counts["messages"].to_numpy())
+        for ranges in (answer.counts, answer.kept):
+            np.add.at(lost, ranges["file"].to_numpy(), ranges["messages"].to_numpy())
     stays = lost < files["messages"].to_numpy()
     changed = {number: stats for answer in answers for number, stats in answer.left.items()}
     numbers = np.flatnonzero(stays)

@@ -8,7 +8,7 @@ from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.purge_deletes import PurgeDeletes
-from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Request
+from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Request, Rollup
 
 
 def check_allowed(opened: OpenedStream, request: Request) -> None:
@@ -19,8 +19,8 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         UsageError: the request is to delete segments, and the stream is not a topic.
     """
     config = opened.config
-    if isinstance(request, Drop):
-        # A server also deletes streams that are sealed or deny purges.
+    if isinstance(request, Drop | Rollup):
+        # A server also deletes streams that are sealed or deny purges; roll-ups are checked as they are published.
         return
     if isinstance(request, DeleteSegments):
         topic_of(opened)

@@ -1,126 +1,208 @@
-"""Planning of requested removals: from a purge, a delete or a drop to its plan."""
+"""Planning of requested removals: a request is a rule, whose decision passes the same fold and veto as a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq, next_seq_without_table
-from retention.context.topic import has_data, refuse_partition, topic_of
+from retention.context.topic import has_data, refuse_partition
 from retention.core.inventory import Inventory
 from retention.core.labels import on_stream
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans, spans_of
 from retention.core.spoken_commands import command
+from retention.core.subjects import matching_mask
 from retention.core.units import format_instant
+from retention.core.wording import counted
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
-from retention.errors import UsageError
-from retention.plan.build import make_removal, make_topic_plan
+from retention.errors import RefusedError, UsageError
+from retention.plan.build import make_removal
 from retention.plan.plan import Plan, empty_plan
-from retention.plan.protected import ProtectedSegments
-from retention.plan.protected_segments import protected_segments
-from retention.plan.remaining import all_remaining
+from retention.plan.remaining import RemainingMessages, RemainingRow, all_remaining
 from retention.plan.removed_ranges import ranges_of
 from retention.planners.cached import Planned
+from retention.planners.deleted_subjects import counts_of
 from retention.planners.probe import StoredRows
-from retention.planners.purge_deletes import plan_purge_deletes
 from retention.planners.request_guards import check_allowed
-from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table, rules_of_files
-from retention.rules import DROP, PURGE, RULES, requests
-from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
-from retention.rules.iggy.evaluate import reached_by
-from retention.rules.iggy.segments import STAYS, TopicSegments
-from retention.rules.purge_deletes import PurgeDeletes
-from retention.rules.requests import Delete, Drop, NamedRemoval, Purge, Request
-from retention.rules.row_verdicts import Answer
+from retention.planners.topic import plan_delete_segments
+from retention.planners.veto import veto
+from retention.ports import Snapshot
+from retention.rules import requests
+from retention.rules.fold import Vetoed, fold
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.purge_deletes import PurgeDeletes, below_cuts, cuts_of
+from retention.rules.requests import Delete, Drop, Purge, Request, Rollup
+from retention.rules.row_verdicts import ANYBODY
+from retention.rules.verdicts import Verdicts
+from retention.rules.veto import Veto
+
+
+@dataclass(frozen=True)
+class RequestTable:
+    """The stream or topic of a request, at one version and instant."""
+
+    opened: OpenedStream
+    snapshot: Snapshot
+    inventory: Inventory
+    rows: StoredRows
+    now_ns: int
+
+    @cached_property
+    def remaining(self) -> RemainingMessages:
+        """All messages: no request considers consumers."""
+        return all_remaining(self.inventory)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The spans of the stream."""
+        return spans_of(self.inventory.files)
+
+    def counted(self, matches: Callable[[pa.ChunkedArray], pa.Array]) -> Array:
+        """Count the messages of each span on the subjects that match, from digests, a few files at a time."""
+        files, spans = self.inventory.files, self.spans
+        messages = np.zeros(len(spans), dtype=np.int64)
+        for first, end in runs_within(files["messages"].to_pylist(), MESSAGES_AT_ONCE):
+            counts = self.opened.store.subject_counts(files.slice(first, end - first))
+            mask = matches(counts["subject"])
+            messages += requests.counted_in(counts, mask, spans.span_of_file[first:], len(spans))
+        return messages
+
+    def kept_by(self, plan: Plan) -> int:
+        """The number of messages that a plan does not remove."""
+        return int(self.spans.messages.sum()) - plan.removed_messages
 
 
 @on_stream
-def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
+def plan_removal(
+    opened: OpenedStream, request: Request, engines: Engines, vetoes: Sequence[Veto] = ()
+) -> Planned:
     """Plan a removal; only caches are written.
 
     Without a filter, metadata decides all spans except the one at the cut. With a filter, subject
     digests locate the files with matching messages.
 
+    Args:
+        opened: the stream or topic.
+        request: the request.
+        engines: the engines that read rows.
+        vetoes: the reasons to keep messages.
+
     Raises:
-        UsageError: a message to delete does not exist, or the partition of segments to delete does not.
-        RefusedError: the stream's configuration or a guard of the table denies it.
+        UsageError: a message to delete or a stream to drop does not exist, or the partition of segments to delete
+            does not.
+        RefusedError: the stream's configuration or a guard of the table denies it, or a veto keeps a message of a
+            stream to drop.
         DamagedError: a file that had to be read is damaged.
     """
     check_allowed(opened, request)
-    if isinstance(request, Drop):
-        return _plan_drop(opened, request)
     if isinstance(request, DeleteSegments):
-        return _plan_delete_segments(opened, request)
-    if opened.config.topic is not None and isinstance(request, Purge):
-        return _plan_purge_topic(opened, request)
-    policy, now_ns = opened.config.policy(), opened.clock()
+        refuse_partition(opened, request.partition)
     if not opened.store.exists():
-        first = next_seq_without_table(opened)
-        if isinstance(request, Delete):
-            raise _not_there(opened, request.seqs, first, first)
-        nothing = _nothing(opened, request, now_ns)
-        actions = replace(nothing.actions, sequences=requests.moved(request, first))
-        return Planned(replace(nothing, actions=actions), {}, None)
-    if isinstance(request, PurgeDeletes):
-        return plan_purge_deletes(opened, request, engines)
+        return Planned(_without_table(opened, request), {}, None)
     snapshot = opened.store.snapshot()
+    if isinstance(request, DeleteSegments):
+        plan = plan_delete_segments(opened, request, snapshot, vetoes)
+        return Planned(plan, plan.cause.next_seq, snapshot)
     inventory = opened.store.inventory(snapshot)
-    after = next_seq(opened, inventory)
-    decided = _decided(opened, inventory, request)
-    rows = StoredRows(opened, engines).of(all_remaining(inventory))
-    answers = rows(requests.answer_request, decided.spans, decided.questions())
-    if isinstance(request, Delete):
-        _check_there(opened, request, decided.spans, answers, after)
-    plan = make_removal(inventory, policy, now_ns, decided, answers)
-    actions = replace(plan.actions, sequences=requests.moved(request, after))
-    plan = replace(plan, actions=actions)
+    rows = StoredRows(opened, engines)
+    plan = plan_request(
+        RequestTable(opened, snapshot, inventory, rows, opened.clock()), request, vetoes
+    )
     return Planned(plan, inventory.counters.next_seq, snapshot)
 
 
-def _nothing(opened: OpenedStream, request: Request, now_ns: int) -> Plan:
-    """The plan of a removal from a table that was never created."""
-    plan = empty_plan(opened.name, now_ns, opened.config.policy())
-    return replace(plan, header=replace(plan.header, request=request))
-
-
-def _plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
-    """Plan the removal of all messages of a topic, read or not (iggy `PurgeTopic`).
+def plan_request(table: RequestTable, request: Request, vetoes: Sequence[Veto] = ()) -> Plan:
+    """Plan a request to an existing table, except the deletion of segments.
 
     Raises:
-        RefusedError, DamagedError: as planning a pass.
+        UsageError, RefusedError, DamagedError: as `plan_removal`.
     """
-    policy, now_ns = opened.config.policy(), opened.clock()
-    if not opened.store.exists():
-        return Planned(_nothing(opened, request, now_ns), {}, None)
-    snapshot = opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
-    rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
-    plan = make_topic_plan(inventory, policy, now_ns, rules, None)
-    begins, counted = has_data(opened, snapshot), inventory.counters.next_seq
-    header = replace(plan.header, request=request, begins_epoch=begins)
-    return Planned(replace(plan, header=header), counted, snapshot)
+    opened = table.opened
+    decided = fold(table.spans, [_RULES[type(request)](table, request)])
+    vetoed = veto(decided, vetoes, table.rows.of(table.remaining))
+    plan = make_removal(table.inventory, opened.config.policy(), table.now_ns, vetoed, request)
+    if isinstance(request, Delete):
+        _check_there(table, request, vetoed)
+    if isinstance(request, Drop):
+        _refuse_kept(table, plan)
+        return replace(plan, header=replace(plan.header, begins_epoch=True))
+    if isinstance(request, Purge) and opened.config.topic is not None:
+        begins = not table.kept_by(plan) and has_data(opened, table.snapshot)
+        return replace(plan, header=replace(plan.header, begins_epoch=begins))
+    if isinstance(request, Purge):
+        sequences = requests.moved(request, next_seq(opened, table.inventory))
+        return replace(plan, actions=replace(plan.actions, sequences=sequences))
+    return plan
 
 
-def _plan_drop(opened: OpenedStream, request: Drop) -> Planned:
-    """Plan the removal of a stream or topic: every file is removed, and a new epoch begins without counters.
+def _without_table(opened: OpenedStream, request: Request) -> Plan:
+    """The plan of a removal from a table that was never created, or is dropped.
 
     Raises:
-        UsageError: there is nothing to drop.
-        RefusedError, DamagedError: as planning a pass.
+        UsageError: the request needs something that is not there.
     """
-    if not opened.store.exists():
+    if isinstance(request, Drop):
         raise UsageError(_nothing_to_drop(opened))
-    snapshot = opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
-    rules = np.full(inventory.files.num_rows, RULES.index(DROP))
-    plan = make_topic_plan(inventory, opened.config.policy(), opened.clock(), rules, None)
-    header = replace(plan.header, request=request, begins_epoch=True)
-    return Planned(replace(plan, header=header), inventory.counters.next_seq, snapshot)
+    first = next_seq_without_table(opened)
+    if isinstance(request, Delete):
+        raise _not_there(opened, request.seqs, first, first)
+    plan = empty_plan(opened.name, opened.clock(), opened.config.policy())
+    actions = replace(plan.actions, sequences=requests.moved(request, first))
+    return replace(plan, header=replace(plan.header, request=request), actions=actions)
+
+
+def _purge(table: RequestTable, request: Purge) -> Verdicts:
+    subject = request.subject
+    if subject is None:
+        return requests.purge(table.spans, request, table.spans.messages)
+    matched = table.counted(lambda subjects: matching_mask(subjects, (subject,)))
+    return requests.purge(table.spans, request, matched)
+
+
+def _delete(table: RequestTable, request: Delete) -> Verdicts:
+    return requests.delete(table.spans, request)
+
+
+def _purge_deletes(table: RequestTable, request: PurgeDeletes) -> Verdicts:
+    """Find deletions as for `delete_retention`: headers are read from files not searched for them before."""
+    every = [RemainingRow(row) for row in range(table.inventory.files.num_rows)]
+    deletions = table.rows.deletions(table.remaining, every).messages
+    counts = counts_of(pc.unique(deletions["subject"]), table.remaining, table.rows)
+    last = counts.group_by("subject").aggregate([("last_seq", "max")])
+    last = last.rename_columns(["subject", "last_seq"])
+    cuts = cuts_of(deletions, last, table.now_ns - request.older_than_ns)
+    return below_cuts(cuts, counts, table.spans)
+
+
+def _roll_up(table: RequestTable, request: Rollup) -> Verdicts:
+    if request.everything:
+        return requests.roll_up(table.spans, request, table.spans.messages)
+    named = pa.array(request.subjects, pa.string())
+    matched = table.counted(lambda subjects: pc.is_in(subjects, value_set=named))
+    return requests.roll_up(table.spans, request, matched)
+
+
+def _drop(table: RequestTable, request: Drop) -> Verdicts:
+    return Verdicts(request.rule, np.ones(len(table.spans), dtype=bool))
+
+
+_RULES: Mapping[type, Callable[[RequestTable, Any], Verdicts]] = {
+    Purge: _purge,
+    Delete: _delete,
+    PurgeDeletes: _purge_deletes,
+    Rollup: _roll_up,
+    Drop: _drop,
+}
+"""The rule of each kind of request, decided from metadata as far as possible."""
 
 
 def _nothing_to_drop(opened: OpenedStream) -> str:
@@ -130,70 +212,28 @@ def _nothing_to_drop(opened: OpenedStream) -> str:
     return f"{opened.name}: was dropped already, at {format_instant(dropped_ns)}"
 
 
-def _plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:
-    """Plan the removal of a partition's oldest sealed segments, up to the first one not read by every reader.
-
-    Raises:
-        UsageError: the stream is not a topic, or has no such partition.
-        RefusedError, DamagedError: as planning a pass.
-    """
-    topic, now_ns = topic_of(opened).policy(), opened.clock()
-    refuse_partition(opened, request.partition)
-    policy = opened.config.policy()
-    if not opened.store.exists():
-        return Planned(_nothing(opened, request, now_ns), {}, None)
-    planning = plan_topic_table(opened, topic, now_ns)
-    reaching = replace(request, up_to=_reach(planning.stored_segments, request))
-    up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
-    barriers = planning.offsets.barriers if topic.respect_consumer_offsets else {}
-    fates = requested_fates(planning.stored_segments, up_to, barriers)
-    rules = rules_of_files(planning.inventory, planning.stored_segments, fates)
-    plan = make_topic_plan(planning.inventory, policy, now_ns, rules, pins_of(planning.offsets))
-    held = _held(planning, up_to, fates) if topic.respect_consumer_offsets else None
-    counters = planning.inventory.counters
-    header = replace(plan.header, request=reaching)
-    plan = replace(plan, header=header, held_segments=held, cause=planning.plan.cause)
-    return Planned(plan, counters.next_seq, planning.snapshot)
+def _refuse_kept(table: RequestTable, plan: Plan) -> None:
+    """Refuse to drop a stream of which vetoes keep messages: its files could not be removed."""
+    kept, name = table.kept_by(plan), table.opened.name
+    if kept:
+        raise RefusedError(
+            f"{name}: {counted(kept, 'message')} must be kept, so it cannot be dropped; nothing was changed; "
+            f"{command('purge', name)} removes the others"
+        )
 
 
-def _held(planning: TopicPlanning, up_to: Mapping[int, int], fates: Array) -> ProtectedSegments:
-    """Requested segments that are kept because a reader has not read them."""
-    waiting = np.where(fates == STAYS, requested_fates(planning.stored_segments, up_to, {}), STAYS)
-    rules = rules_of_files(planning.inventory, planning.stored_segments, waiting)
-    return protected_segments(planning.inventory.files, rules, planning.offsets)
-
-
-def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:
-    parts = dict(segments.parts())
-    part = parts.get(request.partition)
-    return None if part is None else reached_by(segments, part, request.count)
-
-
-def _decided(opened: OpenedStream, inventory: Inventory, request: Purge | Delete) -> NamedRemoval:
-    spans = spans_of(inventory.files)
-    if isinstance(request, Delete):
-        return requests.delete(spans, request)
-    if request.subject is None:
-        return requests.purge(spans, request, spans.messages)
-    return requests.purge(spans, request, _matched(opened, inventory, spans, request.subject))
-
-
-def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
-    """Count the matching messages of each span, from digests, a few files at a time."""
-    matched = np.zeros(len(spans), dtype=np.int64)
-    for first, end in runs_within(inventory.files["messages"].to_pylist(), MESSAGES_AT_ONCE):
-        counts = opened.store.subject_counts(inventory.files.slice(first, end - first))
-        matched += requests.matching(counts, spans.span_of_file[first:], len(spans), subject)
-    return matched
-
-
-def _check_there(
-    opened: OpenedStream, request: Delete, spans: Spans, answers: list[Answer], after: int
-) -> None:
-    missing = requests.absent(request, ranges_of(answers, None).table)
+def _check_there(table: RequestTable, request: Delete, vetoed: Vetoed) -> None:
+    ends = ["first_seq", "last_seq"]
+    kept = (
+        answer.held.filter(pc.equal(answer.held["consumer"], ANYBODY)).select(ends)
+        for answer in vetoed.answers
+    )
+    removed = ranges_of(vetoed.answers, None).table.select(ends)
+    missing = requests.absent(request, pa.concat_tables([removed, *kept]))
     if missing:
-        first = int(spans.min_seq.min()) if len(spans) else after
-        raise _not_there(opened, missing, first, after)
+        after = next_seq(table.opened, table.inventory)
+        first = int(table.spans.min_seq.min()) if len(table.spans) else after
+        raise _not_there(table.opened, missing, first, after)
 
 
 def _not_there(

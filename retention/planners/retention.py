@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
@@ -25,13 +23,14 @@ from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without
 from retention.planners.interest import remaining_of
 from retention.planners.remaining_subjects import RemainingSubjects
 from retention.planners.rows import StreamRows
+from retention.planners.veto import veto
 from retention.ports import TailTotals
-from retention.rules.fold import Evaluation
+from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.evaluate import evaluate, find_subjects
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import split_by_file
 from retention.rules.jetstream.whole_segments import unread_answers
-from retention.rules.row_verdicts import Answer, answer_question
+from retention.rules.veto import Veto
 
 _NO_TAIL = TailTotals()
 
@@ -44,7 +43,6 @@ class Planning:
     """The stream, and its messages not released by consumers."""
     decided: Evaluation
     """The pass over the remaining messages."""
-    answers: list[Answer]
     plan: Plan
     tail: TailTotals = _NO_TAIL
     """Totals of the stream after the inventory."""
@@ -156,43 +154,58 @@ def _conclude(
 ) -> Planning:
     """Answer the open questions from rows, and build the plan."""
     policy = context.policy
-    if protection is not None and policy.rests_on_consumers:
-        decided, answers = protection.decided, protection.answers
-    else:
-        answers = _answers(context, remaining, decided, rows)
-    announced = _announced(context, remaining, rows, decided, answers)
-    made = make_plan(remaining, policy, context.as_of_ns, announced.decided, announced.answers)
-    read = made.read + announced.read + _read_for(protection, answers) + _read_before(decided)
+    vetoed = _vetoed(context, remaining, decided, rows, protection)
+    announced = _announced(context, remaining, rows, vetoed)
+    made = make_plan(remaining, policy, context.as_of_ns, announced.vetoed)
+    read = made.read + announced.read + _read_for(protection, vetoed) + _read_before(decided)
     made = replace(
         made,
         header=replace(made.header, read=read),
         actions=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
         cause=replace(made.cause, refused=announced.refused),
     )
-    if announced.answers is answers:
+    if announced.vetoed is vetoed:
         # If markers evict messages or are refused, the scan ends elsewhere.
-        overdue = overdue_of(remaining.files, policy, context.as_of_ns, decided, answers)
+        overdue = overdue_of(
+            remaining.files, policy, context.as_of_ns, vetoed.decided, vetoed.answers
+        )
         made = replace(made, overdue=overdue)
-    return Planning(
-        remaining, announced.decided, list(announced.answers), made, refused=announced.refused
-    )
+    return Planning(remaining, announced.vetoed.decided, made, refused=announced.refused)
 
 
-def _answers(
-    context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
-) -> list[Answer]:
-    """Answers to the questions of a pass; with `whole_segments`, only rows that can decide about a segment are read."""
+def _vetoed(
+    context: PlanningContext,
+    remaining: RemainingMessages,
+    decided: Evaluation,
+    rows: StreamRows,
+    protection: ProtectionOutcome | None,
+) -> Vetoed:
+    """The pass under all vetoes; with `whole_segments`, only rows that can decide about a segment are read."""
+    vetoes: tuple[Veto, ...] = context.vetoes
+    if protection is not None and context.policy.rests_on_consumers:
+        if not vetoes:
+            return protection.vetoed
+        vetoes = (protection.hold, *vetoes)
+    decided = _with_rows_beside_kept(decided, remaining)
     known = unread_answers(decided) if context.policy.whole_segments else []
-    open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    questions = [decided.question(int(span)) for span in open_spans]
-    return known + rows.of(remaining)(answer_question, decided.spans, questions)
+    return veto(decided, vetoes, rows.of(remaining), known)
 
 
-def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> ReadCount:
+def _with_rows_beside_kept(decided: Evaluation, remaining: RemainingMessages) -> Evaluation:
+    """Ask the rows of spans with messages kept from the release, because not all of their files can be removed."""
+    if remaining.kept is None:
+        return decided
+    beside = remaining.kept.messages[remaining.numbers] > 0
+    ask = decided.ask.copy()
+    ask[decided.spans.span_of_file[beside]] = True
+    return replace(decided, ask=ask)
+
+
+def _read_for(protection: ProtectionOutcome | None, vetoed: Vetoed) -> ReadCount:
     """The reads to find protected messages, in addition to those of the plan's answers."""
     if protection is None:
         return ReadCount()
-    beside = [] if protection.answers is answers else protection.answers
+    beside = () if protection.vetoed is vetoed else protection.vetoed.answers
     return sum((answer.read for answer in beside), protection.read)
 
 
@@ -206,12 +219,11 @@ def _announced(
     context: PlanningContext,
     remaining: RemainingMessages,
     rows: StreamRows,
-    decided: Evaluation,
-    answers: list[Answer],
+    vetoed: Vetoed,
 ) -> MarkedPass:
     """The pass with its delete markers."""
     if context.policy.subject_delete_marker_ttl_ns is None:
-        return without_markers(decided, answers)
+        return without_markers(vetoed)
     announcer = MarkerPlanner(
         context.policy,
         context.as_of_ns,
@@ -219,4 +231,4 @@ def _announced(
         lambda: remaining.subject_counts(rows),
         rows.of(remaining),
     )
-    return announcer.announce(decided, answers)
+    return announcer.announce(vetoed)

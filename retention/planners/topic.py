@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,21 +10,31 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.position import with_floors
+from retention.context.topic import topic_of
 from retention.core.inventory import Inventory
-from retention.core.spans import Array
+from retention.core.spans import Array, spans_of
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
+from retention.engines.select import Engines
 from retention.layout.topic_segment_roll import aged_mask
 from retention.plan.ahead_of_clock import ahead_of_clock
-from retention.plan.build import make_topic_plan, segment_numbers
+from retention.plan.build import make_removal, segment_numbers
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
 from retention.plan.protected_segments import protected_segments
+from retention.plan.remaining import all_remaining
+from retention.planners.probe import StoredRows
+from retention.planners.veto import veto
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
-from retention.rules.iggy.evaluate import TopicPass, topic_pass
+from retention.rules.fold import Vetoed, fold
+from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
+from retention.rules.iggy.evaluate import TopicPass, reached_by, topic_pass
 from retention.rules.iggy.segments import BY_AGE, BY_REQUEST, BY_SIZE, TopicSegments, with_sealed
+from retention.rules.iggy.segments import STAYS as UNTOUCHED
 from retention.rules.row_verdicts import STAYS
+from retention.rules.verdicts import Verdicts
+from retention.rules.veto import Veto
 from retention.stores.offset_table import Offsets, OffsetTable
 
 OFFSETS = "offsets"
@@ -38,50 +48,119 @@ RULE_OF = {
 
 
 @dataclass(frozen=True)
-class TopicPlanning:
-    """A topic's plan, and its inputs."""
+class TopicTable:
+    """A topic at one version, with its segments and stored offsets."""
 
+    snapshot: Snapshot
     inventory: Inventory
     stored_segments: TopicSegments
     """The topic's stored segments."""
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class TopicPlanning(TopicTable):
+    """A topic's plan, and its inputs."""
+
     segments: TopicSegments
     """The segments for the pass: those due by `roll_after` count as sealed."""
     decided: TopicPass
-    offsets: Offsets
     plan: Plan
-    snapshot: Snapshot
 
 
 def plan_topic_table(
-    opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
+    opened: OpenedStream,
+    topic: TopicPolicy,
+    as_of_ns: int,
+    snapshot: Snapshot | None = None,
+    vetoes: Sequence[Veto] = (),
 ) -> TopicPlanning:
-    """Plan one pass over an existing topic, from metadata alone.
+    """Plan one pass over an existing topic, from metadata alone unless a veto needs rows.
 
     Args:
         opened: the topic.
         topic: its rules.
         as_of_ns: the pass's one instant.
         snapshot: the table, if it is open already.
+        vetoes: the reasons to keep messages; a segment is kept if they keep any of its messages.
 
     Raises:
         RefusedError: the table needs a feature that this version does not have.
         DamagedError: the table or the stored offsets cannot be read.
     """
-    snapshot = snapshot or opened.store.snapshot()
+    table = _read_topic(opened, topic, snapshot or opened.store.snapshot())
+    inventory, offsets = table.inventory, table.offsets
+    segments, decided = decide_topic(table.stored_segments, topic, as_of_ns, offsets)
+    rules = rules_of_files(inventory, segments, decided.fates)
+    policy = replace(opened.config.policy(), topic=topic)
+    vetoed = _vetoed(opened, inventory, rules, vetoes)
+    plan = _with_offsets(make_removal(inventory, policy, as_of_ns, vetoed), offsets)
+    ahead = ahead_of_clock(table.stored_segments, topic, as_of_ns)
+    plan = replace(plan, ahead=ahead)
+    if topic.respect_consumer_offsets:
+        waiting = rules_of_files(inventory, segments, decided.held)
+        plan = replace(plan, held_segments=protected_segments(inventory.files, waiting, offsets))
+    return TopicPlanning(**vars(table), segments=segments, decided=decided, plan=plan)
+
+
+def plan_delete_segments(
+    opened: OpenedStream,
+    request: DeleteSegments,
+    snapshot: Snapshot,
+    vetoes: Sequence[Veto],
+) -> Plan:
+    """Plan the removal of a partition's oldest sealed segments, up to the first one not read by every reader.
+
+    Raises:
+        RefusedError, DamagedError: as planning a pass.
+    """
+    topic = topic_of(opened).policy()
+    table = _read_topic(opened, topic, snapshot)
+    inventory, segments, offsets = table.inventory, table.stored_segments, table.offsets
+    reaching = replace(request, up_to=_reach(segments, request))
+    up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
+    barriers = offsets.barriers if topic.respect_consumer_offsets else {}
+    fates = requested_fates(segments, up_to, barriers)
+    vetoed = _vetoed(opened, inventory, rules_of_files(inventory, segments, fates), vetoes)
+    plan = make_removal(inventory, opened.config.policy(), opened.clock(), vetoed, reaching)
+    plan = _with_offsets(plan, offsets)
+    if not topic.respect_consumer_offsets:
+        return plan
+    waiting = np.where(fates == UNTOUCHED, requested_fates(segments, up_to, {}), UNTOUCHED)
+    rules = rules_of_files(inventory, segments, waiting)
+    return replace(plan, held_segments=protected_segments(inventory.files, rules, offsets))
+
+
+def _read_topic(opened: OpenedStream, topic: TopicPolicy, snapshot: Snapshot) -> TopicTable:
     inventory = with_floors(opened, opened.store.inventory(snapshot))
     # Read after the snapshot, because the commit requires the snapshot's counter of edits.
     offsets = OffsetTable(opened.root).live(inventory.counters)
     stored = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
-    segments, decided = decide_topic(stored, topic, as_of_ns, offsets)
-    rules = rules_of_files(inventory, segments, decided.fates)
-    policy = replace(opened.config.policy(), topic=topic)
-    plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
-    ahead = ahead_of_clock(stored, topic, as_of_ns)
-    plan = replace(plan, cause=replace(plan.cause, offsets=offsets), ahead=ahead)
-    if topic.respect_consumer_offsets:
-        waiting = rules_of_files(inventory, segments, decided.held)
-        plan = replace(plan, held_segments=protected_segments(inventory.files, waiting, offsets))
-    return TopicPlanning(inventory, stored, segments, decided, offsets, plan, snapshot)
+    return TopicTable(snapshot, inventory, stored, offsets)
+
+
+def _vetoed(
+    opened: OpenedStream, inventory: Inventory, rules: Array, vetoes: Sequence[Veto]
+) -> Vetoed:
+    """The decision on the files of a topic, given the rule that removes each (`rules_of_files`)."""
+    spans = spans_of(inventory.files, np.ones(inventory.files.num_rows, dtype=bool))
+    verdicts = [
+        Verdicts(RULES[rule], rules == rule) for rule in np.unique(rules[rules != STAYS]).tolist()
+    ]
+    with Engines("local") as engines:
+        asks = StoredRows(opened, engines).of(all_remaining(inventory))
+        return veto(fold(spans, verdicts), vetoes, asks)
+
+
+def _with_offsets(plan: Plan, offsets: Offsets) -> Plan:
+    """A plan with the stored offsets that it is based on."""
+    pins = replace(plan.pins, consumers=pins_of(offsets))
+    return replace(plan, pins=pins, cause=replace(plan.cause, offsets=offsets))
+
+
+def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:
+    part = dict(segments.parts()).get(request.partition)
+    return None if part is None else reached_by(segments, part, request.count)
 
 
 def decide_topic(

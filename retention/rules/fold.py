@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from retention.core.spans import Array, Spans
 from retention.rules import RULES
-from retention.rules.row_verdicts import Question
-from retention.rules.rule import NO_FACTS, Decision, PriorRemovals, Rule, Scan, SubjectFacts
+from retention.rules.row_verdicts import Answer, Question
+from retention.rules.rule import NO_FACTS, Decision, PriorRemovals, Scan, SpanRule, SubjectFacts
+from retention.rules.veto import Veto, spans_kept
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The pass, decided per span if statistics allow it; masks have one entry per span."""
+    """The removal, decided per span if statistics allow it; masks have one entry per span."""
 
     spans: Spans
     decisions: tuple[Decision, ...]
@@ -24,10 +25,12 @@ class Evaluation:
     """A mask of spans removed completely for any content of rows."""
     ask: Array
     """A mask of spans that need their rows."""
+    held: Array
+    """A mask of spans that rules would remove and vetoes keep completely."""
     subjects: SubjectFacts = NO_FACTS
     """The facts for rules about subjects."""
-    held: Array | None = None
-    """A mask of held spans, which rules would remove; None: none."""
+    vetoes: tuple[Veto, ...] = ()
+    """The vetoes that keep messages from the rules."""
 
     @property
     def scan(self) -> Scan | None:
@@ -39,7 +42,23 @@ class Evaluation:
     def question(self, span: int) -> Question:
         """The rules' question to the rows of any span, including one decided by statistics."""
         row_rules = (decision.question(span) for decision in self.decisions)
-        return Question(span, tuple(rule for rule in row_rules if rule is not None))
+        parts = tuple(rule for rule in row_rules if rule is not None)
+        vetoes = tuple(veto.within(self.spans, span) for veto in self.vetoes)
+        return Question(span, parts, vetoes=vetoes)
+
+    def under(self, vetoes: Sequence[Veto]) -> Evaluation:
+        """The decision under vetoes: spans of which they may keep only a part need their rows.
+
+        A completely kept span needs them as well if several rules remove its messages, to find the rule of each.
+        """
+        if not vetoes:
+            return self
+        by_rule = self.by_rule(None)
+        goes = by_rule.any(axis=1)
+        whole, some = spans_kept(vetoes, self.spans)
+        held = goes & whole & (np.count_nonzero(by_rule, axis=1) == 1)
+        ask = self.ask | (goes & (whole | some) & ~held)
+        return replace(self, ask=ask, vetoes=tuple(vetoes), held=held)
 
     def whole(self, stopped_at: int | None) -> Array:
         """A mask of spans removed completely by statistics, given the end of the scan.
@@ -50,9 +69,7 @@ class Evaluation:
         goes = np.zeros(len(self.spans), dtype=bool)
         for decision in self.decisions:
             goes |= decision.takes_whole(stopped_at)
-        if self.held is not None:
-            goes &= ~self.held
-        return goes & ~self.ask
+        return goes & ~self.ask & ~self.held
 
     def by_rule(self, stopped_at: int | None) -> Array:
         """Messages that each rule removes from each completely removed span; shape (spans, rules).
@@ -70,15 +87,24 @@ class Evaluation:
         return counts
 
 
-def fold(spans: Spans, rules: Sequence[Rule], subjects: SubjectFacts) -> Evaluation:
-    """Decide a pass from statistics; each rule applies to the messages left by the rules before it.
+@dataclass(frozen=True)
+class Vetoed:
+    """A complete decision, which vetoes have passed: from statistics, and from rows."""
+
+    decided: Evaluation
+    answers: Sequence[Answer]
+    """The answers of rows to its questions, without kept messages."""
+
+
+def fold(spans: Spans, rules: Sequence[SpanRule], subjects: SubjectFacts = NO_FACTS) -> Evaluation:
+    """Decide a removal from statistics; each rule applies to the messages left by the rules before it.
 
     Args:
         spans: the stream.
-        rules: in the order of the pass; at most one scans.
+        rules: those of a pass in its order, or of a request; at most one scans.
         subjects: the known facts for rules about subjects.
     """
-    gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
+    gone, some, unclear, rows, held = (np.zeros(len(spans), dtype=bool) for _ in range(5))
     decisions = []
     for rule in rules:
         decision = rule.decide(spans, PriorRemovals(gone.copy(), some & ~gone, unclear & ~gone))
@@ -88,4 +114,4 @@ def fold(spans: Spans, rules: Sequence[Rule], subjects: SubjectFacts) -> Evaluat
         some |= decision.counted > 0
         rows |= decision.rows
         decisions.append(decision)
-    return Evaluation(spans, tuple(decisions), gone, rows | (some & ~gone), subjects)
+    return Evaluation(spans, tuple(decisions), gone, rows | (some & ~gone), held, subjects)

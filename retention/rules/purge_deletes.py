@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from retention.core.spans import Array, Spans
 from retention.core.units import spell_duration
 from retention.errors import UsageError
-from retention.rules import PURGE, RULES
-from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
+from retention.rules import PURGE
+from retention.rules.verdicts import GivenRows, Verdicts
 from retention.schemas.messages import NEVER
 
 _CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64())])
@@ -25,13 +25,9 @@ class PurgeDeletes:
 
     older_than_ns: int
     """The age at which the deletion itself is removed, nanoseconds; 0: immediately."""
+    rule: ClassVar[str] = PURGE
     erase: ClassVar[bool] = False
     """False: the removal can be undone."""
-
-    @property
-    def rule(self) -> str:
-        """The rule by which the request removes."""
-        return PURGE
 
     @property
     def wording(self) -> str:
@@ -42,13 +38,20 @@ class PurgeDeletes:
 
 
 @dataclass(frozen=True)
-class BelowCuts:
-    """The request's question to the rows of one span; picklable."""
+class BelowCuts(GivenRows):
+    """The rows of one span below the cuts of their subjects."""
 
-    span: int
     cuts: pa.Table
     """`subject` and `below`: the messages of the subject below that sequence are removed."""
-    columns: ClassVar[tuple[str, ...]] = ("seq", "size", "subject")
+    rule: ClassVar[str] = PURGE
+    columns: ClassVar[tuple[str, ...]] = ("subject",)
+
+    def takes(self, rows: pa.Table) -> Array:
+        """A mask of these rows."""
+        cuts = self.cuts
+        at = pc.index_in(rows["subject"], value_set=cuts["subject"].combine_chunks())
+        below = pc.fill_null(cuts["below"].combine_chunks().take(at.combine_chunks()), 0)
+        return np.asarray(rows["seq"].to_numpy() < below.to_numpy())
 
 
 def purge_deletes_request(older_than_ns: int) -> PurgeDeletes:
@@ -79,8 +82,8 @@ def cuts_of(deletions: pa.Table, last_seqs: pa.Table, cutoff_ns: int) -> pa.Tabl
     return pa.table([last["subject"], pc.if_else(is_old, NEVER, last["seq"])], schema=_CUTS)
 
 
-def questions(cuts: pa.Table, counts: pa.Table, spans: Spans) -> list[BelowCuts]:
-    """The questions to the spans with messages of deleted subjects.
+def below_cuts(cuts: pa.Table, counts: pa.Table, spans: Spans) -> Verdicts:
+    """Find the spans with messages of deleted subjects; their rows decide.
 
     Args:
         cuts: the result of `cuts_of`.
@@ -91,20 +94,8 @@ def questions(cuts: pa.Table, counts: pa.Table, spans: Spans) -> list[BelowCuts]
     named = np.flatnonzero(subject.is_valid().to_numpy())
     span = spans.span_of_file[counts["file"].to_numpy()[named]]
     subjects = subject.to_numpy(zero_copy_only=False)[named].astype(np.int64)
-    return [
-        BelowCuts(number, cuts.take(pa.array(np.unique(subjects[span == number]))))
+    parts = {
+        number: BelowCuts(cuts.take(pa.array(np.unique(subjects[span == number]))))
         for number in np.unique(span).tolist()
-    ]
-
-
-def answer_cuts(span: SpanRows, question: BelowCuts) -> Answer:
-    """Answer for one span with the rows below the cuts of their subjects."""
-    goes = np.asarray(_goes(span.rows, question.cuts))
-    verdicts = np.where(goes, RULES.index(PURGE), STAYS).astype(np.int8)
-    return Answer(question.span, removed_ranges(span, verdicts), None, span.read)
-
-
-def _goes(rows: pa.Table, cuts: pa.Table) -> Array:
-    at = pc.index_in(rows["subject"], value_set=cuts["subject"].combine_chunks())
-    below = pc.fill_null(cuts["below"].combine_chunks().take(at.combine_chunks()), 0)
-    return rows["seq"].to_numpy() < below.to_numpy()
+    }
+    return Verdicts(PURGE, np.zeros(len(spans), dtype=bool), parts)

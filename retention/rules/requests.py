@@ -1,23 +1,23 @@
-"""Requested removals: the messages selected by a purge or a delete (NATS STREAM.PURGE, STREAM.MSG.DELETE)."""
+"""Requested removals, and the messages that they select (NATS STREAM.PURGE, STREAM.MSG.DELETE, `Nats-Rollup`)."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.core.spans import Array, Spans
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
-from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, RULES
+from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, ROLLUP
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.purge_deletes import PurgeDeletes
-from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
+from retention.rules.verdicts import GivenRows, Verdicts
 from retention.schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
@@ -33,13 +33,9 @@ class Purge:
     """Only messages below it; without a filter, it is also a lower bound of the next sequence afterwards."""
     keep: int | None = None
     """The number of highest sequences to keep; never together with `seq`."""
+    rule: ClassVar[str] = PURGE
     erase: ClassVar[bool] = False
     """False: purged messages can be restored."""
-
-    @property
-    def rule(self) -> str:
-        """The rule by which the request removes."""
-        return PURGE
 
     @property
     def wording(self) -> str:
@@ -56,13 +52,9 @@ class Delete:
 
     seqs: tuple[int, ...]
     """Ascending, each once."""
+    rule: ClassVar[str] = DELETE
     erase: bool = False
     """Also delete, immediately, every file that still contains them: this cannot be undone."""
-
-    @property
-    def rule(self) -> str:
-        """The rule by which the request removes."""
-        return DELETE
 
     @property
     def wording(self) -> str:
@@ -74,24 +66,28 @@ class Delete:
 class Drop:
     """Remove a stream or topic with all its messages; its first write afterwards begins another table."""
 
+    rule: ClassVar[str] = DROP
     erase: ClassVar[bool] = False
     """False: the stream can be restored."""
+    wording: ClassVar[str] = "drop"
 
-    @property
-    def rule(self) -> str:
-        """The rule by which the request removes."""
-        return DROP
 
-    @property
-    def wording(self) -> str:
-        """The request in a few words."""
-        return "drop"
+@dataclass(frozen=True)
+class Rollup:
+    """Remove the messages that published messages replace: on some subjects, or all of them."""
+
+    subjects: tuple[str, ...] = ()
+    everything: bool = False
+    rule: ClassVar[str] = ROLLUP
+    erase: ClassVar[bool] = False
+    """False: replaced messages can be restored."""
+    wording: ClassVar[str] = "roll-up"
 
 
 MessageRequest = Purge | Delete | PurgeDeletes
 """A request to a stream."""
-Request = MessageRequest | DeleteSegments | Drop
-"""A request to a stream, or to a topic."""
+Request = MessageRequest | DeleteSegments | Drop | Rollup
+"""A request to a stream, or to a topic, or of published messages."""
 
 
 def purge_request(
@@ -153,16 +149,17 @@ def from_json(values: Mapping[str, Any]) -> Request:
         return Purge(**given)
     if values["rule"] == DROP:
         return Drop()
+    if values["rule"] == ROLLUP:
+        return Rollup(tuple(given["subjects"]), given["everything"])
     if values["rule"] == DELETE_SEGMENTS:
         return DeleteSegments(**given)
     return Delete(tuple(given["seqs"]), given["erase"])
 
 
 @dataclass(frozen=True)
-class Meant:
-    """A request's question to the rows of one span."""
+class NamedRows(GivenRows):
+    """The rows of one span that meet every condition."""
 
-    span: int
     rule: str
     subject: str | None = None
     """Only subjects that match this filter."""
@@ -176,66 +173,52 @@ class Meant:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns needed to answer."""
-        return ("seq", "size") if self.subject is None else ("seq", "size", "subject")
+        return () if self.subject is None else ("subject",)
+
+    def takes(self, rows: pa.Table) -> Array:
+        """A mask of these rows."""
+        seqs = rows["seq"].to_numpy()
+        meant = np.ones(len(seqs), dtype=bool)
+        if self.subject is not None:
+            meant &= matching_mask(rows["subject"], (self.subject,)).to_numpy()
+        if self.below is not None:
+            meant &= seqs < self.below
+        if self.seqs is not None:
+            meant &= np.isin(seqs, np.array(self.seqs, dtype=np.int64))
+        if self.lowest is not None:
+            meant &= np.cumsum(meant) <= self.lowest
+        return meant
 
 
 @dataclass(frozen=True)
-class Removal:
-    """A request, decided per span from metadata if possible."""
+class OnSubjects(GivenRows):
+    """The rows of one span on some subjects, which a roll-up replaces."""
 
-    spans: Spans
-    request: MessageRequest
-    whole: Array
-    """A mask of spans removed completely by metadata."""
+    subjects: pa.Array
+    rule: ClassVar[str] = ROLLUP
+    columns: ClassVar[tuple[str, ...]] = ("subject",)
 
-    @property
-    def by_rule(self) -> Array:
-        """Messages that each rule removes from each completely removed span; shape (spans, rules)."""
-        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
-        counts[self.whole, RULES.index(self.request.rule)] = self.spans.messages[self.whole]
-        return counts
+    def takes(self, rows: pa.Table) -> Array:
+        """A mask of these rows."""
+        return np.asarray(pc.is_in(rows["subject"], value_set=self.subjects))
 
 
-@dataclass(frozen=True)
-class NamedRemoval(Removal):
-    """A request for named messages."""
-
-    request: Purge | Delete
-    ask: Array
-    """A mask of spans that need their rows."""
-    cut: HeadCut = _NOTHING_KEPT
-    """The extent of a purge that keeps the newest messages, counted in matching messages."""
-
-    def questions(self) -> list[Meant]:
-        """The questions to the rows of the undecided spans."""
-        return [self._question(int(span)) for span in np.flatnonzero(self.ask)]
-
-    def _question(self, span: int) -> Meant:
-        request = self.request
-        if isinstance(request, Delete):
-            first = bisect_left(request.seqs, self.spans.min_seq[span])
-            end = bisect_right(request.seqs, self.spans.max_seq[span])
-            return Meant(span, request.rule, seqs=request.seqs[first:end])
-        lowest = self.cut.rest if self.cut.rest and span == self.cut.whole else None
-        return Meant(span, request.rule, request.subject, request.seq, lowest)
-
-
-def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) -> Array:
-    """Count the messages of each span on subjects that match a filter, from subject digests.
+def counted_in(counts: pa.Table, matches: pa.Array, span_of_file: Array, spans: int) -> Array:
+    """Count the messages of each span on some subjects, from subject digests.
 
     Args:
         counts: `file`, a row number of `span_of_file`, `subject` and `messages`.
+        matches: a mask of the rows of `counts` to sum.
         span_of_file: the span of each file.
         spans: the number of spans.
-        subject: the filter.
     """
-    matches = counts.filter(matching_mask(counts["subject"], (subject,)))
+    matching = counts.filter(matches)
     messages = np.zeros(spans, dtype=np.int64)
-    np.add.at(messages, span_of_file[matches["file"].to_numpy()], matches["messages"].to_numpy())
+    np.add.at(messages, span_of_file[matching["file"].to_numpy()], matching["messages"].to_numpy())
     return messages
 
 
-def purge(spans: Spans, request: Purge, matched: Array) -> NamedRemoval:
+def purge(spans: Spans, request: Purge, matched: Array) -> Verdicts:
     """Decide a purge from metadata, as far as possible (NATS STREAM.PURGE).
 
     Args:
@@ -253,47 +236,60 @@ def purge(spans: Spans, request: Purge, matched: Array) -> NamedRemoval:
         whole = some & (spans.max_seq < request.seq)
         some = some & (spans.min_seq < request.seq)
     whole = whole & (matched == spans.messages)
-    return NamedRemoval(spans, request, whole, some & ~whole, cut)
+    rows = NamedRows(request.rule, request.subject, request.seq)
+    at_cut = replace(rows, lowest=cut.rest or None)
+    parts = {
+        span: at_cut if span == cut.whole else rows
+        for span in np.flatnonzero(some & ~whole).tolist()
+    }
+    return Verdicts(request.rule, whole, parts)
 
 
-def delete(spans: Spans, request: Delete) -> NamedRemoval:
+def delete(spans: Spans, request: Delete) -> Verdicts:
     """Find the spans that may have the messages to delete (NATS STREAM.MSG.DELETE)."""
     wanted = np.array(request.seqs, dtype=np.int64)
     before = np.searchsorted(wanted, spans.min_seq, side="left")
     until = np.searchsorted(wanted, spans.max_seq, side="right")
-    return NamedRemoval(spans, request, np.zeros(len(spans), dtype=bool), until > before)
+    parts = {
+        span: NamedRows(request.rule, seqs=request.seqs[before[span] : until[span]])
+        for span in np.flatnonzero(until > before).tolist()
+    }
+    return Verdicts(request.rule, np.zeros(len(spans), dtype=bool), parts)
 
 
-def answer_request(span: SpanRows, question: Meant) -> Answer:
-    """Answer for one span with the rows selected by a request."""
-    seqs = span.rows["seq"].to_numpy()
-    meant = np.ones(len(seqs), dtype=bool)
-    if question.subject is not None:
-        meant &= matching_mask(span.rows["subject"], (question.subject,)).to_numpy()
-    if question.below is not None:
-        meant &= seqs < question.below
-    if question.seqs is not None:
-        meant &= np.isin(seqs, np.array(question.seqs, dtype=np.int64))
-    if question.lowest is not None:
-        meant &= np.cumsum(meant) <= question.lowest
-    verdicts = np.where(meant, RULES.index(question.rule), STAYS).astype(np.int8)
-    return Answer(question.span, removed_ranges(span, verdicts), None, span.read)
+def roll_up(spans: Spans, request: Rollup, matched: Array) -> Verdicts:
+    """Decide a roll-up from metadata, as far as possible.
+
+    Args:
+        spans: the stream.
+        request: the roll-up.
+        matched: the messages of each span on its subjects.
+    """
+    rows = OnSubjects(pa.array(request.subjects, pa.string()))
+    whole = (matched == spans.messages) | request.everything
+    parts = np.flatnonzero((matched > 0) & ~whole)
+    return Verdicts(request.rule, whole, dict.fromkeys(parts.tolist(), rows))
 
 
-def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
-    """The sequences to delete that no answer has; `removed` has shape `REMOVED_RANGES`."""
+def absent(request: Delete, answered: pa.Table) -> tuple[int, ...]:
+    """The sequences to delete that no answer has.
+
+    Args:
+        request: the deletion.
+        answered: `first_seq` and `last_seq` of the ranges that answers remove or keep.
+    """
     wanted = np.array(request.seqs, dtype=np.int64)
-    first, last = (np.sort(removed[name].to_numpy()) for name in ("first_seq", "last_seq"))
+    first, last = (np.sort(answered[name].to_numpy()) for name in ("first_seq", "last_seq"))
     at = np.searchsorted(first, wanted, side="right") - 1
     there = (at >= 0) & (wanted <= np.append(last, 0)[np.maximum(at, 0)])
     return tuple(wanted[~there].tolist())
 
 
-def moved(request: MessageRequest, next_seq: int) -> tuple[int, int] | None:
+def moved(request: Request, next_seq: int) -> tuple[int, int] | None:
     """The next sequence before and after a purge that exceeds it (NATS STREAM.PURGE); None: it is unchanged.
 
     Args:
-        request: the purge, or a deletion.
+        request: the purge, or another request.
         next_seq: the next sequence to assign.
     """
     if not isinstance(request, Purge) or request.subject is not None or request.seq is None:

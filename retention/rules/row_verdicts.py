@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +13,17 @@ from retention.core.inventory import ReadCount
 from retention.core.spans import Array
 from retention.rules import RULES
 from retention.rules.rule import RowRule
+from retention.rules.veto import Veto, rows_kept
 from retention.schemas.messages import RULE_COLUMNS
 from retention.schemas.plan import HELD_RANGES, REMOVED_RANGES
-
-if TYPE_CHECKING:
-    from retention.rules.jetstream.protection import Protection
 
 STAYS = -1
 """The verdict on a message kept by every rule; any other verdict is an index into `RULES`, or provisional."""
 
 _RULES_AT_MOST = len(RULES) + 1
+
+ANYBODY = -1
+"""The entry for all consumers, in which a message held for several counts once."""
 
 
 def provisional(scanning: int, otherwise: int) -> int:
@@ -51,8 +52,8 @@ class Question:
     """Each rule's part of the question, in the order of the pass."""
     in_full: bool = False
     """Whether all narrow columns are needed, including those not used by verdicts."""
-    hold: Protection | None = None
-    """The protection that holds messages from the rules; None: no protection."""
+    vetoes: tuple[Veto, ...] = ()
+    """The vetoes that may keep messages from the rules."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,8 +61,8 @@ class Question:
         if self.in_full:
             return RULE_COLUMNS
         wanted = {"seq", "size", *(name for part in self.parts for name in part.columns)}
-        if self.hold is not None:
-            wanted |= {"subject", "ts_ns"}
+        if self.vetoes:
+            wanted |= {"ts_ns", *(name for veto in self.vetoes for name in veto.columns)}
         return tuple(name for name in RULE_COLUMNS if name in wanted)
 
     @property
@@ -109,7 +110,7 @@ class Answer:
     """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
     held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
-    """Held ranges, with their consumers; shape `HELD_RANGES`."""
+    """Ranges that vetoes keep from rules; shape `HELD_RANGES`, with the number of the reason as `consumer`."""
     stop_ts_ns: int | None = None
     """The time of that message; None also if rows were not read."""
     skipped: int | None = None
@@ -124,11 +125,34 @@ class Answer:
 
 
 def answer_question(span: SpanRows, question: Question) -> Answer:
-    """Answer a question from the rows of one span."""
+    """Answer a question from the rows of one span, without the rows that vetoes keep."""
     verdicts, until = judge(span.rows, question)
-    removed = removed_ranges(span, verdicts)
-    unended = Answer(question.span, removed, None, span.read)
-    return scan_end(unended, span.rows, question, verdicts == STAYS, until)
+    covers = rows_kept(question.vetoes, span.rows)
+    is_kept = covers.any(axis=0)
+    unended = Answer(
+        span=question.span,
+        removed=removed_ranges(span, np.where(is_kept, STAYS, verdicts)),
+        stop_seq=None,
+        read=span.read,
+        held=_held_ranges(span.rows, verdicts, covers),
+    )
+    return scan_end(unended, span.rows, question, (verdicts == STAYS) & ~is_kept, until)
+
+
+def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
+    """The kept ranges of a span's rows, for all reasons together and for each; shape `HELD_RANGES`."""
+    parts = [HELD_RANGES.empty_table()]
+    reasons = ((ANYBODY, covers.any(axis=0)), *enumerate(covers)) if len(covers) else ()
+    for reason, covered in reasons:
+        held = np.where(covered, verdicts, STAYS)
+        ranges = ranges_of(rows, held)
+        times = rows["ts_ns"].to_numpy()[held != STAYS]
+        starts = np.cumsum(ranges["messages"].to_numpy()) - ranges["messages"].to_numpy()
+        oldest = np.minimum.reduceat(times, starts) if len(starts) else times
+        numbers = pa.array(np.full(ranges.num_rows, reason))
+        part = ranges.add_column(0, "consumer", numbers).append_column("oldest_ts_ns", [oldest])
+        parts.append(part.cast(HELD_RANGES))
+    return pa.concat_tables(parts)
 
 
 def stop_of(answers: Sequence[Answer]) -> int | None:

@@ -143,7 +143,7 @@ class Scan:
 class Decision(ABC):
     """The decision of one rule from statistics; masks have one entry per span."""
 
-    rule: Rule
+    rule: SpanRule
     spans: Spans
     whole: Array
     """Spans in which the rule removes all remaining messages; for a scanning rule, if the scan reaches the span."""
@@ -187,17 +187,31 @@ class Decision(ABC):
         return bool(self.whole.any() or self.rows.any() or self.counted.any() or self.unclear.any())
 
 
-class Rule(ABC):
+class SpanRule(ABC):
+    """A rule that removes messages of spans: of a policy, a request, a roll-up or a topic."""
+
+    expires: ClassVar[bool] = False
+    """Whether it removes messages for their age, so that a delete marker replaces a subject's last message."""
+    trims: ClassVar[bool] = False
+    """Whether it applies after every stored message, so that delete markers make it remove more."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The rule's name."""
+
+    @abstractmethod
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decision:
+        """Decide from statistics as far as possible, after other rules."""
+
+
+class Rule(SpanRule):
     """A rule of a policy at one instant."""
 
     name: ClassVar[str]
     setting: ClassVar[Setting]
     narrow: ClassVar[bool] = False
     """Whether it compares nothing of a message but its sequence and size."""
-    expires: ClassVar[bool] = False
-    """Whether it removes messages for their age, so that a delete marker replaces a subject's last message."""
-    trims: ClassVar[bool] = False
-    """Whether it applies after every stored message, so that delete markers make it remove more."""
 
     @classmethod
     @abstractmethod
@@ -257,10 +271,6 @@ class Rule(ABC):
         """
         del messages, total_bytes
         return policy
-
-    @abstractmethod
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decision:
-        """Decide from statistics where possible, after other rules."""
 
 
 class TimedRule(Rule):

@@ -1,4 +1,4 @@
-"""One module builds commits that remove files, and one protocol records runs: the transaction of a run."""
+"""One module builds commits that remove files, one protocol records runs, and one veto precedes every plan."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def test_one_module_records_what_is_about_to_be_committed() -> None:
         and "history" in ast.unparse(call.func.value)
     }
     assert beginning == {TRANSACTION, *WITHOUT_COMMIT}
+
+
+def test_every_decision_passes_the_veto_before_it_is_a_plan() -> None:
+    """`plan/build.py` takes decisions that passed the veto, and nothing else makes a plan with actions."""
+    passing = {module for module, call in calls() if ast.unparse(call.func) == "Vetoed"}
+    assert passing == {"planners/veto.py"}
+    acting = {module for module, call in calls() if ast.unparse(call.func) == "Actions"}
+    assert acting == {"plan/build.py", "plan/planfile.py"}

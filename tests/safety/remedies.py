@@ -233,6 +233,12 @@ KINDS = {
         r"if you mean it, which no server",
         (f"{_OWN}a_setting_that_forbids_a_request_is_taken_out_as_told",),
     ),
+    "messages that are kept": Kind(
+        r"removes the others",
+        (
+            "retention/planners/test_veto.py::test_a_stream_with_kept_messages_is_purged_and_not_dropped",
+        ),
+    ),
     "nothing to do": Kind(
         r"there is nothing to undo|can no longer be undone|kept no record of the sequences|stays out of the table|"
         r"the first: \{damaged|poll them from the server",

@@ -25,7 +25,7 @@ from retention.planners.context import PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
 from retention.planners.retention import plan
 from retention.planners.rows import Deletions, Rule, SpanRowsReader, Told
-from retention.rules.fold import Evaluation
+from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess
@@ -251,7 +251,7 @@ def _span_rows(world: World, spans: Spans, span: int) -> SpanRows:
 def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
     """A pass, decided by metadata, rows and markers."""
     decided = decide(world, policy, as_of_ns)
-    told = without_markers(decided, answers(world, decided))
+    told = without_markers(Vetoed(decided, answers(world, decided)))
     if policy.subject_delete_marker_ttl_ns is None:
         return told
     announcer = MarkerPlanner(
@@ -261,7 +261,7 @@ def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
         lambda: digests(world, world.inventory.files),
         partial(asks, world),
     )
-    return announcer.announce(decided, told.answers)
+    return announcer.announce(told.vetoed)
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
 
 
 def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Plan:
-    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, told.decided, told.answers)
+    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, told.vetoed)
     actions = replace(plan.actions, markers=told.markers, sequences=told.sequences)
     return replace(plan, actions=actions)
 

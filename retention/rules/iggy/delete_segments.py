@@ -26,13 +26,9 @@ class DeleteSegments:
     """The number of segments to remove."""
     up_to: int | None = None
     """The last offset of these segments at planning time; None: not planned yet, or there are no such segments."""
+    rule: ClassVar[str] = DELETE_SEGMENTS
     erase: ClassVar[bool] = False
     """False: removed segments can be restored."""
-
-    @property
-    def rule(self) -> str:
-        """The rule by which the request removes."""
-        return DELETE_SEGMENTS
 
     @property
     def wording(self) -> str:

@@ -13,37 +13,10 @@ from retention.core.inventory import ReadCount
 from retention.core.spans import Array, Spans, joined
 from retention.rules.jetstream.head_trim import head_cut, lowest_until
 from retention.rules.jetstream.protection import Protection
-from retention.rules.row_verdicts import (
-    STAYS,
-    Answer,
-    Question,
-    SpanRows,
-    judge,
-    ranges_of,
-    removed_ranges,
-    scan_end,
-)
+from retention.rules.row_verdicts import ANYBODY, STAYS, Question, SpanRows, judge
 from retention.rules.row_verdicts import settled as settled_rules
+from retention.rules.veto import any_kept
 from retention.schemas.plan import HELD_RANGES
-
-ANYBODY = -1
-"""The entry for all consumers, in which a message held for several counts once."""
-
-
-def answer_protected(span: SpanRows, question: Question) -> Answer:
-    """Answer a question from the rows of one span, without the held rows."""
-    verdicts, until = judge(span.rows, question)
-    covers = _covers(span, question)
-    goes = np.where(covers.any(axis=0), STAYS, verdicts)
-    unended = Answer(
-        span=question.span,
-        removed=removed_ranges(span, goes),
-        stop_seq=None,
-        read=span.read,
-        held=_held_ranges(span.rows, verdicts, covers),
-    )
-    stays = (verdicts == STAYS) & ~covers.any(axis=0)
-    return scan_end(unended, span.rows, question, stays, until)
 
 
 @dataclass(frozen=True)
@@ -60,34 +33,13 @@ def protected_sizes(span: SpanRows, question: Question, *, reached: bool) -> Siz
 
     Args:
         span: its rows.
-        question: the question of the rules and the hold.
+        question: the question of the rules and the protection.
         reached: whether the scan reaches the span.
     """
     verdicts, _ = judge(span.rows, question)
     taken = settled_rules(verdicts, reached=reached) != STAYS
-    held = taken & _covers(span, question).any(axis=0)
+    held = taken & any_kept(question.vetoes, span.rows)
     return Sizes(span.rows.select(["seq", "size"]).filter(pa.array(held)), span.read)
-
-
-def _covers(span: SpanRows, question: Question) -> Array:
-    if question.hold is None:
-        return np.zeros((0, span.rows.num_rows), dtype=bool)
-    return question.hold.covers(span.rows)
-
-
-def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
-    """The held ranges of a span's rows, for all consumers together and for each; shape `HELD_RANGES`."""
-    parts = [HELD_RANGES.empty_table()]
-    for consumer, covered in ((ANYBODY, covers.any(axis=0)), *enumerate(covers)):
-        held = np.where(covered, verdicts, STAYS)
-        ranges = ranges_of(rows, held)
-        times = rows["ts_ns"].to_numpy()[held != STAYS]
-        starts = np.cumsum(ranges["messages"].to_numpy()) - ranges["messages"].to_numpy()
-        oldest = np.minimum.reduceat(times, starts) if len(starts) else times
-        numbers = pa.array(np.full(ranges.num_rows, consumer))
-        part = ranges.add_column(0, "consumer", numbers).append_column("oldest_ts_ns", [oldest])
-        parts.append(part.cast(HELD_RANGES))
-    return pa.concat_tables(parts)
 
 
 def settled(held: pa.Table, *, reached: bool) -> pa.Table:

@@ -33,7 +33,12 @@ class Replayed:
 
 
 def replay(
-    rows: pa.Table, verdicts: Array, policy: Policy, expiry: Sequence[RowRule], next_seq: int
+    rows: pa.Table,
+    verdicts: Array,
+    kept: Array,
+    policy: Policy,
+    expiry: Sequence[RowRule],
+    next_seq: int,
 ) -> Replayed:
     """Apply the rules that expire messages to a whole stream (NATS STREAM.UPDATE order, steps 5 and 6).
 
@@ -42,11 +47,12 @@ def replay(
     Args:
         rows: the narrow columns of every message, ascending by `seq`.
         verdicts: the verdicts of the limits before expiry; `STAYS` for the rest.
+        kept: a mask of the rows that vetoes keep: they count as removed, but no marker replaces them.
         policy: the stream's rules.
         expiry: the rules that expire messages, in the order of a pass.
         next_seq: the sequence of the first marker.
     """
-    scans = _Scans(rows, verdicts, policy, next_seq)
+    scans = _Scans(rows, verdicts, kept, policy, next_seq)
     for rule in expiry:
         scans.run(rule)
     return scans.result()
@@ -55,18 +61,21 @@ def replay(
 class _Scans:
     """The stream during the scans: the stored rows, followed by the markers stored so far."""
 
-    def __init__(self, rows: pa.Table, verdicts: Array, policy: Policy, next_seq: int) -> None:
+    def __init__(
+        self, rows: pa.Table, verdicts: Array, kept: Array, policy: Policy, next_seq: int
+    ) -> None:
         subjects = pc.dictionary_encode(rows["subject"].combine_chunks())
         self._rows, self._policy = rows, policy
         self._first_seq = self._next_seq = next_seq
         self._subject_of = subjects.indices.to_numpy()
         self._size = rows["size"].to_numpy()
         self._silent = pc.fill_null(rows["marker"], False).to_numpy(zero_copy_only=False)  # noqa: FBT003
-        self._verdicts = verdicts.copy()
+        self._verdicts, self._kept = verdicts.copy(), kept
         self._refused = np.zeros(len(verdicts), dtype=bool)
         """Rows with a refused marker; a pass attempts each once."""
         left = verdicts == STAYS
-        self._on_subject = np.bincount(self._subject_of[left], minlength=len(subjects.dictionary))
+        stored = self._subject_of[left | kept]
+        self._on_subject = np.bincount(stored, minlength=len(subjects.dictionary))
         self._messages, self._bytes = int(left.sum()), int(self._size[left].sum())
         self._marker_size = delete_markers.sizes(subjects.dictionary, policy)
         self._head = 0
@@ -98,7 +107,8 @@ class _Scans:
         columns = [pa.array(seqs), replaced["subject"], replaced["seq"]]
         table = pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
         refused = self._rows["seq"].to_numpy()[self._refused]
-        return Replayed(self._verdicts, table, self._next_seq, refused)
+        verdicts = np.where(self._kept, STAYS, self._verdicts)
+        return Replayed(verdicts, table, self._next_seq, refused)
 
     def _is_left(self, row: int) -> bool:
         return bool(self._verdicts[row] == STAYS)
@@ -107,7 +117,7 @@ class _Scans:
         if not self._is_left(row) or self._refused[row]:
             return
         subject = self._subject_of[row]
-        if self._on_subject[subject] > 1 or self._silent[row]:
+        if self._on_subject[subject] > 1 or self._silent[row] or self._kept[row]:
             self._remove(row, rule)
         elif self._is_accepted(row):
             self._store(row, rule)
@@ -164,6 +174,6 @@ class _Scans:
 
     def _remove(self, row: int, rule: int) -> None:
         self._verdicts[row] = rule
-        self._on_subject[self._subject_of[row]] -= 1
+        self._on_subject[self._subject_of[row]] -= not self._kept[row]
         self._messages -= 1
         self._bytes -= int(self._size[row])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,14 @@ AT_ANY_AGE = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True)
 class Protection:
-    """Some consumers' needs of a stream, and bounds of their protection (docs/semantics/consumers-hold.md)."""
+    """Some consumers' needs of a stream, and bounds of their protection: a veto (docs/semantics/consumers-hold.md)."""
 
     interests: tuple[Interest, ...]
     after_ns: int = AT_ANY_AGE
     """The instant by which stored messages are no longer held, nanoseconds since the epoch."""
     from_seq: int = 0
     """Messages below this sequence are no longer held."""
+    columns: ClassVar[tuple[str, ...]] = ("subject", "ts_ns")
 
     def covers(self, rows: pa.Table) -> Array:
         """A mask of the messages held for each consumer; shape (consumers, rows).
@@ -60,8 +62,9 @@ class Protection:
         masks = [interest.needs_all(spans) & (not interest.filters) for interest in self.interests]
         return np.array(masks, dtype=bool).reshape(len(masks), len(spans))
 
-    def within(self, first: int, last: int) -> Protection:
-        """The protection reduced to messages between two sequences, both inclusive."""
+    def within(self, spans: Spans, span: int) -> Protection:
+        """The protection reduced to the messages of one span."""
+        first, last = int(spans.min_seq[span]), int(spans.max_seq[span])
         return replace(
             self, interests=tuple(interest.within(first, last) for interest in self.interests)
         )

@@ -276,7 +276,7 @@ def held_of(
     decided = decide(world, policy, as_of_ns)
     found = protect(partial(asks, world), decided, hold, rule.max_bytes)
     told = found.as_messages(rule, missing_consumers(rule, audience))
-    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, found.decided, found.answers)
+    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, found.vetoed)
     return found, told, plan
 
 

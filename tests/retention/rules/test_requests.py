@@ -12,11 +12,21 @@ from hypothesis import strategies as st
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import spans_of
+from retention.core.subjects import matching_mask
 from retention.datafile.parquet import stats_table
 from retention.errors import UsageError
 from retention.rules import requests
-from retention.rules.requests import Delete, Meant, Purge, delete_request, purge_request
-from retention.rules.row_verdicts import SpanRows
+from retention.rules.fold import fold
+from retention.rules.requests import (
+    Delete,
+    NamedRows,
+    Purge,
+    Request,
+    Rollup,
+    delete_request,
+    purge_request,
+)
+from retention.rules.row_verdicts import SpanRows, answer_question
 
 LOG = "abcabcabc"
 
@@ -34,19 +44,20 @@ def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
             for subject in sorted(set(LOG[first:end]))
         ]
         columns = zip(("file", "subject", "messages"), zip(*counts, strict=True), strict=True)
-        matched = requests.matching(
-            pa.table(dict(columns)), spans.span_of_file, len(spans), request.subject
-        )
-    decided = requests.purge(spans, request, matched)
-    gone = [seq for at in np.flatnonzero(decided.whole) for seq in seqs_of(files[at])]
-    for question in decided.questions():
-        own = seqs_of(files[question.span])
-        ranges = requests.answer_request(span_of(own), question).removed
+        table = pa.table(dict(columns))
+        matches = matching_mask(table["subject"], (request.subject,))
+        matched = requests.counted_in(table, matches, spans.span_of_file, len(spans))
+    decided = fold(spans, [requests.purge(spans, request, matched)])
+    whole = decided.whole(None)
+    gone = [seq for at in np.flatnonzero(whole) for seq in seqs_of(files[at])]
+    for span in np.flatnonzero(decided.ask):
+        own = seqs_of(files[span])
+        ranges = answer_question(span_of(own), decided.question(int(span))).removed
         assert ranges.num_rows or request.seq, "a span was asked that loses nothing"
         pairs = zip(ranges["first_seq"].to_pylist(), ranges["last_seq"].to_pylist(), strict=True)
         gone += [seq for first, last in pairs for seq in range(first, last + 1)]
-    assert decided.by_rule.sum() == sum(
-        len(seqs_of(files[at])) for at in np.flatnonzero(decided.whole)
+    assert decided.by_rule(None).sum() == sum(
+        len(seqs_of(files[at])) for at in np.flatnonzero(whole)
     )
     return sorted(gone)
 
@@ -136,16 +147,16 @@ def test_a_delete_names_its_messages_once_and_in_order() -> None:
 def test_a_delete_asks_only_spans_that_can_hold_what_it_names() -> None:
     spans = spans_of(stats_table([described(1, 3), described(4, 6), described(8, 9)]))
     decided = requests.delete(spans, Delete((2, 3, 7, 9)))
-    assert decided.questions() == [
-        Meant(0, "delete", seqs=(2, 3)),
-        Meant(2, "delete", seqs=(9,)),
-    ]
+    assert decided.parts == {
+        0: NamedRows("delete", seqs=(2, 3)),
+        2: NamedRows("delete", seqs=(9,)),
+    }
 
 
 def test_what_no_answer_has_is_absent() -> None:
-    answers = [requests.answer_request(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
-    assert requests.absent(Delete((2, 3, 5, 8)), answers[0].removed) == (3, 8)
-    nothing = requests.answer_request(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
+    found = pa.table({"first_seq": [5, 2], "last_seq": [5, 2]})
+    assert requests.absent(Delete((2, 3, 5, 8)), found) == (3, 8)
+    nothing = pa.table({name: pa.array([], pa.int64()) for name in found.column_names})
     assert requests.absent(Delete((2,)), nothing) == (2,)
 
 
@@ -166,6 +177,8 @@ def test_only_a_purge_beyond_the_end_moves_the_next_sequence(
     assert requests.moved(request_, 10) == moves
 
 
-@pytest.mark.parametrize("asked", [Purge("a.>", keep=3), Purge(seq=4), Delete((1, 9), erase=True)])
-def test_a_request_survives_its_json(asked: Purge | Delete) -> None:
+@pytest.mark.parametrize(
+    "asked", [Purge("a.>", keep=3), Purge(seq=4), Delete((1, 9), erase=True), Rollup(("a", "b"))]
+)
+def test_a_request_survives_its_json(asked: Request) -> None:
     assert requests.from_json(requests.as_json(asked)) == asked

@@ -6,6 +6,7 @@ from hypothesis import given
 from retention.core.policy import Policy
 from retention.plan.build import make_plan
 from retention.plan.remaining import all_remaining
+from retention.rules.fold import Vetoed
 from retention.rules.jetstream.whole_segments import unread_answers
 from tests.support.laws import law
 from tests.support.worlds import (
@@ -32,8 +33,8 @@ def test_what_is_not_read_changes_no_plan_of_whole_segments(
     spans = {answer.span for answer in known}
     assert spans <= set(np.flatnonzero(decided.ask).tolist())
     mixed = known + [answer for answer in read if answer.span not in spans]
-    full = make_plan(all_remaining(world.inventory), whole, as_of_ns, decided, read)
-    spared = make_plan(all_remaining(world.inventory), whole, as_of_ns, decided, mixed)
+    full = make_plan(all_remaining(world.inventory), whole, as_of_ns, Vetoed(decided, read))
+    spared = make_plan(all_remaining(world.inventory), whole, as_of_ns, Vetoed(decided, mixed))
     assert spared.plan_id == full.plan_id
     assert spared.files.equals(full.files)
     assert spared.segments == full.segments
@@ -63,5 +64,6 @@ def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_go
     policy = Policy(max_msgs=5, max_age_ns=10, whole_segments=True)
     decided = decide(world, policy, as_of_ns=21)
     assert unread_answers(decided) == []
-    plan = make_plan(all_remaining(world.inventory), policy, 21, decided, answers(world, decided))
+    vetoed = Vetoed(decided, answers(world, decided))
+    plan = make_plan(all_remaining(world.inventory), policy, 21, vetoed)
     assert plan.files["segment"].to_pylist() == [4]
