@@ -61,7 +61,7 @@ class LeavingFiles:
     """Shape `FILE_STATS`, with `by_<rule>` where a plan gives it; a file that loses only some rows is archived whole.
     """
     name: str
-    """The plan's name, or the run's where there is no plan."""
+    """The plan's id."""
     as_of_ns: int
     by_rule: Mapping[str, int]
 

@@ -93,7 +93,7 @@ def carry_out(
     epochs = _epochs(plan, snapshot, history)
     permit = permit_of(opened, history, plan, snapshot, run, terms.guards)
     with recorded_run(opened, snapshot, run) as recorded:
-        prepared = _prepared(opened, plan, snapshot, engines, recorded)
+        prepared = prepare(opened, plan, snapshot, engines, recorded)
         intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
             spark_application=engines.application(),
             approval=permit.approval,
@@ -111,12 +111,14 @@ def carry_out(
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """Everything written before a plan is committed."""
 
     additions: Additions
     archived: Archived | None
     ids_read: ReadCount
+    change: Change
+    """The removal, with its copies and markers."""
 
     @property
     def read(self) -> ReadCount:
@@ -125,17 +127,28 @@ class _Prepared:
         return self.additions.read + self.ids_read + archived
 
 
-def _prepared(
+def prepare(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines, run: RecordedRun
-) -> _Prepared:
-    """Stage the files that a plan adds, archive those that it removes, and keep the message ids that still count."""
+) -> Prepared:
+    """Stage the files that a plan adds, archive those that it removes, and keep the message ids that still count.
+
+    Raises:
+        StalePlanError: messages were appended since, and the plan writes markers.
+        VerificationError: a staged copy differs from the plan; nothing was committed.
+    """
     additions = stage_additions(opened, plan, snapshot, engines)
-    run.staged(stats_table(additions.stats))
+    added = run.staged(stats_table(additions.stats))
     archived = _archived(opened, plan, snapshot, engines)
     ids_read = keep_ids_of(opened, plan, snapshot)
     if isinstance(plan.request, Drop):
         note_dropping(opened.layout, opened.config.format)
-    return _Prepared(additions, archived, ids_read)
+    change = Change(
+        remove=plan.files.select(FILE_STATS.names),
+        add=added,
+        archived=archived,
+        ranges=ranges_of_plan(plan),
+    )
+    return Prepared(additions, archived, ids_read, change)
 
 
 def _recorded_alone(
@@ -179,16 +192,13 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
 
 
 def _change(
-    opened: OpenedStream, plan: Plan, prepared: _Prepared, epochs: tuple[int, int]
+    opened: OpenedStream, plan: Plan, prepared: Prepared, epochs: tuple[int, int]
 ) -> Change:
     drops = isinstance(plan.request, Drop)
     bases = _first_bases(opened) if plan.begins_epoch else prepared.additions.open_base
-    return Change(
-        remove=plan.files.select(FILE_STATS.names),
-        add=stats_table(prepared.additions.stats),
-        archived=prepared.archived,
+    return replace(
+        prepared.change,
         requirements=[AssertEpoch(epochs[0])],
-        ranges=ranges_of_plan(plan),
         stepped_over=_stepped_over(plan),
         begins_epoch=plan.begins_epoch,
         asks_consumers=plan.consumers is not None,

@@ -43,12 +43,6 @@ class Staging:
         self._files.extend(files)
         return files
 
-    def copy_of(self, source: DataFile) -> DataFile:
-        """A new file to replace `source`."""
-        file = self._store.stage_copy(source)
-        self._files.append(file)
-        return file
-
     def named(self, paths: Iterable[str]) -> list[DataFile]:
         """The files that attempts wrote at these paths, in the order of staging."""
         written = {slot_of(path): path for path in paths}
@@ -58,35 +52,6 @@ class Staging:
     def discard(self) -> None:
         """Delete the uncommitted files."""
         self._store.discard([file.path for file in self._files])
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The removal by a commit that adds messages, recorded and undone like a run."""
-
-    run: str
-    as_of_ns: int
-    rule: str
-    files: pa.Table
-    """Removed or replaced files, shape `FILE_STATS`."""
-    copies: Sequence[dict[str, Any]]
-    """The replacement files: rows of `FILE_STATS` as read back."""
-    lost: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Path of a replaced file → its removed ranges of sequences, shape (n, 2); other files are removed whole."""
-
-    @property
-    def messages(self) -> int:
-        """The number of messages removed."""
-        return self._lost("messages")
-
-    @property
-    def bytes(self) -> int:
-        """The bytes removed, by the broker's accounting."""
-        return self._lost("bytes")
-
-    def _lost(self, name: str) -> int:
-        before: int = pc.sum(self.files[name], min_count=0).as_py()
-        return before - sum(row[name] for row in self.copies)
 
 
 @dataclass(frozen=True)
@@ -103,7 +68,6 @@ class Staged:
     """Name → number: the commit's counters in addition to the batch numbers of writers."""
     unstored: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest assigned but unstored sequence, if there is one."""
-    removal: Removal | None = None
 
     @classmethod
     def behind(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:

@@ -38,7 +38,7 @@ from retention.errors import (
     StalePlanError,
 )
 from retention.ingest.idempotency import BatchIdentity, is_repeat
-from retention.ingest.recorded_commit import commit_removal
+from retention.ingest.recorded_commit import Removal, commit_removal
 from retention.ingest.turns import ONE_BY_ONE, Turns
 from retention.ports import Swap
 from retention.schemas.files import LOGGED_FILES
@@ -221,8 +221,12 @@ class Append:
             "again, or pause the other writers"
         )
 
-    def commit(self, staged: Staged) -> None:
+    def commit(self, staged: Staged, removal: Removal | None = None) -> None:
         """Commit the staged files of the current attempt; after a lost race another attempt follows.
+
+        Args:
+            staged: the messages.
+            removal: the removal of the messages that they replace; None: they replace none.
 
         Raises:
             BusyError, VerificationError: as `Store.commit`; the staged files are deleted.
@@ -240,7 +244,7 @@ class Append:
             if self._identity is None and not _uses_sequences(attempt.position, staged):
                 self._done = done
                 return
-            version = self._swap(attempt.position, staged)
+            version = self._swap(attempt.position, staged, removal)
         except (ConflictError, StalePlanError):
             # Kept until the next attempt has reread its rows from them.
             self._lost.callback(attempt.staging.discard)
@@ -251,10 +255,10 @@ class Append:
             attempt.staging.discard()
             raise
         self.opened.store.finish()
-        removed = staged.removal.messages if staged.removal else 0
+        removed = removal.plan.removed_messages if removal else 0
         self._done = replace(done, version=version, removed=removed)
 
-    def _swap(self, position: Position, staged: Staged) -> int:
+    def _swap(self, position: Position, staged: Staged, removal: Removal | None) -> int:
         """Commit staged files against the position that they were written for; return the new version."""
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
@@ -268,10 +272,10 @@ class Append:
                 ),
             ],
         )
-        if staged.removal is None:
+        if removal is None:
             swap = replace(swap, updates=[*swap.updates, *set_removed(staged.unstored)])
             return self.opened.store.commit(swap, position.snapshot)
-        return commit_removal(self.opened, swap, staged.removal, staged.unstored, position.snapshot)
+        return commit_removal(self.opened, swap, removal, staged.unstored, position.snapshot)
 
 
 def appended_of(

@@ -28,8 +28,8 @@ from retention.formats.jsonl import LeaveOut, LeftOut, Line, Unread, parse_messa
 from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish_checks import Answers, Batch, answer
-from retention.ingest.recorded_commit import recorded_removal
-from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
+from retention.ingest.recorded_commit import Removal, recorded_removal
+from retention.ingest.rollup import RolledUp, asks_to_roll_up, plan_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import publishable_subjects
@@ -142,7 +142,7 @@ def publish(
                 leave_out([*unread.lines, *_left_out(batch.given, answers)])
             elif answers.refusals:
                 raise _error(opened.name, batch.given, answers.refusals[0])
-            append.commit(_staged(opened, batch, answers, attempt, run))
+            append.commit(*_staged(opened, batch, answers, attempt, run))
     unwanted = 0 if append.done.duplicate else int((~batch.wanted & answers.new).sum())
     return Published(opened.name, answers, append.done, unwanted)
 
@@ -172,7 +172,7 @@ def publish_decided(
             batch, answers = _answered(opened, batch, attempt.position, now_ns)
             if answers.refusals:
                 raise _refused(opened.name, batch.given, answers.refusals[0])
-            append.commit(_staged(opened, batch, answers, attempt, run))
+            append.commit(*_staged(opened, batch, answers, attempt, run))
     # A batch without an identity is never a repeat, so an attempt was made.
     return Published(opened.name, answers, append.done)
 
@@ -300,8 +300,8 @@ def _staged(
     answers: Answers,
     attempt: Attempt,
     run: tuple[str, int] | None,
-) -> Staged:
-    """Write the stored messages of a batch, the ids of the others, and copies without replaced messages."""
+) -> tuple[Staged, Removal | None]:
+    """Write the stored messages of a batch, and the ids of the others; plan the removal of replaced messages."""
     position, staging = attempt.position, attempt.staging
     rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
     new = answers.new
@@ -317,10 +317,7 @@ def _staged(
     unstored = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
     unstored = unstored.filter(pc.and_(pa.array(new & ~kept), pc.is_valid(unstored["msg_id"])))
     staged = replace(staged, batches=keep_unstored_ids(opened, unstored, position))
-    if run is None:
-        return staged
-    removal = remove_older(opened.store, position.inventory.files, rolled_up, staging, run)
-    return replace(staged, removal=removal)
+    return staged, None if run is None else plan_older(opened, position, rolled_up.stored, run)
 
 
 def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa.Table]:

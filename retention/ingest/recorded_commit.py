@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from retention.apply.archive import LeavingFiles, archive
+from retention.apply.execute import prepare
 from retention.apply.guards import check_update
-from retention.apply.keep_ids import keep_ids
-from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recorded_run import recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
-from retention.datafile.parquet import stats_table
-from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.kinds import RolledUp
 from retention.history.runs import history_of
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.plan import Plan
 from retention.ports import Snapshot, Swap
 
 MAINTENANCE_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal by a commit that adds messages, recorded and undone like a run."""
+
+    run: str
+    plan: Plan
 
 
 @contextmanager
@@ -56,35 +62,26 @@ def commit_removal(
 
     Raises:
         StalePlanError, ConflictError: another commit came first.
+        VerificationError: a copy differs from the plan; nothing was committed.
     """
-    copies = stats_table(removal.copies)
-    leaving = LeavingFiles(
-        removal.files, removal.run, removal.as_of_ns, {removal.rule: removal.messages}
-    )
-    with Engines("local") as engines:
-        archived = archive(opened, leaving, snapshot, engines)
-    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule])
-    keep_ids(opened, removal.files, removal.lost, snapshot)
+    plan = removal.plan
     record = RolledUp(
         run=removal.run,
-        as_of_ns=removal.as_of_ns,
-        policy=opened.config.policy().as_json(),
-        removed_messages=removal.messages,
-        removed_bytes=removal.bytes,
-        by_rule={removal.rule: removal.messages},
+        as_of_ns=plan.as_of_ns,
+        policy=plan.policy.as_json(),
+        removed_messages=plan.removed_messages,
+        removed_bytes=plan.removed_bytes,
+        by_rule=plan.by_rule,
         published_messages=swap.metadata["messages"],
         next_seq=dict(swap.next_seq),
     )
-    change = Change(
-        remove=removal.files,
-        add=copies,
-        publish=swap.add,
-        ranges=[ranges],
-        stepped_over=unstored,
-        archived=archived,
-        requirements=swap.requirements,
-        updates=swap.updates,
-        metadata={"messages": record.published_messages, "by_rule": record.by_rule},
-    )
-    with recorded_run(opened, snapshot, removal.run) as run:
+    with recorded_run(opened, snapshot, removal.run) as run, Engines("local") as engines:
+        change = replace(
+            prepare(opened, plan, snapshot, engines, run).change,
+            publish=swap.add,
+            stepped_over=unstored,
+            requirements=swap.requirements,
+            updates=swap.updates,
+            metadata={"messages": record.published_messages, "by_rule": record.by_rule},
+        )
         return run.commit(record, change).committed_version

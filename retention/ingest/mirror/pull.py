@@ -25,8 +25,8 @@ from retention.ingest.mirror.origin import Origin, Tally, View
 from retention.ingest.mirror.resume import counters_of, first_of, next_seq_of, position_of
 from retention.ingest.mirror.rollup_scan import ReplacedMessages
 from retention.ingest.progress import naming_progress
-from retention.ingest.recorded_commit import recorded_removal
-from retention.ingest.rollup import remove_older
+from retention.ingest.recorded_commit import Removal, recorded_removal
+from retention.ingest.rollup import plan_older
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import mapped, transform_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
@@ -134,23 +134,21 @@ class Pull:
             part = _Part(view, until, run)
             append = held.enter_context(appending(self._target, identity))
             for attempt in append.attempts():
-                staged = self._staged(attempt, part)
+                staged, removal = self._staged(attempt, part)
                 if self._is_mirror:
                     staged = replace(staged, next_seq={PARTITION: until + 1})
-                append.commit(staged)
+                append.commit(staged, removal)
         return append.done
 
-    def _staged(self, attempt: Attempt, part: _Part) -> Staged:
+    def _staged(self, attempt: Attempt, part: _Part) -> tuple[Staged, Removal | None]:
         position, staging = attempt.position, attempt.staging
         ends = JetStream.of(self._target.config).ends(position.tail(PARTITION))
         rows = self._rows(position, part)
         if part.run is None:
-            return stage_rows(staging, rows, ends)
+            return stage_rows(staging, rows, ends), None
         replaced = ReplacedMessages(rows)
         staged = stage_rows(staging, map(replaced.left, self._rows(position, part)), ends)
-        store, files = self._target.store, position.inventory.files
-        removal = remove_older(store, files, replaced.stored(), staging, part.run)
-        return replace(staged, removal=removal)
+        return staged, plan_older(self._target, position, replaced.stored(), part.run)
 
     def _rows(self, position: Position, part: _Part) -> Iterator[pa.Table]:
         """The rows to store, shape `FILE_COLUMNS`, after the stream's end at this position."""

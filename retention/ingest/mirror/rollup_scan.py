@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core import headers
-from retention.ingest.rollup import EVERYTHING, NONE, SUBJECT, RolledUp
+from retention.ingest.rollup import EVERYTHING, NONE, SUBJECT
+from retention.rules.requests import Rollup
 
 _KINDS = {b"sub": SUBJECT, b"all": EVERYTHING}
 
@@ -56,7 +57,6 @@ class ReplacedMessages:
         seqs = rows["seq"].to_numpy()
         return rows.filter(pa.array(seqs >= bounds[encoded.indices.to_numpy()]))
 
-    def stored(self) -> RolledUp:
-        """Everything that the roll-ups replace among the stored messages."""
-        subjects = pa.array(list(self._last), pa.string())
-        return RolledUp(np.zeros(0, dtype=bool), subjects, self._everything >= 0)
+    def stored(self) -> Rollup:
+        """The removal of everything that the roll-ups replace among the stored messages."""
+        return Rollup(tuple(self._last), self._everything >= 0)

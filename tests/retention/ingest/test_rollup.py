@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from retention.apply import stage
 from retention.context.context import OpenedStream
+from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.errors import BusyError, RefusedError, VerificationError
 from retention.history.runs import History, history_of
-from retention.ingest import recorded_commit, rollup
+from retention.ingest import recorded_commit
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Published, publish
+from retention.planners import probe
 from retention.stores.lease import lease
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.plain_store import opened_stream, store_of
@@ -55,7 +60,7 @@ def test_everything_older_goes_without_a_look_at_a_data_file(
     orders: OpenedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(orders, [line(subject) for subject in "abcab"])
-    monkeypatch.setattr(rollup, "read_columns", lambda *_: pytest.fail("a data file was read"))
+    monkeypatch.setattr(probe, "read_columns", lambda *_: pytest.fail("a data file was read"))
     publish(orders, [line("c"), line("d", ALL), line("e")])
     assert contents(orders) == [(7, "d"), (8, "e")]
 
@@ -225,8 +230,12 @@ def test_a_copy_that_does_not_hold_the_rest_is_not_committed(
     orders: OpenedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(orders, [line("a"), line("b"), line("a")])
-    monkeypatch.setattr(rollup, "_ranges", lambda seqs: iter([(seqs[0], seqs[0])]))
-    with pytest.raises(VerificationError, match="nothing was published"):
+
+    def without_first(task: RewriteTask) -> RewriteResult:
+        return copy_remaining(replace(task, removed=np.array([[1, 1]])))
+
+    monkeypatch.setattr(stage, "copy_remaining", without_first)
+    with pytest.raises(VerificationError, match="nothing was committed"):
         publish(orders, [line("a", SUB)])
     assert contents(orders) == [(1, "a"), (2, "b"), (3, "a")]
     assert store_of(orders).leftovers() == []
