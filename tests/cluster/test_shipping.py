@@ -15,7 +15,7 @@ from tests.support.cluster import Brought, Cluster, worker_python
 from tests.support.jobs import run_job
 from tests.support.sandboxes import configured, lines, opened
 
-APPENDING = Path(__file__).with_name("appending.py")
+APPENDING, READING = (Path(__file__).with_name(f"{name}.py") for name in ("appending", "reading"))
 FORMATS = ("delta", "parquet")
 STREAMS = [
     {
@@ -122,6 +122,23 @@ def test_frames_are_appended_and_streamed_by_workers(
     done = cluster.submit(brought, APPENDING, folder / "w", "DELTA", "PARQUET")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["DELTA 80 80", "PARQUET 80 80"]
+
+
+@pytest.mark.cluster
+def test_messages_are_read_by_workers(
+    cluster: Cluster, folder: Path, by_environment: Brought
+) -> None:
+    warehouse = opened(folder / "w", *STREAMS)
+    for name in FORMATS:
+        for part in ("a", "b", "a"):
+            warehouse.stream(name.upper()).publish(lines(20, f"{name}.{part}"))
+    # The driver plans with the tasks' Python, in its own working directory.
+    archive = str(by_environment.options[1]).removesuffix("#environment")
+    (cluster.folder / "environment").mkdir()
+    subprocess.run(["tar", "-xzf", archive, "-C", cluster.folder / "environment"], check=True)
+    done = cluster.submit(by_environment, READING, folder / "w", "DELTA", "PARQUET")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["DELTA 60 40", "PARQUET 60 40"]
 
 
 @pytest.mark.cluster
