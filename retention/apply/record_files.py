@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
+from retention.storage.tables import encoded
 
 AT_A_TIME = 1 << 16
 """Rows of a record processed at a time."""
@@ -61,22 +62,15 @@ class RecordFile:
 
 def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """The bytes of an Arrow file of tables and its digest, one piece per table."""
-    digest, pieces = hashlib.sha256(), io.BytesIO()
-
-    def written() -> bytes:
-        piece = pieces.getvalue()
-        pieces.seek(0)
-        pieces.truncate()
+    digest = hashlib.sha256()
+    cut = (
+        table.slice(start, AT_A_TIME).select(schema.names).cast(schema).combine_chunks()
+        for table in tables
+        for start in range(0, table.num_rows, AT_A_TIME)
+    )
+    for piece in encoded(partial(pa.ipc.new_file, schema=schema), cut):
         digest.update(piece)
-        return piece
-
-    with pa.ipc.new_file(pieces, schema) as writer:
-        for table in tables:
-            for start in range(0, table.num_rows, AT_A_TIME):
-                some = table.slice(start, AT_A_TIME)
-                writer.write_table(some.select(schema.names).cast(schema).combine_chunks())
-                yield written()
-    yield written()
+        yield piece
     yield digest.digest()
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from retention.storage import files
 from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
 from retention.storage.crash_points import Step, reached
+from retention.storage.tables import stream_of, table_of
 
 Value = TypeVar("Value")
 
@@ -146,16 +147,12 @@ class ArrowCodec(Generic[Value]):
 
     def write(self, sink: Any, label: Label, value: Value) -> None:
         """Write the stream, with the label in its schema."""
-        table = _labelled(self.to_table(value), label)
-        stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, table.schema) as writer:
-            writer.write_table(table)
-        sink.write(with_hash(stream.getvalue().to_pybytes()))
+        sink.write(with_hash(stream_of(_labelled(self.to_table(value), label))))
 
     def read(self, source: pa.NativeFile) -> Record[Value]:
         """Read the stream."""
         body, checksum = stripped(source.read())
-        table = pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))).read_all()
+        table = table_of(body)
         label = _label_of(table.schema)
         return Record(label, self.from_table(label.state, table), checksum)
 

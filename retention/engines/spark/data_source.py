@@ -16,6 +16,7 @@ from retention.core.message_filter import MessageFilter
 from retention.datafile.file_messages import messages_in
 from retention.engines.spark.ddl import arrow_of, ddl_of
 from retention.engines.spark.task_code import code_digest, refuse_other_code
+from retention.storage.tables import stream_of, table_of
 
 _BATCH_BYTES = 32 << 20
 _PART_ROWS = 65_536
@@ -55,8 +56,7 @@ class RowsPart(Part):
 
     def tables(self, columns: pa.Schema) -> Iterator[pa.Table]:
         """The rows."""
-        with pa.ipc.open_stream(self.content) as stream:
-            yield stream.read_all().cast(columns)
+        yield table_of(self.content).cast(columns)
 
 
 class View(Protocol):
@@ -119,15 +119,7 @@ class ViewReader(DataSourceReader):
 def rows_parts(table: pa.Table) -> list[Part]:
     """The parts of a table in memory; at least one."""
     starts = range(0, max(table.num_rows, 1), _PART_ROWS)
-    return [RowsPart(_stream_of(table.slice(start, _PART_ROWS))) for start in starts]
-
-
-def _stream_of(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    return [RowsPart(stream_of(table.slice(start, _PART_ROWS))) for start in starts]
 
 
 def _batch_rows(table: pa.Table) -> int:

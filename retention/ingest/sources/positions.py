@@ -12,6 +12,7 @@ import pyarrow as pa
 from retention.ingest.sources.delta_follow import DeltaFiles
 from retention.ingest.sources.directory import TakenFile
 from retention.storage.checksum import parse_json, stripped, with_hash
+from retention.storage.tables import stream_of, table_of
 
 FORMAT_VERSION = 1
 _LABEL = b"retention.ingest"
@@ -88,11 +89,7 @@ def packed(position: Position) -> bytes:
         table = _delta_table(position.files)
     label["format_version"] = FORMAT_VERSION
     table = table.replace_schema_metadata({_LABEL: json.dumps(label)})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return with_hash(sink.getvalue().to_pybytes())
+    return with_hash(stream_of(table, compression="zstd"))
 
 
 def unpacked(content: bytes) -> Position:
@@ -103,7 +100,7 @@ def unpacked(content: bytes) -> Position:
             release.
     """
     body, _ = stripped(content)
-    table = pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))).read_all()
+    table = table_of(body)
     label = parse_json((table.schema.metadata or {})[_LABEL])
     if label["format_version"] != FORMAT_VERSION:
         raise ValueError(

@@ -13,6 +13,7 @@ import pytest
 
 from retention.plan import saved_tables
 from retention.plan.saved_tables import verified_table, write_table
+from retention.storage import tables as tables_at_rest
 
 SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("seqs", pa.list_(pa.int64()))])
 
@@ -86,7 +87,7 @@ def test_pieces_are_let_go_once_their_group_is_written(
 ) -> None:
     alive: set[int] = set()
     most = 0
-    taken = saved_tables._taken
+    taken = tables_at_rest._taken
 
     def watched(waiting: list[pa.Table]) -> pa.Table:
         group = taken(waiting)
@@ -97,7 +98,7 @@ def test_pieces_are_let_go_once_their_group_is_written(
 
     groups: set[int] = set()
     groups_alive: list[int] = []
-    monkeypatch.setattr(saved_tables, "_taken", watched)
+    monkeypatch.setattr(tables_at_rest, "_taken", watched)
 
     def made() -> Iterator[pa.Table]:
         nonlocal most
