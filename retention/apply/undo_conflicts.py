@@ -28,33 +28,28 @@ def touched_since(undo: RunToUndo) -> RefusedError | None:
     for record in undo.later:
         if record.run in undone:
             continue
+        by_run = f"{undo.opened.name}: run {record.run}"
         if isinstance(record, RestoredRun):
-            files_of_run, conflict = (
-                "added",
-                (
-                    f"restored messages of the same segments from an archive after run {undo.run}, so they would be "
-                    "duplicated; nothing was changed; restore the others from the archive as well"
-                ),
+            files_of_run = "added"
+            conflict = RefusedError(
+                f"{by_run} restored messages of the same segments from an archive after run {undo.run}, so they "
+                "would be duplicated; nothing was changed; restore the others from the archive as well"
             )
         elif isinstance(record, Undone) and record.rewritten:
-            files_of_run, conflict = (
-                "added",
-                (
-                    f"rewrote messages of the same segments after run {undo.run}, and {_WHOLE_FILES} run {undo.run}; "
-                    "nothing was changed; restore messages from an archive or a backup"
-                ),
+            files_of_run = "added"
+            conflict = RefusedError(
+                f"{by_run} rewrote messages of the same segments after run {undo.run}, and {_WHOLE_FILES} run "
+                f"{undo.run}; nothing was changed; restore messages from an archive or a backup"
             )
         elif record.removed_messages and not isinstance(record, Undone | ReturnedRemoved):
-            files_of_run, conflict = (
-                "removed",
-                (
-                    f"removed messages of the same segments after run {undo.run}; undo that one first"
-                ),
+            files_of_run = "removed"
+            conflict = RefusedError(
+                f"{by_run} removed messages of the same segments after run {undo.run}; undo that one first"
             )
         else:
             continue
         if segments & _segments(read_record(undo.opened, record.run, files_of_run)):
-            return RefusedError(f"{undo.opened.name}: run {record.run} {conflict}")
+            return conflict
     return None
 
 

@@ -184,7 +184,7 @@ KINDS = {
         (f"{_OWN}a_link_out_of_the_warehouse_is_replaced_as_told",),
     ),
     "undo beside others' work": Kind(
-        r"_sentence\(undoing\)|_remedies\(undoing\)|restore (messages|the others) from",
+        r"describe_change\(undo\)|_remedies\(undo\)|restore (messages|the others) from",
         ("retention/apply/test_undo.py::test_what_others_did_to_the_table_is_told_as_it_is",),
     ),
     "repair lost-commit": Kind(
