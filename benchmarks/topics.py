@@ -28,7 +28,7 @@ from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout, new_path
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.stores.parquet.listing import COARSE_NS
-from retention.stores.parquet.log import Entry, ParquetLog
+from retention.stores.parquet.log import CommitEntry, ParquetLog
 from retention.stores.sidecar.stats_cache import StatisticsCache
 
 NAME = "clicks"
@@ -90,7 +90,7 @@ def _parquet(layout: Layout, files: pa.Table, ends: Mapping[int, int]) -> None:
     at = FILE_STATS.get_field_index("modified_ms")
     files = files.set_column(at, FILE_STATS.field(at), pa.array(modified))
     log = ParquetLog(layout)
-    log.append(Entry(1, 0, add=files.to_pylist(), next_seq=ends, open_base=ends))
+    log.append(CommitEntry(1, 0, add=files.to_pylist(), next_seq=ends, open_base=ends))
     state = log.read()
     log.write_list(state)
     (Path(layout.engine_path("log")) / "moved").write_text(f"1 {state.table_id}")

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from retention.api.selection import Selection
+from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.units import format_instant
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Audit(Selection):
+class Audit(StreamSelection):
     """The part of a warehouse that accounts for the messages its runs removed."""
 
     @abstractmethod

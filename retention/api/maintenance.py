@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from retention.api.dry_run import DryRun, lines_of_outcomes
-from retention.api.selection import Selection
+from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_sequentially
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Maintenance(Selection):
+class Maintenance(StreamSelection):
     """The part of a warehouse that merges small files and deletes dead ones."""
 
     clock: Callable[[], int]

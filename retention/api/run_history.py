@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from retention.api.selection import Selection
+from retention.api.selection import StreamSelection
 from retention.apply.undo import show_undo, undo_run
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class RunHistory(Selection):
+class RunHistory(StreamSelection):
     """The part of a warehouse that shows its runs, and undoes them."""
 
     clock: Callable[[], int]

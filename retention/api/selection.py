@@ -19,7 +19,7 @@ from retention.stores.sidecar.owner import other_owner
 
 
 @checked_class
-class Selection(ABC):
+class StreamSelection(ABC):
     """The part of a warehouse that selects its streams by name, pattern and tag."""
 
     config: Config

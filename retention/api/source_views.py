@@ -12,7 +12,7 @@ from retention.api.warehouse import open_warehouse
 from retention.core.inventory import DataFile
 from retention.core.message_filter import MessageFilter
 from retention.core.units import parse_as_of
-from retention.engines.spark.data_source import FilesPart, Part, View, rows_parts
+from retention.engines.spark.data_source import FilesPart, SourceView, TaskShare, rows_parts
 from retention.errors import UsageError
 from retention.inspect.messages import check_filter
 from retention.schemas.files import FILE_STATS
@@ -39,7 +39,7 @@ class MessagesView:
         """The columns of a message table."""
         return MESSAGES
 
-    def parts(self, columns: pa.Schema) -> list[Part]:
+    def parts(self, columns: pa.Schema) -> list[TaskShare]:
         """The files of the newest snapshot that may have wanted messages."""
         _refuse_others(self.log, "messages", columns, MESSAGES)
         files = self.wanted.files(_files(self.log))
@@ -62,7 +62,7 @@ class TableView:
         """The columns of the table at this moment."""
         return self.make().schema if self.shape is None else self.shape
 
-    def parts(self, columns: pa.Schema) -> list[Part]:
+    def parts(self, columns: pa.Schema) -> list[TaskShare]:
         """The rows at this moment."""
         table = self.make()
         if self.shape is not None:
@@ -70,7 +70,7 @@ class TableView:
         return rows_parts(_conformed(table, columns))
 
 
-def view_of(options: Mapping[str, str]) -> View:
+def view_of(options: Mapping[str, str]) -> SourceView:
     """The view that the options of a reader name.
 
     Args:
@@ -139,7 +139,7 @@ def _number(name: str, text: str | None) -> int | None:
 
 _COMMON = ("warehouse", "config", "stream", "path", "view")
 _NUMBERS = ("partition", "from_seq", "to_seq")
-VIEWS: Mapping[str, tuple[Callable[[Log, Mapping[str, str]], View], tuple[str, ...]]] = {
+VIEWS: Mapping[str, tuple[Callable[[Log, Mapping[str, str]], SourceView], tuple[str, ...]]] = {
     "messages": (
         lambda log, options: MessagesView(log, _filter(log, options)),
         (*_NUMBERS, "subject", "from", "to"),

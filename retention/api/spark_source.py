@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retention.engines.spark.data_source import View, ViewSource
+from retention.engines.spark.data_source import SourceView, ViewSource
 from retention.engines.spark.session import refuse_stopped
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class RetentionSource(ViewSource):
         """The name of the format."""
         return "retention"
 
-    def view(self) -> View:
+    def view(self) -> SourceView:
         """The view that the options name.
 
         Raises:

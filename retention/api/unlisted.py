@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from retention.api.selection import Selection
+from retention.api.selection import StreamSelection
 from retention.config import Config
 from retention.config.discovery import unlisted_streams
 from retention.errors import RefusedError
@@ -45,7 +45,7 @@ class UnlistedFinding:
 
 
 def unlisted_finding(
-    warehouse: Selection, names: Iterable[str] = (), tags: Iterable[str] = ()
+    warehouse: StreamSelection, names: Iterable[str] = (), tags: Iterable[str] = ()
 ) -> UnlistedFinding:
     """Find the streams that no configuration lists any more, unless the configuration says not to report them.
 

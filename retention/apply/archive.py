@@ -26,8 +26,8 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.archive_manifest import (
     ArchivedFile,
+    ArchiveOrigin,
     Manifest,
-    Origin,
     StoredManifest,
     Writer,
     directory_of,
@@ -126,7 +126,7 @@ def archive(
         return None
     check_place(opened)
     counters = snapshot.counters
-    origin = Origin(opened.name, snapshot.table_id, counters.epoch)
+    origin = ArchiveOrigin(opened.name, snapshot.table_id, counters.epoch)
     directory = directory_of(place, origin)
     sources = opened.store.data_files(leaving.files)
     tasks = [ArchiveTask(source, place_of(directory, source.path)) for source in sources]

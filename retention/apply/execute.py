@@ -51,7 +51,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ExecutionTerms:
     """The terms on which a plan is carried out."""
 
     engines: Engines
@@ -63,7 +63,7 @@ class Terms:
 def carry_out(
     opened: OpenedStream,
     planned: Planned,
-    terms: Terms,
+    terms: ExecutionTerms,
     history: History,
     run: str,
     started: int,

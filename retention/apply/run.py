@@ -10,7 +10,7 @@ from functools import partial
 from retention.apply.approval import check_approval, spent_answer
 from retention.apply.commit_guards import guarded_now
 from retention.apply.deletion_vectors import resolving_vectors
-from retention.apply.execute import Terms, Work, carry_out, pinned, report_of
+from retention.apply.execute import ExecutionTerms, Work, carry_out, pinned, report_of
 from retention.apply.guards import (
     Guards,
     check_archive,
@@ -81,7 +81,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         expired = delete_expired(opened, as_of_ns)
         seal_aged(opened, as_of_ns)
         decide = partial(_plan_guarded, expired, opened, as_of_ns, engines, guards)
-        return _until_committed(opened, decide, Terms(engines, guards), history, started)
+        return _until_committed(opened, decide, ExecutionTerms(engines, guards), history, started)
 
 
 def _check_first(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> None:
@@ -132,13 +132,13 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunR
         settle_interrupted(opened, history)
         check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
-        return _until_committed(opened, decide, Terms(engines), history, started)
+        return _until_committed(opened, decide, ExecutionTerms(engines), history, started)
 
 
 def _until_committed(
     opened: OpenedStream,
     decide: Callable[[], Planned],
-    terms: Terms,
+    terms: ExecutionTerms,
     history: History,
     started: int,
 ) -> RunReport:
@@ -199,7 +199,9 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         planned = Planned(plan, snapshot.counters.next_seq, snapshot)
         run = history.name_run(started)
         with labelled(run=run):
-            return carry_out(opened, planned, Terms(engines, guards), history, run, started)
+            return carry_out(
+                opened, planned, ExecutionTerms(engines, guards), history, run, started
+            )
 
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:

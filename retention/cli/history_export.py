@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ExportOptions:
     """The options of an export, as given."""
 
     since: str | None = None
@@ -27,7 +27,7 @@ class Bounds:
 
 
 def export_history(
-    settings: Settings, names: list[str], tags: list[str] | None, bounds: Bounds
+    settings: Settings, names: list[str], tags: list[str] | None, bounds: ExportOptions
 ) -> None:
     """Write the runs of streams that began in a period, and the messages that each removed.
 
@@ -60,7 +60,7 @@ def _written(instant: int | None) -> str | None:
 
 
 @contextmanager
-def _sink(settings: Settings, bounds: Bounds) -> Iterator[Any]:
+def _sink(settings: Settings, bounds: ExportOptions) -> Iterator[Any]:
     """The named file, written atomically; otherwise standard output."""
     from retention.storage.outputs import open_output
     from retention.views.history_export import FILES

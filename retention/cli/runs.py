@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import Tags, complete_stream
-from retention.cli.history_export import Bounds, export_history
+from retention.cli.history_export import ExportOptions, export_history
 from retention.cli.output import (
     chosen_streams,
     put_json,
@@ -71,7 +71,7 @@ def history(
 ) -> None:
     """List runs, newest first; show or export them."""
     settings, names = settings_of(ctx), streams or []
-    bounds = Bounds(since, until, output)
+    bounds = ExportOptions(since, until, output)
     if _is_export(settings, names, bounds):
         export_history(settings, names[1:], tags, bounds)
         return
@@ -92,13 +92,13 @@ def history(
         say("no run has finished yet")
 
 
-def _is_export(settings: Settings, names: list[str], bounds: Bounds) -> bool:
+def _is_export(settings: Settings, names: list[str], bounds: ExportOptions) -> bool:
     """Whether the first word is `export`, and not the name of a stream.
 
     Raises:
         UsageError: it is not, and an option of exports is given.
     """
-    is_asked = bounds != Bounds() or settings.format in OF_EXPORTS
+    is_asked = bounds != ExportOptions() or settings.format in OF_EXPORTS
     if names[:1] == [_EXPORT] and (is_asked or _EXPORT not in settings.open().streams()):
         return True
     if is_asked:

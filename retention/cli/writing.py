@@ -23,7 +23,7 @@ from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, begins, check_output, write_output
 
 if TYPE_CHECKING:
-    from retention.formats.jsonl import LeaveOut, LeftOut, Line
+    from retention.formats.jsonl import LeaveOut, Line, SkippedLine
     from retention.ingest.import_nats import Imported
     from retention.ingest.publish import Published
     from retention.ingest.topics.import_log import TopicImported
@@ -89,7 +89,7 @@ def publish(
 def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
     """The lines, and a function that writes refused ones to a file, with the reasons."""
 
-    def leave_out(refused: list[LeftOut]) -> None:
+    def leave_out(refused: list[SkippedLine]) -> None:
         entries = (_rejected(line, kept[line.line - 1]) for line in refused)
         content = "".join(f"{entry}\n" for entry in entries).encode()
         write_output(str(rejects), REJECTS_FILE, content)
@@ -101,7 +101,7 @@ def _kept(lines: Iterable[Line], rejects: Path) -> tuple[list[Line], LeaveOut]:
     return kept, leave_out
 
 
-def _rejected(refused: LeftOut, line: Any) -> str:
+def _rejected(refused: SkippedLine, line: Any) -> str:
     text = line if isinstance(line, str) else line.decode(errors="replace")
     error = {"code": refused.code, "description": refused.reason}
     entry = {"line": refused.line, "error": error, "text": text.rstrip("\r\n")}

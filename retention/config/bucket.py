@@ -14,10 +14,10 @@ from retention.config.nested import DescriptiveFields, Placement, Republish, Str
 from retention.config.types import (
     UNLIMITED,
     ByteLimit,
+    ConfigRefusal,
     Count,
     Duration,
     Flag,
-    Refusal,
     SmallByteLimit,
     refusal,
     refusals_error,
@@ -83,7 +83,7 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
         return self
 
 
-def _refusals(bucket: BucketConfig) -> Iterator[Refusal]:
+def _refusals(bucket: BucketConfig) -> Iterator[ConfigRefusal]:
     if not is_bucket_name(bucket.name):
         text = f"{bucket.name!r} is not a bucket's name: write letters, digits, _ and -"
         yield refusal("name", text, None)

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from retention.config.types import Bytes, Count, Duration, Flag, Instant, Moment, Part, Sequence
+from retention.config.types import (
+    Bytes,
+    ConfigMapping,
+    Count,
+    Duration,
+    Flag,
+    Instant,
+    Moment,
+    Sequence,
+)
 from retention.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -40,7 +49,7 @@ _NEVER_NEGATIVE = (
 _ALWAYS_WRITTEN = ("ack_policy", "deliver_policy", "replay_policy", "num_replicas")
 
 
-class ConsumerConfig(Part):
+class ConsumerConfig(ConfigMapping):
     """A consumer as CONSUMER.CREATE takes it and `nats consumer info --json` shows it under `config`.
 
     Durations are nanoseconds, sizes bytes, instants nanoseconds since the epoch; 0 and the empty

@@ -43,7 +43,7 @@ class Mistake:
 
 
 @dataclass
-class Document:
+class ConfigDocument:
     """A file's values, the line of each, and its syntax mistakes."""
 
     path: str | Path
@@ -58,7 +58,7 @@ class Document:
         return self.lines.get(place, 1)
 
 
-def read_document(path: str | Path, content: bytes | None = None) -> Document:
+def read_document(path: str | Path, content: bytes | None = None) -> ConfigDocument:
     """Parse a file, or its given content, as YAML 1.2, a superset of JSON.
 
     Raises:
@@ -89,7 +89,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         raise ConfigError(f"{path}:1: is not YAML: {error}") from error
     except _TooDeepError as error:
         raise _too_deep(path, error.line) from None
-    document = Document(path)
+    document = ConfigDocument(path)
     document.values = _Reader(document, yaml.constructor).value(root, ()) if root else {}
     return document
 
@@ -139,7 +139,7 @@ def _refuse_brackets(text: str) -> None:
 class _Reader:
     """A reader of nodes into values; it records lines and mistakes in the document."""
 
-    def __init__(self, document: Document, constructor: Any) -> None:
+    def __init__(self, document: ConfigDocument, constructor: Any) -> None:
         self._document = document
         self._constructor = constructor
         self._written: set[int] = set()
@@ -221,7 +221,7 @@ def _shortened(text: str) -> str:
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
 
 
-def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
+def describe_mistakes(document: ConfigDocument, mistakes: list[Mistake]) -> str:
     """All mistakes in line order, each as `file:line: key: what is wrong`."""
     lines = {
         (mistake.line or document.line(mistake.place), _readable(_sentence(document, mistake)))
@@ -237,7 +237,7 @@ def _readable(text: str) -> str:
     )
 
 
-def _sentence(document: Document, mistake: Mistake) -> str:
+def _sentence(document: ConfigDocument, mistake: Mistake) -> str:
     place = mistake.place
     kind = (
         {"streams": "stream", "buckets": "bucket", "topics": "topic"}.get(str(place[0]))

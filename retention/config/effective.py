@@ -41,7 +41,7 @@ _RELATIVE = {"archive"}
 
 
 @dataclass(frozen=True)
-class Setting:
+class EffectiveSetting:
     """The value of a key."""
 
     key: str
@@ -64,7 +64,7 @@ class Setting:
         return {name: value for name, value in vars(self).items() if name != "text"}
 
 
-def effective_settings(config: Config, stream: StreamConfig) -> list[Setting]:
+def effective_settings(config: Config, stream: StreamConfig) -> list[EffectiveSetting]:
     """The settings of a stream or topic, written ones first.
 
     Args:
@@ -124,10 +124,10 @@ def _alone(model: BaseModel, key: str, value: Any) -> Any:
     return TypeAdapter(kind).validate_python(value)
 
 
-def _setting(key: str, model: BaseModel, source: Written) -> Setting:
+def _setting(key: str, model: BaseModel, source: Written) -> EffectiveSetting:
     value = model.model_dump(mode="json", include={key})[key]
     text = _spelled(key, model, value)
-    return Setting(key, value, text, source.source, source.line or None)
+    return EffectiveSetting(key, value, text, source.source, source.line or None)
 
 
 def _spelled(key: str, model: BaseModel, value: Any) -> str:

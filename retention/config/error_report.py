@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retention.config.document import Mistake, Place
-from retention.config.types import Refusal
+from retention.config.types import ConfigRefusal
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -104,18 +104,18 @@ def _without(values: Any, inside: Place) -> Any:
     return {key: value for key, value in values.items() if key != first}
 
 
-def _rests_on(refusal: Refusal) -> Iterator[Place]:
+def _rests_on(refusal: ConfigRefusal) -> Iterator[Place]:
     yield refusal.within
     for key in refusal.keys:
         yield from ((*refusal.within, key), (key,))
 
 
-def _refusals(details: Iterable[ErrorDetails]) -> Iterator[Refusal]:
+def _refusals(details: Iterable[ErrorDetails]) -> Iterator[ConfigRefusal]:
     for detail in details:
         yield from detail.get("ctx", {}).get("refusals", ())
 
 
-def _mistake(refusal: Refusal, values: Mapping[str, Any], place: Place) -> Mistake:
+def _mistake(refusal: ConfigRefusal, values: Mapping[str, Any], place: Place) -> Mistake:
     inner: Any = values
     for part in refusal.within:
         inner = inner[part]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from retention.config.document import Document, Mistake, Place
+from retention.config.document import ConfigDocument, Mistake, Place
 from retention.config.error_report import field_mistakes, nearest
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
@@ -23,7 +23,7 @@ MOST_PARENTS = 16
 class Groups:
     """The groups of a file, and for each stream and topic the places of its inherited keys."""
 
-    document: Document
+    document: ConfigDocument
     mistakes: list[Mistake] = field(default_factory=list)
     """The mistakes of the groups themselves."""
     _chains: dict[str, list[str]] = field(default_factory=dict)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from retention.config.types import Budget, Minimum, Part, Share
+from retention.config.types import Budget, ConfigMapping, Minimum, Share
 from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
 
 
-class _Guard(Part):
+class _Guard(ConfigMapping):
     """A guard written as a mapping."""
 
     limit: int
@@ -45,7 +45,7 @@ def _as_mapping(value: object) -> object:
     return value if isinstance(value, Mapping | _Guard) else {"limit": value}
 
 
-class GuardSettings(Part):
+class GuardSettings(ConfigMapping):
     """The bounds of a single pass; an omitted key sets no bound."""
 
     max_removed_share: Annotated[

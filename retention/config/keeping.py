@@ -10,11 +10,11 @@ from retention.config.guards import GuardSettings
 from retention.config.locations import Location
 from retention.config.types import (
     Budget,
+    ConfigMapping,
     Flag,
     Grace,
     Kept,
     Minimum,
-    Part,
     Several,
     Share,
     Size,
@@ -25,7 +25,7 @@ from retention.config.types import (
 from retention.core.units import DAY, INT64_MAX
 
 
-class Compaction(Part):
+class Compaction(ConfigMapping):
     """The bounds from which on files are compacted."""
 
     min_files: Several = 8
@@ -38,7 +38,7 @@ class Compaction(Part):
     "none."""
 
 
-class Approval(Part):
+class Approval(ConfigMapping):
     """The amounts that a scheduled job may remove at once without a person's approval; None: any."""
 
     above_messages: Minimum | None = None
@@ -60,7 +60,7 @@ def _switch(value: object) -> object:
     return value
 
 
-class Selected(Part):
+class Selected(ConfigMapping):
     """The keys by which streams and topics are put together: a group that they inherit from, and tags."""
 
     group: str | None = None
@@ -76,7 +76,7 @@ def _approval(value: object) -> object:
     return value
 
 
-class KeepingSettings(Part):
+class KeepingSettings(ConfigMapping):
     """The storage settings that streams and topics share."""
 
     format: Literal["delta", "parquet"] = "delta"

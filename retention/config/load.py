@@ -18,7 +18,13 @@ from retention.config.bucket import (
     with_stream_keys,
 )
 from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
-from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
+from retention.config.document import (
+    ConfigDocument,
+    Mistake,
+    Place,
+    describe_mistakes,
+    read_document,
+)
 from retention.config.error_report import read_model
 from retention.config.groups import Groups
 from retention.config.keeping import KeepingSettings, StorageSettings
@@ -28,7 +34,7 @@ from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.config.topic_stream import TopicStream, stream_of_topic
-from retention.config.types import Part
+from retention.config.types import ConfigMapping
 from retention.config.written import WrittenFile, written_section
 from retention.core.bucket_names import bucket_of
 from retention.errors import ConfigError
@@ -38,14 +44,14 @@ Settings = TypeVar("Settings", bound=KeepingSettings)
 
 UnlistedAction = Literal["keep", "warn", "fail"]
 
-_DEFAULTED: Mapping[type[Part], type[Part]] = {
+_DEFAULTED: Mapping[type[ConfigMapping], type[ConfigMapping]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
 }
 """The model of those `defaults` that apply to a stream, or a topic."""
 
 
-class StreamInfo(Part):
+class StreamInfo(ConfigMapping):
     """The output of `nats stream info --json`; only `config` matters here."""
 
     config: StreamConfig
@@ -64,7 +70,7 @@ class StreamInfo(Part):
     stream_name: Any = None
 
 
-class ConfigFile(Part):
+class ConfigFile(ConfigMapping):
     """The keys of `retention.yaml`."""
 
     model_config = ConfigDict(title="retention.yaml")
@@ -225,7 +231,7 @@ def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
     return stream
 
 
-def _lift_single_stream(document: Document) -> None:
+def _lift_single_stream(document: ConfigDocument) -> None:
     """Wrap a file with one stream's info, or its bare config, into a list of that stream."""
     values = document.values
     is_info = "config" in values and "streams" not in values
@@ -235,7 +241,7 @@ def _lift_single_stream(document: Document) -> None:
         document.lines.update(lifted)
 
 
-def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None:
+def _read_head(document: ConfigDocument, mistakes: list[Mistake]) -> ConfigFile | None:
     values = dict(document.values)
     for listed in ("streams", "buckets", "topics"):
         if isinstance(values.get(listed), list):
@@ -247,7 +253,7 @@ def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None
 
 
 def _written(
-    document: Document, groups: Groups, mistakes: list[Mistake]
+    document: ConfigDocument, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
     """The values of each stream and topic, including inherited ones, by its place."""
     written: dict[Place, Mapping[str, Any]] = {}
@@ -263,7 +269,7 @@ def _written(
 
 
 def _written_buckets(
-    document: Document, groups: Groups, mistakes: list[Mistake]
+    document: ConfigDocument, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
     """The values of the stream of each bucket, by the bucket's place; none if they have mistakes."""
     written: dict[Place, Mapping[str, Any]] = {}
@@ -306,7 +312,7 @@ def _read_topics(
 
 
 def _listed(
-    document: Document, key: str, mistakes: list[Mistake]
+    document: ConfigDocument, key: str, mistakes: list[Mistake]
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
     """The mappings of a list in the document with their places; every other item is recorded as a mistake."""
     listed = document.values.get(key)

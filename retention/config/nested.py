@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from retention.config.types import Budget, Count, Duration, Everyone, Flag, Grace, Part, Sequence
+from retention.config.types import (
+    Budget,
+    ConfigMapping,
+    Count,
+    Duration,
+    Everyone,
+    Flag,
+    Grace,
+    Sequence,
+)
 from retention.core.policy import ConsumerProtection, HoldAction
 
 
-class SubjectTransform(Part):
+class SubjectTransform(ConfigMapping):
     """A rename of subjects on their way in: from `src` to `dest`."""
 
     src: str = ""
     dest: str = ""
 
 
-class ExternalStream(Part):
+class ExternalStream(ConfigMapping):
     """The subject prefixes through which a stream of another account or domain is reached."""
 
     api: str = ""
     deliver: str = ""
 
 
-class SourceConsumer(Part):
+class SourceConsumer(ConfigMapping):
     """The durable consumer through which an origin is read."""
 
     name: str = ""
     deliver_subject: str = ""
 
 
-class StreamSource(Part):
+class StreamSource(ConfigMapping):
     """The origin of a mirror, or one of the origins of a stream with sources."""
 
     name: str
@@ -41,7 +50,7 @@ class StreamSource(Part):
     consumer: SourceConsumer | None = None
 
 
-class Republish(Part):
+class Republish(ConfigMapping):
     """The republishing of stored messages: from the subjects `src` to `dest`."""
 
     src: str = ""
@@ -49,7 +58,7 @@ class Republish(Part):
     headers_only: Flag = False
 
 
-class Placement(Part):
+class Placement(ConfigMapping):
     """The placement of a stream in a cluster."""
 
     cluster: str = ""
@@ -57,14 +66,14 @@ class Placement(Part):
     preferred: str = ""
 
 
-class ConsumerLimits(Part):
+class ConsumerLimits(ConfigMapping):
     """Bounds and defaults of the stream's consumers."""
 
     inactive_threshold: Duration = 0
     max_ack_pending: Count = 0
 
 
-class ConsumerHold(Part):
+class ConsumerHold(ConfigMapping):
     """The consumers for which limits keep messages, and bounds of that; 0: no bound."""
 
     consumers: Everyone = None
@@ -79,7 +88,7 @@ class ConsumerHold(Part):
         )
 
 
-class DescriptiveFields(Part):
+class DescriptiveFields(ConfigMapping):
     """The fields that only people read."""
 
     description: str = ""

@@ -16,10 +16,10 @@ from retention.config.topic_settings import (
     TopicSettings,
 )
 from retention.config.types import (
+    ConfigRefusal,
     Count,
     Expiry,
     Flag,
-    Refusal,
     Size,
     Span,
     TopicSize,
@@ -91,7 +91,7 @@ def _limit(code: int) -> int | None:
     return None if code in (SERVER_DEFAULT, UNLIMITED) else code
 
 
-def _name(topic: TopicConfig) -> Iterator[Refusal]:
+def _name(topic: TopicConfig) -> Iterator[ConfigRefusal]:
     if not 1 <= len(topic.name.encode()) <= MOST_NAME_BYTES:
         yield _ours("name", f"a topic's name has 1 to {MOST_NAME_BYTES} bytes; write another one")
     if topic.seed_names and not (_SEED_NAME.fullmatch(topic.name) and topic.name.strip()):
@@ -102,13 +102,13 @@ def _name(topic: TopicConfig) -> Iterator[Refusal]:
         )
 
 
-def _partitions(topic: TopicConfig) -> Iterator[Refusal]:
+def _partitions(topic: TopicConfig) -> Iterator[ConfigRefusal]:
     if not 1 <= topic.partitions <= MOST_PARTITIONS:
         yield _ours(
             "partitions", f"{topic.partitions} is out of range: write 1 to {MOST_PARTITIONS}"
         )
 
 
-def _ours(keys: str, text: str) -> Refusal:
+def _ours(keys: str, text: str) -> ConfigRefusal:
     """A refusal without an error code, because Iggy's error numbers are not JetStream's."""
     return refusal(keys, text, None)

@@ -8,7 +8,15 @@ from typing import Self
 
 from pydantic import model_validator
 
-from retention.config.types import Expiry, Part, Refusal, Size, TopicSize, refusal, refusals_error
+from retention.config.types import (
+    ConfigMapping,
+    ConfigRefusal,
+    Expiry,
+    Size,
+    TopicSize,
+    refusal,
+    refusals_error,
+)
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.core.topic_policy import Profile
 from retention.core.units import format_size
@@ -20,7 +28,7 @@ SMALLEST_SEGMENT = 2**20
 LARGEST_SEGMENT = 2**30
 
 
-class ServerDefaults(Part):
+class ServerDefaults(ConfigMapping):
     """The server's defaults for settings that a topic leaves out; a topic keeps those that it was created with."""
 
     message_expiry: Expiry = UNLIMITED
@@ -76,7 +84,7 @@ def updated_settings(
     )
 
 
-def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[Refusal]:
+def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[ConfigRefusal]:
     """The server's refusals of these settings; without codes, because Iggy's error numbers are not JetStream's."""
     least = SMALLEST_SEGMENT if profile == "modern" else SEGMENT_UNIT
     size, cap = settings.segment_size, settings.max_topic_size

@@ -40,7 +40,7 @@ MAX_METADATA_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ConfigRefusal:
     """A reason why a configuration is refused, with the keys that it depends on, the offending one first."""
 
     keys: tuple[str, ...]
@@ -51,24 +51,24 @@ class Refusal:
     """The place of the mapping with the offending key, relative to the refused model."""
 
 
-def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
+def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> ConfigRefusal:
     """A refusal by the server, with its error code, or by us (None)."""
     sentence = text if code is None else f"{text} (server error {code})"
-    return Refusal(tuple(keys.split()), sentence, code)
+    return ConfigRefusal(tuple(keys.split()), sentence, code)
 
 
-def refusals_error(refusals: Iterable[Refusal]) -> PydanticCustomError:
+def refusals_error(refusals: Iterable[ConfigRefusal]) -> PydanticCustomError:
     """The refusals of one model as a single error; its context keeps them as a list under `refusals`."""
     listed = list(refusals)
     text = "; ".join(f"{_place(reason)}: {reason.text}" for reason in listed)
     return PydanticCustomError("refusals", "{text}", {"text": text, "refusals": listed})
 
 
-def _place(refusal: Refusal) -> str:
+def _place(refusal: ConfigRefusal) -> str:
     return ".".join(map(str, (*refusal.within, refusal.keys[0])))
 
 
-class Part(BaseModel):
+class ConfigMapping(BaseModel):
     """A mapping in a configuration: immutable, without unknown keys; an empty value counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

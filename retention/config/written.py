@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from retention.config.document import Document
+from retention.config.document import ConfigDocument
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class WrittenFile:
     server_defaults: Mapping[str, Written] = field(default_factory=dict)
 
 
-def written_section(document: Document, section: str) -> dict[str, Written]:
+def written_section(document: ConfigDocument, section: str) -> dict[str, Written]:
     """The values of a top-level section of a file; empty if it is absent."""
     values = document.values.get(section) or {}
     return {

@@ -8,14 +8,14 @@ from retention.consumers.ack_events import AckEvents, AckLines
 from retention.consumers.ack_gaps import UnseenRuns
 from retention.consumers.ack_subject import DELIVERED
 from retention.consumers.pending import PendingMessages
-from retention.consumers.state import Position
+from retention.consumers.state import DeliveryPosition
 
-_ANYWHERE = Position(2**63 - 1, 2**63 - 1)
+_ANYWHERE = DeliveryPosition(2**63 - 1, 2**63 - 1)
 _AT_ONCE = 1 << 12
 """Acks checked together; an ack that is lower in one count and not in the other costs one more check."""
 
 
-def floor_of_all(floor: Position, acks: AckLines) -> Position:
+def floor_of_all(floor: DeliveryPosition, acks: AckLines) -> DeliveryPosition:
     """Compute the floor after acks that include all before them (server: processAckMsg, AckAll).
 
     An ack counts only if it is above the floor in both counts, the consumer's and the stream's. From the floor (4, 40)
@@ -35,12 +35,12 @@ def floor_of_all(floor: Position, acks: AckLines) -> Position:
             if end:
                 low, high = int(consumer_seqs[:end].max()), int(seqs[:end].max())
             consumer_seqs, seqs = consumer_seqs[end + 1 :], seqs[end + 1 :]
-    return Position(low, high)
+    return DeliveryPosition(low, high)
 
 
 def floor_of_explicit(
-    heard: AckEvents, delivered: Position, waiting: PendingMessages, unseen: UnseenRuns
-) -> Position:
+    heard: AckEvents, delivered: DeliveryPosition, waiting: PendingMessages, unseen: UnseenRuns
+) -> DeliveryPosition:
     """Compute the floor after acks of single messages (server: moveAckFloor).
 
     The floor is right below the lowest pending message, once anything below was settled after its delivery. It is at
@@ -59,9 +59,9 @@ def floor_of_explicit(
         happened = len(was_pending) or state.unseen.num_rows or delivered != state.delivered
         last_seen = unseen.open_ended().first[:1] - 1
         consumer_seq = int(last_seen.min(initial=delivered.consumer_seq))
-        return Position(consumer_seq, delivered.stream_seq) if happened else state.ack_floor
+        return DeliveryPosition(consumer_seq, delivered.stream_seq) if happened else state.ack_floor
     lowest = int(waiting.seq[0])
-    below = Position(int(waiting.consumer_seq[0]) - 1, lowest - 1)
+    below = DeliveryPosition(int(waiting.consumer_seq[0]) - 1, lowest - 1)
     if waiting.is_guess[0]:
         return _higher(state.ack_floor, below)
     if lowest <= state.delivered.stream_seq:
@@ -69,16 +69,16 @@ def floor_of_explicit(
     return _higher(state.ack_floor, _lower(below, _floor_at_birth(heard, lowest)))
 
 
-def last_delivery(before: Position, delivery_lines: AckLines) -> Position:
+def last_delivery(before: DeliveryPosition, delivery_lines: AckLines) -> DeliveryPosition:
     """The last delivery, given an earlier one and the lines that report deliveries since."""
     consumer_seqs, seqs = delivery_lines.consumer_seq, delivery_lines.seq
-    return Position(
+    return DeliveryPosition(
         int(consumer_seqs.max(initial=before.consumer_seq)),
         int(seqs.max(initial=before.stream_seq)),
     )
 
 
-def _floor_at_birth(heard: AckEvents, seq: int) -> Position:
+def _floor_at_birth(heard: AckEvents, seq: int) -> DeliveryPosition:
     """The highest possible floor while the new message `seq` is the lowest pending one.
 
     If the delivery of `seq` was not observed, or a lower message was still pending then, `seq` is the only bound.
@@ -99,13 +99,13 @@ def _floor_at_birth(heard: AckEvents, seq: int) -> Position:
     return last_delivery(state.delivered, lines.take(np.flatnonzero(heard.learned[: last + 1])))
 
 
-def _higher(first: Position, second: Position) -> Position:
-    return Position(
+def _higher(first: DeliveryPosition, second: DeliveryPosition) -> DeliveryPosition:
+    return DeliveryPosition(
         max(first.consumer_seq, second.consumer_seq), max(first.stream_seq, second.stream_seq)
     )
 
 
-def _lower(first: Position, second: Position) -> Position:
-    return Position(
+def _lower(first: DeliveryPosition, second: DeliveryPosition) -> DeliveryPosition:
+    return DeliveryPosition(
         min(first.consumer_seq, second.consumer_seq), min(first.stream_seq, second.stream_seq)
     )

@@ -14,7 +14,7 @@ from retention.consumers.ack_floor import floor_of_all, floor_of_explicit, last_
 from retention.consumers.ack_gaps import Numbers, UnseenRuns, gaps_of, runs_up_to
 from retention.consumers.ack_subject import NAK, SETTLING, UNKNOWN
 from retention.consumers.pending import Settled, pending_after, redelivered_after
-from retention.consumers.state import UNSEEN, ConsumerState, Position
+from retention.consumers.state import UNSEEN, ConsumerState, DeliveryPosition
 from retention.errors import RefusedError
 
 
@@ -191,7 +191,7 @@ def _still_unseen(unseen: UnseenRuns, delivery_lines: AckLines) -> UnseenRuns:
     return unseen.split(reported, first.consumer_seq, first.seq)
 
 
-def _settlement(ack_policy: str, heard: AckEvents) -> tuple[Settled, Position | None]:
+def _settlement(ack_policy: str, heard: AckEvents) -> tuple[Settled, DeliveryPosition | None]:
     """The messages that the lines settle; and the floor, if the ack policy alone decides it (all but `explicit`)."""
     acks = heard.lines.take(heard.settles)
     if ack_policy == "explicit":

@@ -11,14 +11,14 @@ from retention.config.consumer import ConsumerConfig
 from retention.consumers.ack_events import AckLines
 from retention.consumers.ack_floor import floor_of_all
 from retention.consumers.ack_result import AnswerResult
-from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
+from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, DeliveryPosition
 
 Numbers = np.ndarray
 Mask = np.ndarray
 
 
 @dataclass(frozen=True)
-class Terms:
+class DeliveryTerms:
     """Terms of delivery: the part of a consumer's configuration that decides which messages it receives, and when."""
 
     ack_policy: str
@@ -30,9 +30,9 @@ class Terms:
     """Maximum number of pending messages while new ones are delivered; not above 0: no limit."""
 
 
-def terms_of(config: ConsumerConfig) -> Terms:
+def terms_of(config: ConsumerConfig) -> DeliveryTerms:
     """The terms of a resolved configuration."""
-    return Terms(
+    return DeliveryTerms(
         ack_policy=config.ack_policy,
         waits_ns=config.backoff or (config.ack_wait,),
         max_deliver=config.max_deliver,
@@ -60,7 +60,7 @@ class Delivery:
         return Delivery(self.seq[others], self.consumer_seq[others], self.deliveries[others])
 
 
-def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
+def give_up(state: ConsumerState, terms: DeliveryTerms, now_ns: int) -> ConsumerState:
     """Give up messages that are due and have reached the maximum number of deliveries (server: hasMaxDeliveries).
 
     They are no longer pending, and remain among the redelivered until they are settled.
@@ -74,14 +74,14 @@ def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
     return replace(after, redelivered=_counted(state, seqs[spent], count[spent]))
 
 
-def due_seqs(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
+def due_seqs(state: ConsumerState, terms: DeliveryTerms, now_ns: int) -> Numbers:
     """Stream sequences to deliver again at `now_ns`, the longest due first."""
     at = _due_at(state, terms)
     late = np.flatnonzero(at <= now_ns)
     return state.pending["seq"].to_numpy()[late[np.argsort(at[late], kind="stable")]]
 
 
-def limit_new(state: ConsumerState, terms: Terms, wanted: int) -> int:
+def limit_new(state: ConsumerState, terms: DeliveryTerms, wanted: int) -> int:
     """Limit a number of wanted messages to those that may be delivered for the first time (server: max_ack_pending)."""
     if terms.max_ack_pending <= 0 or terms.ack_policy == "none":
         return wanted
@@ -89,7 +89,7 @@ def limit_new(state: ConsumerState, terms: Terms, wanted: int) -> int:
 
 
 def deliver(
-    state: ConsumerState, terms: Terms, seqs: Numbers, now_ns: int
+    state: ConsumerState, terms: DeliveryTerms, seqs: Numbers, now_ns: int
 ) -> tuple[ConsumerState, Delivery]:
     """Deliver messages in the order of `seqs`.
 
@@ -105,7 +105,7 @@ def deliver(
     consumer_seqs = before.consumer_seq + 1 + np.arange(len(seqs))
     is_new = seqs > before.stream_seq
     times = _redeliveries_of(state, seqs) + np.where(is_new, 1, 2)
-    last = Position(int(consumer_seqs[-1]), max(int(seqs.max()), before.stream_seq))
+    last = DeliveryPosition(int(consumer_seqs[-1]), max(int(seqs.max()), before.stream_seq))
     delivery = Delivery(seqs, consumer_seqs, times)
     state = replace(state, lasts=_above(state.lasts, last.stream_seq))
     if terms.ack_policy == "none":
@@ -122,7 +122,7 @@ def deliver(
 
 
 def settle(
-    state: ConsumerState, terms: Terms, seqs: Numbers, consumer_seqs: Numbers | None = None
+    state: ConsumerState, terms: DeliveryTerms, seqs: Numbers, consumer_seqs: Numbers | None = None
 ) -> tuple[ConsumerState, AnswerResult]:
     """Apply acks, or terms, which settle the same way (server: processAckMsg).
 
@@ -153,7 +153,7 @@ def drop_messages(state: ConsumerState, seqs: Numbers) -> ConsumerState:
 
 
 def postpone(
-    state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
+    state: ConsumerState, terms: DeliveryTerms, seqs: Numbers, due_ns: int
 ) -> tuple[ConsumerState, AnswerResult]:
     """Apply naks: the pending ones of these messages are due at `due_ns`, regardless of their wait."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
@@ -204,14 +204,14 @@ def _without(state: ConsumerState, dropped: Mask) -> ConsumerState:
         return replace(state, pending=remaining, ack_floor=state.delivered)
     lowest, floor = remaining.slice(0, 1).to_pylist()[0], state.ack_floor
     if state.pending["seq"][0].as_py() < lowest["seq"]:
-        floor = Position(
+        floor = DeliveryPosition(
             max(lowest["consumer_seq"] - 1, floor.consumer_seq),
             max(lowest["seq"] - 1, floor.stream_seq),
         )
     return replace(state, pending=remaining, ack_floor=floor)
 
 
-def _settled_up_to(state: ConsumerState, floor: Position) -> ConsumerState:
+def _settled_up_to(state: ConsumerState, floor: DeliveryPosition) -> ConsumerState:
     if floor == state.ack_floor:
         return state
     pending, redelivered = (
@@ -239,11 +239,11 @@ def _first_consumer_seqs(state: ConsumerState, seqs: Numbers) -> Numbers:
     return _looked_up(known, consumer_seqs, seqs)
 
 
-def _due_at(state: ConsumerState, terms: Terms) -> Numbers:
+def _due_at(state: ConsumerState, terms: DeliveryTerms) -> Numbers:
     return state.pending["ts_ns"].to_numpy() + _waits(state, terms)
 
 
-def _waits(state: ConsumerState, terms: Terms) -> Numbers:
+def _waits(state: ConsumerState, terms: DeliveryTerms) -> Numbers:
     """Nanoseconds from the last delivery of each pending message until it is due."""
     waits = np.array(terms.waits_ns, np.int64)
     return waits[np.minimum(_redeliveries(state), len(waits) - 1)]

@@ -30,7 +30,7 @@ _DELIVERY = pa.struct([("Sequence", pa.int64()), ("Timestamp", pa.int64())])
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class DeliveryPosition:
     """A position in a consumer's count of deliveries, and the corresponding stream sequence."""
 
     consumer_seq: int = 0
@@ -41,9 +41,9 @@ class Position:
 class ConsumerState:
     """One consumer's progress, as the server keeps it (`ConsumerState` of nats-server)."""
 
-    delivered: Position = Position()
+    delivered: DeliveryPosition = DeliveryPosition()
     """The last delivery."""
-    ack_floor: Position = Position()
+    ack_floor: DeliveryPosition = DeliveryPosition()
     """Everything at or below is settled."""
     pending: pa.Table = field(default_factory=PENDING.empty_table)
     """Shape `PENDING`, ascending by `seq`."""
@@ -91,7 +91,7 @@ class ConsumerState:
 
 def new_state(start_seq: int) -> ConsumerState:
     """The state of a consumer that begins at `start_seq`: it needs no earlier message (jetstream consumer start)."""
-    start = Position(0, start_seq - 1)
+    start = DeliveryPosition(0, start_seq - 1)
     return ConsumerState(delivered=start, ack_floor=start)
 
 
@@ -179,18 +179,20 @@ def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[st
     return [fault for fault in faults if fault]
 
 
-def _too_high(lower_name: str, lower: Position, upper_name: str, upper: Position) -> str:
+def _too_high(
+    lower_name: str, lower: DeliveryPosition, upper_name: str, upper: DeliveryPosition
+) -> str:
     if lower.stream_seq <= upper.stream_seq and lower.consumer_seq <= upper.consumer_seq:
         return ""
     return f"the {lower_name} ({_spell(lower)}) is above the {upper_name} ({_spell(upper)})"
 
 
-def _negative(name: str, position: Position) -> str:
+def _negative(name: str, position: DeliveryPosition) -> str:
     is_negative = min(position.stream_seq, position.consumer_seq) < 0
     return f"the {name} ({_spell(position)}) is negative" if is_negative else ""
 
 
-def _beyond_stream(delivered: Position, last_seq: int | None) -> str:
+def _beyond_stream(delivered: DeliveryPosition, last_seq: int | None) -> str:
     if last_seq is None or delivered.stream_seq <= last_seq:
         return ""
     return f"the last delivery ({_spell(delivered)}) is above the last sequence of the stream, {last_seq}"
@@ -207,12 +209,12 @@ def _unordered(name: str, seqs: pa.ChunkedArray) -> str:
     return "" if (steps > 0).all() else f"the sequences of {name} do not ascend"
 
 
-def _spell(position: Position) -> str:
+def _spell(position: DeliveryPosition) -> str:
     return f"stream sequence {position.stream_seq}, consumer sequence {position.consumer_seq}"
 
 
-def _position(stored: Mapping[str, Any]) -> Position:
-    return Position(_whole(stored["consumer_seq"]), _whole(stored["stream_seq"]))
+def _position(stored: Mapping[str, Any]) -> DeliveryPosition:
+    return DeliveryPosition(_whole(stored["consumer_seq"]), _whole(stored["stream_seq"]))
 
 
 def _whole(value: Any) -> int:

@@ -11,7 +11,7 @@ from retention.consumers.state import (
     REDELIVERED,
     UNSEEN,
     ConsumerState,
-    Position,
+    DeliveryPosition,
 )
 from retention.core.wording import counted
 from retention.errors import DamagedError
@@ -67,8 +67,8 @@ def decode_state(content: bytes) -> ConsumerState:
         )
     row = {name: table[name][0] for name in _PACKED.names}
     return ConsumerState(
-        delivered=Position(**row["delivered"].as_py()),
-        ack_floor=Position(**row["ack_floor"].as_py()),
+        delivered=DeliveryPosition(**row["delivered"].as_py()),
+        ack_floor=DeliveryPosition(**row["ack_floor"].as_py()),
         until=row["until"].as_py(),
         last_active_ns=row["last_active_ns"].as_py(),
         **{name: _from_steps(row[name].values, shape) for name, shape in _TABLES.items()},

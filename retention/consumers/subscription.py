@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
-from retention.config.types import Refusal, refusal
+from retention.config.types import ConfigRefusal, refusal
 from retention.core.subjects import is_valid_filter, overlap
 from retention.errors import UsageError
 
@@ -71,7 +71,7 @@ def subscription_refusals(
     wanted: Subscription,
     stream: StreamConfig,
     existing: ConsumerConfig | None = None,
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """Yield the reasons why a client must not subscribe, each key being one of `Subscription`.
 
     Args:
@@ -91,7 +91,7 @@ def subscription_refusals(
     yield from _unapplied(wanted, with_server_defaults(existing, stream), stream)
 
 
-def _request(wanted: Subscription) -> Iterator[Refusal]:
+def _request(wanted: Subscription) -> Iterator[ConfigRefusal]:
     config = wanted.config
     if config is None:
         return
@@ -109,7 +109,7 @@ _SHARED = (
 )
 
 
-def _kind(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
+def _kind(wanted: Subscription, existing: ConsumerConfig) -> Iterator[ConfigRefusal]:
     filters = existing.filters
     if wanted.subject and filters and wanted.subject not in filters:
         text = f"{wanted.subject!r} is not a filter of {existing.name}; write {', '.join(filters)}"
@@ -124,7 +124,7 @@ def _kind(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("pull", text, None)
 
 
-def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
+def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[ConfigRefusal]:
     group, name = existing.deliver_group, existing.name
     if wanted.queue and not group:
         yield refusal("queue", f"{name} has no queue; leave the queue out", None)
@@ -138,7 +138,7 @@ def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
 
 def _unapplied(
     wanted: Subscription, existing: ConsumerConfig, stream: StreamConfig
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """Refuse a configuration that differs from the existing consumer; only the push subject may change."""
     if wanted.config is None:
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from retention.context.context import OpenedStream
 from retention.context.run_files import REMOVED, undo_location
-from retention.core.dropped import Dropped
+from retention.core.dropped import StreamDrop
 from retention.core.units import format_instant
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.storage import files
 
 
-def dropped_of(opened: OpenedStream) -> Dropped | None:
+def dropped_of(opened: OpenedStream) -> StreamDrop | None:
     """The drop of a stream; None: it is not dropped.
 
     Raises:
@@ -22,7 +22,7 @@ def dropped_of(opened: OpenedStream) -> Dropped | None:
         return None
     run = history_of(opened.warehouse, opened.name).last_drop()
     is_kept = run and files.length(undo_location(opened, run, REMOVED)) is not None
-    return Dropped(at_ns, run if is_kept else None)
+    return StreamDrop(at_ns, run if is_kept else None)
 
 
 def refuse_dropped(opened: OpenedStream, instead: str) -> None:

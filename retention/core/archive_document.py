@@ -9,14 +9,14 @@ from pydantic import Field
 from retention.core.documents import (
     Counts,
     Digest,
-    Document,
     Identifier,
     Int64,
+    JsonDocument,
     Name,
     Natural,
     PartitionNumber,
     Path,
-    Placed,
+    PlacedFile,
     Ranges,
 )
 
@@ -24,7 +24,7 @@ Link = Annotated[str, Field(pattern=r"^[0-7][0-9a-f]{15}$")]
 """63 bits of the digest of a manifest."""
 
 
-class _Copied(Placed):
+class _Copied(PlacedFile):
     path: Path
     partition: PartitionNumber
     segment: Natural
@@ -40,18 +40,18 @@ class _Copied(Placed):
     hidden: Ranges
 
 
-class _Origin(Document):
+class _Origin(JsonDocument):
     stream: Name
     table_id: Identifier
     epoch: Natural
 
 
-class _Writer(Document):
+class _Writer(JsonDocument):
     warehouse: Name
     host: Name
 
 
-class ArchiveManifest(Document):
+class ArchiveManifest(JsonDocument):
     """The content of an archive's manifest, without the fields that identify the document."""
 
     origin: _Origin

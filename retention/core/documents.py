@@ -62,13 +62,13 @@ Counts = dict[Rule, Natural]
 """Rule → messages."""
 
 
-class Document(BaseModel):
+class JsonDocument(BaseModel):
     """A JSON document: numbers are not accepted as text, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
-class Placed(Document):
+class PlacedFile(JsonDocument):
     """A data file with consistent fields, in the directory of its partition and segment."""
 
     @model_validator(mode="after")
@@ -90,9 +90,9 @@ def _kind(field: pa.Field) -> Any:
     return kind | None if field.nullable else kind
 
 
-FileRow: type[Placed] = create_model(
+FileRow: type[PlacedFile] = create_model(
     "FileRow",
-    __base__=Placed,
+    __base__=PlacedFile,
     **{field.name: (_kind(field), ...) for field in FILE_STATS},  # type: ignore[call-overload]
 )
 """A row of `FILE_STATS`, as JSON."""
@@ -102,7 +102,7 @@ _Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
 """The writer of a commit: a recorded run, or an append."""
 
 
-class _Logged(Document):
+class _Logged(JsonDocument):
     """A log entry of a Parquet stream without counters of the table; its version is in its name."""
 
     version: Natural
@@ -125,7 +125,7 @@ LogEntry: type[_Logged] = create_model(
 """A log entry of a Parquet stream, as JSON."""
 
 
-class _InEpoch(Document):
+class _InEpoch(JsonDocument):
     next_seq: dict[Digits, NextSequence]
     open_base: dict[Digits, Natural]
     batches: dict[str, Int64]
@@ -142,19 +142,19 @@ class ListState(_InEpoch):
     resting: dict[Digits, _InEpoch] = {}
 
 
-class _Pin(Document):
+class _Pin(JsonDocument):
     consumer: Name
     revision: Natural
     version: Natural
 
 
-class _Segments(Document):
+class _Segments(JsonDocument):
     dropped: Natural
     rewritten: Natural
     kept: Natural
 
 
-class Request(Document):
+class RequestDocument(JsonDocument):
     """A request of an operator, as `rules.requests` writes it."""
 
     rule: Rule
@@ -169,7 +169,7 @@ class Request(Document):
     older_than_ns: Natural | None = None
 
 
-class _Interest(Document):
+class _Interest(JsonDocument):
     """The needs of one consumer when a plan was made."""
 
     consumer: Name
@@ -181,19 +181,19 @@ class _Interest(Document):
     redelivered: Ranges
 
 
-class _Protection(Document):
+class _Protection(JsonDocument):
     interests: list[_Interest]
     after_ns: Int64
     from_seq: Natural
 
 
-class _Tail(Document):
+class _Tail(JsonDocument):
     segments: Natural
     messages: Natural
     bytes: Natural
 
 
-class PlanCause(Document):
+class PlanCause(JsonDocument):
     """The cause of a plan, without the files that it was made from."""
 
     next_seq: dict[Digits, NextSequence]
@@ -209,7 +209,7 @@ class PlanCause(Document):
     offsets: KeptOffsets | None
 
 
-class PlanHeader(Document):
+class PlanHeader(JsonDocument):
     """One plan of a plan file, without the tables stored beside it."""
 
     stream: Name
@@ -227,7 +227,7 @@ class PlanHeader(Document):
     files_read: Natural
     bytes_read: Natural
     sequences: Annotated[list[NextSequence], Field(min_length=2, max_length=2)] | None
-    request: Request | None
+    request: RequestDocument | None
     consumers: list[_Pin] | None
     expired: list[_Pin]
     released: Natural = 0
@@ -238,7 +238,7 @@ class PlanHeader(Document):
     cause: PlanCause
 
 
-class KeptConsumer(Document):
+class KeptConsumer(JsonDocument):
     """A consumer's record: its state is packed, or in the form of earlier versions."""
 
     consumer: Name
@@ -256,7 +256,7 @@ class KeptConsumer(Document):
     last_active_ns: Any = None
 
 
-class _StoredRow(Document):
+class _StoredRow(JsonDocument):
     partition: PartitionNumber
     kind: Annotated[str, Field(pattern="^(consumer|group)$")]
     name: Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
@@ -273,7 +273,7 @@ _Watermark = Annotated[int, Field(ge=-1, le=_HIGHEST)]
 """A partition, or the base up to which its segments are to be deleted; -1: none."""
 
 
-class KeptOffsets(Document):
+class KeptOffsets(JsonDocument):
     """The stored offsets of a topic, in the current and the previous epoch."""
 
     of: list[Annotated[list[Any], Field(min_length=5, max_length=5), AfterValidator(_stored)]]
@@ -286,7 +286,7 @@ class KeptOffsets(Document):
     other: KeptOffsets | None = None
 
 
-class KeptTopic(Document):
+class KeptTopic(JsonDocument):
     """The stored settings of a topic, in the wire's 64-bit units."""
 
     message_expiry: Annotated[int, Field(ge=0, lt=2**64)]
@@ -295,7 +295,7 @@ class KeptTopic(Document):
     defaulted: list[Literal["message_expiry", "max_topic_size", "segment_size"]]
 
 
-class StreamFormat(Document):
+class StreamFormat(JsonDocument):
     """The format of a stream's directory; unknown fields of newer versions are accepted."""
 
     model_config = ConfigDict(extra="allow")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Dropped:
+class StreamDrop:
     """The drop of a stream."""
 
     at_ns: int

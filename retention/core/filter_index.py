@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True)
-class Entry:
+class FilterEntry:
     """A filter of the index."""
 
     number: int
@@ -19,7 +19,7 @@ class Entry:
 @dataclass
 class _Node:
     children: dict[str, _Node] = field(default_factory=dict)
-    ending: list[Entry] = field(default_factory=list)
+    ending: list[FilterEntry] = field(default_factory=list)
     """The filters that end at this node."""
 
 
@@ -35,15 +35,15 @@ class FilterIndex:
         node = self._root
         for token in subject.split("."):
             node = node.children.setdefault(token, _Node())
-        node.ending.append(Entry(self._size, subject, owner))
+        node.ending.append(FilterEntry(self._size, subject, owner))
         self._size += 1
 
-    def first_overlap(self, subject: str) -> Entry | None:
+    def first_overlap(self, subject: str) -> FilterEntry | None:
         """The first overlapping filter (`subjects.overlap`) in the order of insertion; None: none."""
         return min(_overlapping(self._root, subject.split(".")), default=None)
 
 
-def _overlapping(root: _Node, tokens: list[str]) -> Iterator[Entry]:
+def _overlapping(root: _Node, tokens: list[str]) -> Iterator[FilterEntry]:
     """The filters of a tree that overlap with one of these tokens."""
     waiting = [(root, 0)]
     while waiting:
@@ -65,7 +65,7 @@ def _overlapping(root: _Node, tokens: list[str]) -> Iterator[Entry]:
         ]
 
 
-def _all(node: _Node) -> Iterator[Entry]:
+def _all(node: _Node) -> Iterator[FilterEntry]:
     """The filters of a node and its descendants."""
     waiting = [node]
     while waiting:

@@ -122,7 +122,7 @@ def write_segments(
     """
     stats: list[dict[str, Any]] = []
     for (partition, base), inside in groupby(pieces, key=itemgetter(0)):
-        tally = Tally()
+        tally = RowTally()
         files = write_by_deadline(
             staging.new(base, partition), tally.counting(map(itemgetter(1), inside))
         )
@@ -155,7 +155,7 @@ def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[
     return sorted(stats, key=lambda row: row["min_seq"])
 
 
-class Tally:
+class RowTally:
     """A count of the rows passed to files, to compare with the files."""
 
     def __init__(self) -> None:

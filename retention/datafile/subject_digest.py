@@ -10,7 +10,7 @@ import pyarrow as pa
 from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage.checksum import stripped, with_hash
 from retention.storage.crash_points import Step
-from retention.storage.sidecar import Label, Record, Sidecar
+from retention.storage.sidecar import Sidecar, SidecarLabel, SidecarRecord
 
 _IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -99,10 +99,10 @@ def _arrow_file(table: pa.Table) -> bytes:
 class _DigestCodec:
     """A digest without a label: its data file is immutable, and has only this one."""
 
-    def write(self, sink: Any, _: Label, value: SubjectDigest) -> None:
+    def write(self, sink: Any, _: SidecarLabel, value: SubjectDigest) -> None:
         """Write a digest."""
         sink.write(pack(value))
 
-    def read(self, source: pa.NativeFile) -> Record[SubjectDigest]:
+    def read(self, source: pa.NativeFile) -> SidecarRecord[SubjectDigest]:
         """Read a digest."""
-        return Record(Label(), unpack(source.read()))
+        return SidecarRecord(SidecarLabel(), unpack(source.read()))

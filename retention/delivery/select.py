@@ -10,8 +10,8 @@ import pyarrow as pa
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.delivery_state import (
     Delivery,
+    DeliveryTerms,
     Numbers,
-    Terms,
     deliver,
     drop_messages,
     due_seqs,
@@ -29,7 +29,7 @@ DEFAULT_BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Request:
+class FetchRequest:
     """A client's request to a consumer: limits on messages and bytes, and an instant."""
 
     count: int
@@ -40,7 +40,7 @@ class Request:
 
 def request_of(
     config: ConsumerConfig, n: int | None, max_bytes: int | None, now_ns: int
-) -> Request:
+) -> FetchRequest:
     """Make a request within the limits of the consumer; `n` and `max_bytes` as in `BatchConsumer.fetch`.
 
     Raises:
@@ -62,11 +62,11 @@ def request_of(
         raise UsageError(
             f"{config.name}: its max_bytes is {config.max_bytes}, and {max_bytes} were requested; request fewer"
         )
-    return Request(count, size, now_ns)
+    return FetchRequest(count, size, now_ns)
 
 
 def answer_request(
-    state: ConsumerState, config: ConsumerConfig, stream: Upcoming, request: Request
+    state: ConsumerState, config: ConsumerConfig, stream: Upcoming, request: FetchRequest
 ) -> tuple[ConsumerState, Delivery]:
     """Deliver messages due for redelivery, then new ones; none while the consumer is paused.
 
@@ -107,7 +107,7 @@ def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count:
 
 
 def _due_again(
-    state: ConsumerState, terms: Terms, stream: Upcoming, now_ns: int
+    state: ConsumerState, terms: DeliveryTerms, stream: Upcoming, now_ns: int
 ) -> tuple[ConsumerState, Numbers, Numbers]:
     """The state without lost messages, and the messages due for redelivery with their sizes.
 
@@ -123,7 +123,7 @@ def _due_again(
     return drop_messages(state, seqs[~there]), seqs[there], sizes[there]
 
 
-def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> int:
+def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: FetchRequest) -> int:
     """Number of leading messages that fit into a request."""
     fitting = int(np.searchsorted(np.cumsum(sizes), request.bytes, side="right"))
     if len(seqs) and not fitting:

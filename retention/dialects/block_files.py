@@ -13,7 +13,7 @@ import pyarrow as pa
 from retention.core.row_order import KEY_BEFORE_ALL, in_order, is_in_order, key_at, rows_before
 from retention.core.spans import Array
 from retention.dialects.dialect import Dialect
-from retention.layout.stored_blocks import Merge, StoredBlock
+from retention.layout.stored_blocks import BlockMerge, StoredBlock
 from retention.storage import files, scratch_files
 from retention.storage.parallel import in_threads
 
@@ -50,7 +50,7 @@ def write_blocks(
     return blocks
 
 
-def merge_blocks(location: str, merge: Merge, dialect: Dialect) -> list[StoredBlock]:
+def merge_blocks(location: str, merge: BlockMerge, dialect: Dialect) -> list[StoredBlock]:
     """Write the rows of a range into a file, sorted.
 
     Raises:
@@ -126,7 +126,7 @@ def _ends(laid_by: Array, sizes: Array, *, rises: bool) -> Sequence[int]:
     return [0, *(np.flatnonzero(bounds) + 1).tolist(), len(sizes)]
 
 
-def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa.Table:
+def _rows_of_range(merge: BlockMerge, order: Sequence[str], block: StoredBlock) -> pa.Table:
     rows = rows_of(block)
     begin = rows_before(rows, order, merge.low)
     end = rows.num_rows if merge.end is None else rows_before(rows, order, merge.end)

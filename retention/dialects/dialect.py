@@ -45,7 +45,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Neighbouring rows of one partition of a sorted frame, by their totals."""
 
     part: int
@@ -69,11 +69,11 @@ class Layer(Protocol):
         """The ends of the log after the rows."""
         ...
 
-    def take_whole(self, block: Block) -> bool:
+    def take_whole(self, block: RowBlock) -> bool:
         """Lay the next block by its totals, unless a segment or batch may end in it; returns whether it was laid."""
         ...
 
-    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+    def take(self, block: RowBlock, laid_by: Array, sizes: Array) -> None:
         """Lay the next block by its rows.
 
         Args:

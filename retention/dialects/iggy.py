@@ -16,7 +16,7 @@ from retention.core import message_rows
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.dialects.dialect import Block, Share
+from retention.dialects.dialect import RowBlock, Share
 from retention.dialects.iggy_checks import refusals_of, sizes_of
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.lines import with_ids
@@ -25,7 +25,7 @@ from retention.formats.iggy.user_headers import parse
 from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batches
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import Tail
-from retention.layout.topic_segment_roll import Batch, accounted_sizes
+from retention.layout.topic_segment_roll import AppendedBatch, accounted_sizes
 from retention.schemas.messages import FILE_COLUMNS
 
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
@@ -105,7 +105,7 @@ class Iggy:
         return self.stored(sent, share.partition, [batch for batch, _ in inside], sizes)
 
     def stored(
-        self, sent: pa.Table, partition: int, batches: Sequence[Batch], sizes: Array
+        self, sent: pa.Table, partition: int, batches: Sequence[AppendedBatch], sizes: Array
     ) -> pa.Table:
         """The stored form of messages, shape `FILE_COLUMNS`.
 
@@ -149,12 +149,12 @@ class TopicLayer:
         self._laying = BatchSplitter(ends, policy)
         self._pieces: list[BatchPart] = []
 
-    def take_whole(self, block: Block) -> bool:
+    def take_whole(self, block: RowBlock) -> bool:
         """Lay the next block if all of it joins the current batch; returns whether it was laid."""
         is_even = block.first == block.last
         return is_even and self._laying.take_whole(block.first, block.part, block.rows, block.bytes)
 
-    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+    def take(self, block: RowBlock, laid_by: Array, sizes: Array) -> None:
         """Lay the next block by the addresses and sizes of its rows."""
         self._pieces += self._laying.take(laid_by, block.part, sizes)
 

@@ -16,7 +16,7 @@ from retention.core.headers import MAX_BLOCK_BYTES
 from retention.core.spans import Array
 from retention.core.subjects import MAX_SUBJECT_BYTES, valid_mask
 from retention.datafile.segment_writer import PARTITION, with_sequences
-from retention.dialects.dialect import Block, Share
+from retention.dialects.dialect import RowBlock, Share
 from retention.errors import UsageError
 from retention.layout.partition_tails import StreamEnds
 from retention.layout.segment_roll import RollRule, Tail
@@ -103,7 +103,7 @@ class StreamLayer:
         self._shares: list[Share] = []
         self.ends = dialect.ends(tail)
 
-    def take_whole(self, block: Block) -> bool:
+    def take_whole(self, block: RowBlock) -> bool:
         """Lay the next block if no segment ends or begins in it; returns whether it was laid."""
         if not self.ends.take_whole(block.rows, block.bytes, block.first, block.last):
             return False
@@ -112,7 +112,7 @@ class StreamLayer:
         self._next_seq += block.rows
         return True
 
-    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+    def take(self, block: RowBlock, laid_by: Array, sizes: Array) -> None:
         """Lay the next block by the times and sizes of its rows."""
         seqs = np.arange(self._next_seq, self._next_seq + block.rows)
         self._next_seq += block.rows

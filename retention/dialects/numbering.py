@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from retention.core.spans import Array
-from retention.dialects.dialect import Block, Layer
+from retention.dialects.dialect import Layer, RowBlock
 
 MOST_ROWS = 4_000_000
 """Rows of blocks to read at a time, 16 bytes each."""
@@ -19,8 +19,8 @@ BlockRows = tuple[Array, Array]
 
 def lay(
     layer: Layer,
-    blocks: Sequence[Block],
-    rows_of: Callable[[Sequence[Block]], Mapping[Block, BlockRows]],
+    blocks: Sequence[RowBlock],
+    rows_of: Callable[[Sequence[RowBlock]], Mapping[RowBlock, BlockRows]],
 ) -> Layer:
     """Lay the blocks of a frame, with the same result as row by row.
 
@@ -33,7 +33,7 @@ def lay(
         blocks: all blocks, in order.
         rows_of: reads the rows of some blocks.
     """
-    at_hand: Mapping[Block, BlockRows] = {}
+    at_hand: Mapping[RowBlock, BlockRows] = {}
     for at, block in enumerate(blocks):
         if layer.take_whole(block):
             continue
@@ -43,10 +43,10 @@ def lay(
     return layer
 
 
-def _needed(layer: Layer, blocks: Sequence[Block], start: int) -> list[Block]:
+def _needed(layer: Layer, blocks: Sequence[RowBlock], start: int) -> list[RowBlock]:
     """The predicted blocks from `start` on that need their rows, if rows are evenly distributed; includes the first."""
     ahead = deepcopy(layer)
-    needed: list[Block] = []
+    needed: list[RowBlock] = []
     rows = 0
     for block in islice(blocks, start, None):
         if ahead.take_whole(block):
@@ -59,7 +59,7 @@ def _needed(layer: Layer, blocks: Sequence[Block], start: int) -> list[Block]:
     return needed
 
 
-def _alike(block: Block) -> BlockRows:
+def _alike(block: RowBlock) -> BlockRows:
     """The rows of a block, assuming equal sizes and evenly rising times or addresses."""
     laid_by = block.first + np.linspace(0, block.last - block.first, block.rows).astype(np.int64)
     sizes = np.diff(np.linspace(0, block.bytes, block.rows + 1).astype(np.int64))

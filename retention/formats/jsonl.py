@@ -40,7 +40,7 @@ PUBLISHED = pa.schema(
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedLine:
     """A line that is not published while other lines of its batch are."""
 
     line: int
@@ -50,7 +50,7 @@ class LeftOut:
     """The server's error code, if it returns one."""
 
 
-LeaveOut: TypeAlias = Callable[[list[LeftOut]], None]
+LeaveOut: TypeAlias = Callable[[list[SkippedLine]], None]
 """A callback for all lines omitted from a batch, called before the batch is committed; it may be called again."""
 
 
@@ -58,7 +58,7 @@ class Unread:
     """The omitted lines that could not be read as messages."""
 
     def __init__(self) -> None:
-        self.lines: list[LeftOut] = []
+        self.lines: list[SkippedLine] = []
 
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "headers_b64", "ts_ns"))
@@ -124,7 +124,7 @@ def table_of_lines(
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
             if unread is not None:
-                unread.lines.append(LeftOut(number, str(problem)))
+                unread.lines.append(SkippedLine(number, str(problem)))
                 continue
             raise UsageError(
                 f"line {number}: {problem}; nothing was stored; correct it and try again"

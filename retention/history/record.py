@@ -11,9 +11,9 @@ from retention.core import documents
 from retention.core.documents import (
     Counts,
     Digest,
-    Document,
     Identifier,
     Int64,
+    JsonDocument,
     Name,
     Natural,
     NextSequence,
@@ -63,7 +63,7 @@ Sequences = Annotated[
 """Partition → next sequence; in JSON, the partition is a string key."""
 
 
-class RecordPart(Document):
+class RecordPart(JsonDocument):
     """A part of a record; fields added by a newer release are kept."""
 
     model_config = ConfigDict(extra="allow")
@@ -103,7 +103,7 @@ class SpentApproval(RecordPart):
     run: Identifier
 
 
-class RecordedRequest(documents.Request, RecordPart):
+class RecordedRequest(documents.RequestDocument, RecordPart):
     """A removal request that a run executed."""
 
     @classmethod
@@ -116,7 +116,7 @@ class RecordedRequest(documents.Request, RecordPart):
 
     def read(self) -> Request:
         """The request, without fields added by a newer release."""
-        known = set(documents.Request.model_fields)
+        known = set(documents.RequestDocument.model_fields)
         return requests.from_json(self.model_dump(include=known, exclude_unset=True))
 
 

@@ -111,7 +111,7 @@ def append_rows(
 
 
 @dataclass(frozen=True)
-class Attempt:
+class AppendAttempt:
     """One attempt to append, from the current end of the table."""
 
     position: Position
@@ -185,7 +185,7 @@ class Append:
         self.run = run
         """The name of the append in the log."""
         self._done: Appended | None = None
-        self.under_way: Attempt | None = None
+        self.under_way: AppendAttempt | None = None
         """The attempt that has not committed yet."""
 
     @property
@@ -195,7 +195,7 @@ class Append:
             raise AssertionError("no attempt was committed")
         return self._done
 
-    def attempts(self) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[AppendAttempt]:
         """Attempts to append, each from the table's current end; none if the batch was already committed.
 
         Raises:
@@ -212,7 +212,7 @@ class Append:
                 self._done = replace(appended_of(opened, position, ()), duplicate=True)
                 return
             staging = Staging(opened.store, opened.config.most_files)
-            self.under_way = Attempt(position, staging)
+            self.under_way = AppendAttempt(position, staging)
             yield self.under_way
             if self._done is not None:
                 return

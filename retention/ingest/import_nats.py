@@ -23,8 +23,8 @@ from retention.datafile.segment_writer import PARTITION, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.account import (
-    Difference,
-    Totals,
+    AccountDifference,
+    BackupTotals,
     differences,
     refuse_differences,
     refuse_other_storage,
@@ -51,7 +51,7 @@ class Imported:
     last_seq: int
     already: bool
     """Whether the same file was imported before, and nothing was written."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[AccountDifference, ...] = ()
     """Numbers that differ from the server's account because messages were removed while it wrote the archive."""
 
 
@@ -100,8 +100,8 @@ class _Reading:
 
     def __init__(self, backup: Backup, storage: Storage, strict: bool) -> None:  # noqa: FBT001
         self._backup, self._storage, self._strict = backup, storage, strict
-        self._totals = Totals()
-        self._differences: tuple[Difference, ...] = ()
+        self._totals = BackupTotals()
+        self._differences: tuple[AccountDifference, ...] = ()
 
     @property
     def last_seq(self) -> int:
@@ -114,7 +114,7 @@ class _Reading:
         Raises:
             DamagedError: see `import_nats_backup`.
         """
-        path, totals = self._backup.path, Totals()
+        path, totals = self._backup.path, BackupTotals()
         for batch in self._backup.batches():
             totals.add(batch)
             yield batch

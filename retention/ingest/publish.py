@@ -24,19 +24,19 @@ from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
-from retention.formats.jsonl import LeaveOut, LeftOut, Line, Unread, parse_messages
-from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
+from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread, parse_messages
+from retention.ingest.append import AppendAttempt, Appended, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish_checks import Answers, Batch, answer
 from retention.ingest.recorded_commit import Removal, recorded_removal
-from retention.ingest.rollup import RolledUp, asks_to_roll_up, plan_older
+from retention.ingest.rollup import BatchRollUps, asks_to_roll_up, plan_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import publishable_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
 from retention.ingest.turns import Turns
 from retention.ingest.validate import validate_early, validate_features, validate_late
-from retention.ingest.validation import Refusal
+from retention.ingest.validation import MessageRefusal
 from retention.ports import Snapshot
 from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.consumer_table import ConsumerTable
@@ -289,21 +289,21 @@ def _answered(
     return batch, answer(batch, opened.config, stored, position.next_seq)
 
 
-def _left_out(given: pa.Table, answers: Answers) -> Iterator[LeftOut]:
+def _left_out(given: pa.Table, answers: Answers) -> Iterator[SkippedLine]:
     for refusal in answers.refusals:
-        yield LeftOut(given["line"][refusal.row].as_py(), refusal.reason, refusal.code)
+        yield SkippedLine(given["line"][refusal.row].as_py(), refusal.reason, refusal.code)
 
 
 def _staged(
     opened: OpenedStream,
     batch: Batch,
     answers: Answers,
-    attempt: Attempt,
+    attempt: AppendAttempt,
     run: tuple[str, int] | None,
 ) -> tuple[Staged, Removal | None]:
     """Write the stored messages of a batch, and the ids of the others; plan the removal of replaced messages."""
     position, staging = attempt.position, attempt.staging
-    rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
+    rolled_up = BatchRollUps.of(batch.rows["subject"], answers.rollups)
     new = answers.new
     kept = batch.wanted & new & ~rolled_up.superseded
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
@@ -331,7 +331,7 @@ def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa
             yield (part if chosen.all() else part.filter(pa.array(chosen))).cast(FILE_COLUMNS)
 
 
-def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
+def _error(stream: str, given: pa.Table, refusal: MessageRefusal) -> UsageError | RefusedError:
     """The error for a batch of lines with a refused one."""
     line = given["line"][refusal.row].as_py()
     kind = UsageError if refusal.malformed else RefusedError
@@ -341,7 +341,7 @@ def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | Refus
     )
 
 
-def _refused(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:
+def _refused(stream: str, given: pa.Table, refusal: MessageRefusal) -> UsageError | RefusedError:
     """The error for messages without lines, with a refused one."""
     kind = UsageError if refusal.malformed else RefusedError
     return kind(
@@ -349,7 +349,7 @@ def _refused(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | Ref
     )
 
 
-def _refuses(stream: str, given: pa.Table, refusal: Refusal) -> str:
+def _refuses(stream: str, given: pa.Table, refusal: MessageRefusal) -> str:
     subject = given["subject"][refusal.row].as_py()
     code = f" (server error {refusal.code})" if refusal.code else ""
     return f"stream {stream} refuses the message on {subject!r}{code}: {refusal.reason}"

@@ -19,7 +19,7 @@ from retention.ingest import counters
 from retention.ingest import rollup as rollups
 from retention.ingest.counters import Counter, UncountableError
 from retention.ingest.stream_state import UNCAPPED, Room, StreamState
-from retention.ingest.validation import Refusal, Validation
+from retention.ingest.validation import MessageRefusal, Validation
 
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
@@ -60,7 +60,7 @@ class Answers:
     """The roll-up of each stored message: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
     counted: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """Row of a counter message → the header block and the payload to store."""
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[MessageRefusal] = ()
     """The refusals, in message order; the others are answered as if the refused ones had not been sent."""
 
     @property
@@ -85,7 +85,7 @@ class Answers:
 class _RefusedMessage(Exception):  # noqa: N818  (never leaves this module)
     """Carries the refusal of a message."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: MessageRefusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
 
@@ -158,7 +158,7 @@ class _Checks:
         rows = np.flatnonzero(asking)
         texts = self._batch.given["headers"].take(pa.array(rows)).to_pylist()
         blocks = dict(zip(rows.tolist(), texts, strict=True))
-        refusals = list[Refusal]()
+        refusals = list[MessageRefusal]()
         for self._row in range(count):
             self._rollup = rollups.NONE
             try:
@@ -307,12 +307,12 @@ class _Checks:
         arriving = pc.unique(self._batch.rows["subject"].combine_chunks())
         return stored.room(cap, arriving, sizes=config.max_bytes > 0)
 
-    def _raise(self, refusal: Refusal | None) -> None:
+    def _raise(self, refusal: MessageRefusal | None) -> None:
         if refusal:
             raise _RefusedMessage(refusal)
 
     def _refuse(self, reason: str, code: int | None = None) -> NoReturn:
-        raise _RefusedMessage(Refusal(self._row, reason, code))
+        raise _RefusedMessage(MessageRefusal(self._row, reason, code))
 
 
 def _expected_on(batch: Batch) -> set[str]:

@@ -23,7 +23,7 @@ NONE, SUBJECT, EVERYTHING = range(3)
 
 
 @dataclass(frozen=True)
-class RolledUp:
+class BatchRollUps:
     """Everything that the roll-ups of a batch replace together; only this is carried out."""
 
     superseded: np.ndarray
@@ -32,7 +32,7 @@ class RolledUp:
     """The removal of stored messages."""
 
     @classmethod
-    def of(cls, subjects: pa.ChunkedArray, kinds: np.ndarray) -> RolledUp:
+    def of(cls, subjects: pa.ChunkedArray, kinds: np.ndarray) -> BatchRollUps:
         """Combine the roll-ups of messages in order.
 
         Subjects a, b, a with the kinds `NONE`, `NONE`, `SUBJECT`: the third replaces the first, and all stored messages

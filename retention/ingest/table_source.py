@@ -16,7 +16,7 @@ from retention.dialects.dialect import Dialect
 from retention.errors import UsageError
 from retention.ingest.sources.backlog import SourceReader
 from retention.ingest.sources.directory import Wishes
-from retention.ingest.sources.look import DELTA, FORMATS, Look, known_place
+from retention.ingest.sources.look import DELTA, FORMATS, InspectedSource, known_place
 from retention.ingest.sources.taking import Taking
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLU
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table or directory; each of its rows is taken once."""
 
     location: str
@@ -68,7 +68,9 @@ class Ingested:
     """A sentence for each default choice about the columns."""
 
 
-def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = None) -> Ingested:
+def ingest(
+    opened: OpenedStream, source: TableSource, spark: SparkSession | None = None
+) -> Ingested:
     """Append the rows of a source that were not taken before, in one or several commits.
 
     The position in the source is a record beside the stream, named by the commit that adds the rows, so an interrupted
@@ -95,7 +97,7 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
     with _reading(opened, source, spark, mapped) as reader:
         taking = Taking(opened, source.location, reader)
         known = taking.so_far()
-        look = Look(opened, source.location, source.format, source.wishes, reader)
+        look = InspectedSource(opened, source.location, source.format, source.wishes, reader)
         backlog = look.backlog(known)
         new = taking.take(known, backlog)
     return Ingested(
@@ -113,7 +115,7 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession | None = No
 
 @contextmanager
 def _reading(
-    opened: OpenedStream, source: Source, spark: SparkSession | None, mapped: list[MappedRows]
+    opened: OpenedStream, source: TableSource, spark: SparkSession | None, mapped: list[MappedRows]
 ) -> Iterator[Callable[[], SourceReader]]:
     """A function that returns a reader during the block, and starts Spark on its first call.
 
@@ -135,7 +137,7 @@ def _reading(
 
 
 def _messages(
-    source: Source, dialect: Dialect, known: list[MappedRows], rows: DataFrame
+    source: TableSource, dialect: Dialect, known: list[MappedRows], rows: DataFrame
 ) -> DataFrame:
     """Rows of a source as the stream stores them."""
     from retention.engines.spark.source_columns import mapped, refuse_unfit, refuse_untimed

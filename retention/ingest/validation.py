@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Refusal:
+class MessageRefusal:
     """The refusal of one message."""
 
     row: int
@@ -33,19 +33,19 @@ class Validation:
         self._of_row[mask & (self._of_row < 0)] = len(self._reasons)
         self._reasons.append((reason, code, malformed))
 
-    def refusal(self, row: int) -> Refusal | None:
+    def refusal(self, row: int) -> MessageRefusal | None:
         """The refusal of a message; None: it is accepted."""
         at = self._of_row[row]
         if at < 0:
             return None
         reason, code, malformed = self._reasons[at]
-        return Refusal(row, reason, code, malformed)
+        return MessageRefusal(row, reason, code, malformed)
 
     def refused(self) -> np.ndarray:
         """A mask of the refused messages."""
         return self._of_row >= 0
 
-    def earliest(self) -> Refusal | None:
+    def earliest(self) -> MessageRefusal | None:
         """The refusal of the first refused message."""
         refused = np.flatnonzero(self.refused())
         return self.refusal(int(refused[0])) if len(refused) else None

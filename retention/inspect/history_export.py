@@ -16,7 +16,7 @@ from retention.core.run_names import started_ns
 from retention.history.kinds import PlannedRun, Reclaimed, Repaired, RestoredRun, Undone
 from retention.history.record import ABANDONED, BEGUN, RunRecord
 from retention.history.runs import history_of
-from retention.inspect.removals import Removal
+from retention.inspect.removals import RemovalRun
 from retention.inspect.segment_losses import segment_losses
 from retention.inspect.taken import Taken
 from retention.schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
@@ -58,14 +58,14 @@ def exported_runs(opened: OpenedStream, period: Period) -> Iterator[pa.Table]:
     begun = (history.begun(run) for run in history.unfinished())
     records = [*outcomes, *(record for record in begun if record is not None)]
     for record in sorted(records, key=attrgetter("run")):
-        removal = Removal(opened, record, undone.get(record.run), taken)
+        removal = RemovalRun(opened, record, undone.get(record.run), taken)
         if period.has(removal.removed_ns):
             yield from _ExportedRun(removal).tables()
 
 
 @dataclass(frozen=True)
 class _ExportedRun:
-    removal: Removal
+    removal: RemovalRun
 
     def tables(self) -> Iterator[pa.Table]:
         """Its rows, at least one."""

@@ -49,7 +49,7 @@ NO_LAG = Lag(0, 0)
 
 
 @dataclass(frozen=True)
-class Look:
+class LagReading:
     """The lag and the files of a stream, from one read of its metadata."""
 
     lag: Lag | None
@@ -79,26 +79,26 @@ def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
     return look(opened, as_of_ns).lag
 
 
-def look(opened: OpenedStream, as_of_ns: int) -> Look:
+def look(opened: OpenedStream, as_of_ns: int) -> LagReading:
     """The lag as from `lag_of`, with its files, and the instant until which there is none."""
     if not opened.store.exists():
-        return Look(NO_LAG, FILE_STATS.empty_table())
+        return LagReading(NO_LAG, FILE_STATS.empty_table())
     topic = opened.config.topic
     if topic is not None:
         planning = plan_topic_table(opened, topic.policy(), as_of_ns)
-        return Look(topic_lag(opened, topic, planning), planning.inventory.files)
+        return LagReading(topic_lag(opened, topic, planning), planning.inventory.files)
     inventory = opened.store.inventory(opened.store.snapshot())
     policy = opened.config.policy()
     if policy.rests_on_consumers:
-        return Look(consumers_lag(opened, inventory, as_of_ns), inventory.files)
+        return LagReading(consumers_lag(opened, inventory, as_of_ns), inventory.files)
     with Engines("local") as engines:
         decided = decide(all_remaining(inventory), policy, as_of_ns, UnopenedRows(opened, engines))
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     lag = stream_lag(opened, inventory, decided, bounds)
     if bounds.removed_messages.upper:
-        return Look(lag, inventory.files)
+        return LagReading(lag, inventory.files)
     due_ns = next_due(decided, policy, inventory.counters.open_base)
-    return Look(lag, inventory.files, due_ns)
+    return LagReading(lag, inventory.files, due_ns)
 
 
 def stream_lag(

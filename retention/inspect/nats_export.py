@@ -20,7 +20,7 @@ from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.core.wording import counted
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.formats.nats.account import Totals
+from retention.formats.nats.account import BackupTotals
 from retention.formats.nats.backup import (
     DIRECTORY_ARCHIVE,
     DIRECTORY_CONFIG,
@@ -29,7 +29,7 @@ from retention.formats.nats.backup import (
 )
 from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
-from retention.inspect.state import Contents, contents_of
+from retention.inspect.state import FileContents, contents_of
 from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.outputs import OutputKind, begins, check_output, is_stream
@@ -145,7 +145,7 @@ def _keep_request(place: str, request: dict[str, Any]) -> None:
         raise _in_the_way(place)
 
 
-def _state(held: Contents, subjects: int, consumers: int) -> dict[str, Any]:
+def _state(held: FileContents, subjects: int, consumers: int) -> dict[str, Any]:
     """The broker's account of a stream, with its keys in order."""
     return {
         "messages": held.messages,
@@ -164,7 +164,7 @@ def _checked(
     stream: str, tables: Iterable[pa.Table], state: dict[str, Any], storage: Storage
 ) -> Iterator[pa.Table]:
     """The tables, followed by an error if they differ from the state."""
-    totals = Totals()
+    totals = BackupTotals()
     for table in tables:
         if table.num_rows:
             totals.add(table)

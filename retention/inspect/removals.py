@@ -29,7 +29,7 @@ from retention.storage import files
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalRun:
     """A run that removed messages, or may have, and its later events."""
 
     opened: OpenedStream
@@ -248,7 +248,7 @@ class Recovery:
         }
 
 
-def removals_of(opened: OpenedStream, outcomes: Sequence[RunRecord]) -> Iterator[Removal]:
+def removals_of(opened: OpenedStream, outcomes: Sequence[RunRecord]) -> Iterator[RemovalRun]:
     """The runs that removed messages, or may have, newest first.
 
     Args:
@@ -263,7 +263,7 @@ def removals_of(opened: OpenedStream, outcomes: Sequence[RunRecord]) -> Iterator
     taken = Taken(opened)
     for record in outcomes:
         if record.may_count and not isinstance(record, RestoredRun):
-            yield Removal(opened, record, undone.get(record.run), taken)
+            yield RemovalRun(opened, record, undone.get(record.run), taken)
 
 
 def is_undoing(record: RunRecord, run: str) -> bool:
@@ -274,7 +274,7 @@ def is_undoing(record: RunRecord, run: str) -> bool:
 def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
     """The ranges, among those that enclose a sequence, in which it is not an exception.
 
-    `Removal.holds` decides whether they had a message there.
+    `RemovalRun.holds` decides whether they had a message there.
     """
     for row in reaching.to_pylist():
         if not any(

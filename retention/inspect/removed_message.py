@@ -15,7 +15,7 @@ from retention.core.wording import counted
 from retention.errors import MissingMessageError
 from retention.history.kinds import Dropped, Repaired
 from retention.history.runs import History, history_of
-from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
+from retention.inspect.removals import Recovery, RemovalRun, removals_of, rows_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
 from retention.rules.facts import spell_age
@@ -29,7 +29,7 @@ Place = tuple[int, int]
 class _Taken:
     """A message that a run removed, or may have."""
 
-    removal: Removal
+    removal: RemovalRun
     row: dict[str, Any]
     """The range that included it, a row of `RUN_RANGES`."""
     is_certain: bool
@@ -89,13 +89,13 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
     )
 
 
-def _epochs(removals: Sequence[Removal]) -> set[int]:
+def _epochs(removals: Sequence[RemovalRun]) -> set[int]:
     return {removal.epoch for removal in removals}
 
 
-def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, list[Removal]]:
+def _taker(removals: Sequence[RemovalRun], place: Place) -> tuple[_Taken | None, list[RemovalRun]]:
     """The newest run in force that removed a message, or otherwise may have; and the newer ones that were undone."""
-    undone: list[Removal] = []
+    undone: list[RemovalRun] = []
     perhaps: _Taken | None = None
     for taken in _taken(removals, place):
         if taken.removal.undone_by is not None:
@@ -107,7 +107,7 @@ def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, li
     return perhaps, undone
 
 
-def _taken(removals: Sequence[Removal], place: Place) -> Iterator[_Taken]:
+def _taken(removals: Sequence[RemovalRun], place: Place) -> Iterator[_Taken]:
     for removal in removals:
         reaching = removal.taken.reaching(removal.run, *place)
         for row in rows_of(reaching.filter(pc.is_valid(reaching["rules"])), place[1]):
@@ -141,7 +141,7 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
     )
 
 
-def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
+def _perhaps(removal: RemovalRun, place: Place, now_ns: int) -> Explanation:
     """Explain a message in the range of a file that a run of an earlier version removed."""
     rules = [rule for rule in RULES if rule in removal.outcome.by_rule]
     recovery = removal.recovery(now_ns)
@@ -163,7 +163,7 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
     )
 
 
-def _may_have_taken(removal: Removal, place: Place) -> bool:
+def _may_have_taken(removal: RemovalRun, place: Place) -> bool:
     """Whether a run without a record of its ranges removed a file with a range that encloses a message."""
     reaching = removal.taken.reaching(removal.run, *place)
     of_files = reaching.filter(pc.is_null(reaching["rules"]))
@@ -172,7 +172,7 @@ def _may_have_taken(removal: Removal, place: Place) -> bool:
 
 
 def _unrecorded(
-    opened: OpenedStream, position: Position, place: Place, undone: Sequence[Removal]
+    opened: OpenedStream, position: Position, place: Place, undone: Sequence[RemovalRun]
 ) -> str:
     """The words for a message that was assigned, is missing, and is not known to be removed by a run in force."""
     named = _named(opened, place)
@@ -196,7 +196,7 @@ def _unrecorded(
     )
 
 
-def _deleted(removals: Sequence[Removal]) -> str:
+def _deleted(removals: Sequence[RemovalRun]) -> str:
     """The words for runs with removed messages that are no longer known, the newest one first."""
     newest, *others = removals
     more = f", nor of {counted(len(others), 'run')} before it" if others else ""
@@ -213,18 +213,18 @@ def _named(opened: OpenedStream, place: Place, message: dict[str, Any] | None = 
     return f"{opened.name} {place[1]:,}{partition}{subject}"
 
 
-def _by_run(removal: Removal) -> str:
+def _by_run(removal: RemovalRun) -> str:
     unknown = "" if removal.outcome.is_done else " (it is unknown whether it committed)"
     return f"run {removal.run} of {format_instant(removal.removed_ns)}{unknown}"
 
 
-def _what(removal: Removal) -> str:
+def _what(removal: RemovalRun) -> str:
     if isinstance(removal.outcome, Repaired):
         return f"a repair ({removal.outcome.repair})"
     return "an undo of the run that wrote it, a delete marker"
 
 
-def _of_epoch(history: History, removal: Removal) -> str:
+def _of_epoch(history: History, removal: RemovalRun) -> str:
     """The words for a message of an epoch that a purge or a drop ended."""
     ends = (
         record
@@ -266,7 +266,7 @@ def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
 
 
 def _as_json(
-    removal: Removal, rules: Sequence[str], recovery: Recovery, *, certain: bool
+    removal: RemovalRun, rules: Sequence[str], recovery: Recovery, *, certain: bool
 ) -> dict[str, Any]:
     outcome = removal.outcome
     return {

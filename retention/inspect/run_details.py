@@ -19,7 +19,7 @@ from retention.errors import UsageError
 from retention.history.kinds import Applied, PlannedRun, Undone
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
-from retention.inspect.removals import Removal, is_undoing
+from retention.inspect.removals import RemovalRun, is_undoing
 from retention.inspect.taken import Taken
 from retention.plan.removed_again import RemovedAgain, removed_again
 from retention.schemas.runs import RUN_RANGES
@@ -48,7 +48,7 @@ class SegmentLoss:
 class RunDetails:
     """A run of a stream, by its records and files."""
 
-    removal: Removal
+    removal: RemovalRun
     now_ns: int
     """The clock, which decides whether the grace period is over."""
     removed_again: RemovedAgain | None = None
@@ -66,7 +66,7 @@ class RunDetails:
 
     @cached_property
     def taken(self) -> TakenByRun | None:
-        """The messages that the run removed, as from `Removal.ranges`."""
+        """The messages that the run removed, as from `RemovalRun.ranges`."""
         return self.removal.ranges()
 
     @property
@@ -167,7 +167,7 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
     again = None
     if isinstance(outcome, Undone) and not any(isinstance(record, Applied) for record in later):
         again = _removed_again(opened, outcome.undoes)
-    return RunDetails(Removal(opened, outcome, undone_by, Taken(opened)), now_ns, again)
+    return RunDetails(RemovalRun(opened, outcome, undone_by, Taken(opened)), now_ns, again)
 
 
 def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from retention.context.ownership import is_unlisted, other_owner
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.bucket_names import bucket_of
-from retention.core.dropped import Dropped
+from retention.core.dropped import StreamDrop
 from retention.core.inventory import Inventory
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
@@ -35,7 +35,7 @@ from retention.schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BucketState:
     """Counts of the keys in a stream that is a key-value bucket."""
 
     name: str
@@ -47,7 +47,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Contents:
+class FileContents:
     """Contents of data files; without any, `first_seq` is `last_seq` + 1, as the server reports it."""
 
     messages: int
@@ -77,7 +77,7 @@ class State:
     format: str
     version: int
     """Version of the table; -1: no table yet."""
-    bucket: Bucket | None = None
+    bucket: BucketState | None = None
     """The keys of a bucket; None: the stream is not a key-value bucket."""
     forecast: Forecast = NOTHING_FORETOLD
     """Forecast of the amounts due and their times."""
@@ -85,7 +85,7 @@ class State:
     """The state as a topic; None: the stream is not a topic."""
     removed_seq: int | None = None
     """The highest removed sequence, as the log keeps it; None: none, or each partition has its own."""
-    dropped: Dropped | None = None
+    dropped: StreamDrop | None = None
     """The drop that emptied the stream; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
     """Partitions of a topic with times ahead of the clock: age removes none of their messages until then."""
@@ -166,13 +166,13 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     )
 
 
-def contents_of(files: pa.Table, next_seq: int) -> Contents:
+def contents_of(files: pa.Table, next_seq: int) -> FileContents:
     """Contents of an inventory's files (`FILE_STATS`) in a stream with `next_seq` as its next sequence."""
     if not files.num_rows:
-        return Contents(0, 0, next_seq, next_seq - 1, None, None)
+        return FileContents(0, 0, next_seq, next_seq - 1, None, None)
     lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
     highest = pc.index(files["max_seq"], pc.max(files["max_seq"])).as_py()
-    return Contents(
+    return FileContents(
         messages=pc.sum(files["messages"]).as_py(),
         bytes=pc.sum(files["bytes"]).as_py(),
         first_seq=files["min_seq"][lowest].as_py(),
@@ -197,14 +197,14 @@ def _empty(opened: OpenedStream) -> State:
     )
 
 
-def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket | None:
+def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> BucketState | None:
     """Count the keys of a bucket by the headers of their last messages, at the sequences `last`."""
     name = bucket_of(opened.name)
     if name is None:
         return None
     tables = pick_latest(opened.store, files, last, ("seq", "headers"))
     live = sum(pc.sum(pc.equal(kv.operations(rows["headers"]), kv.PUT)).as_py() for rows in tables)
-    return Bucket(name, len(last), live, len(last) - live)
+    return BucketState(name, len(last), live, len(last) - live)
 
 
 def _behind_and_ahead(

@@ -13,7 +13,7 @@ from retention.core.accepted_times import accepted_times
 from retention.core.wording import counted
 from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import UsageError
-from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, ingest
+from retention.ingest.table_source import COLUMNS_HELP, Ingested, TableSource, ingest
 from retention.jobs.arguments import add_any_time, job_parser
 from retention.jobs.running import JobResult, run_job, seconds_since
 
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> Ingested:
     is_new = not warehouse.has(opened.name)
     # A topic's server gives each message its time of arrival.
     is_timed = arguments.time or arguments.as_of is not None or opened.dialect.is_topic
-    source = Source(
+    source = TableSource(
         arguments.source,
         arguments.source_format,
         mapping,

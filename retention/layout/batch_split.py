@@ -12,7 +12,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partition_tails import PartitionTails
-from retention.layout.topic_segment_roll import Batch, header_bytes_of_batch
+from retention.layout.topic_segment_roll import AppendedBatch, header_bytes_of_batch
 
 _Run = tuple[int, int, int]
 """Adjacent messages: the number of the task that writes them, their count, and their bytes."""
@@ -25,7 +25,7 @@ class BatchPart:
     part: int
     """The number of the task."""
     partition: int
-    batch: Batch
+    batch: AppendedBatch
     """A batch of only these messages; its `start` and `end` count from the first message of the piece."""
     opens: bool
     """Whether the batch begins with these messages: their bytes have its header."""
@@ -112,7 +112,7 @@ class BatchSplitter:
         for number, (part, count, inside) in enumerate(runs):
             opens = number == 0
             counted = inside + self._header * opens
-            piece = Batch(batch.base, 0, count, first_seq, batch.ts_us, counted)
+            piece = AppendedBatch(batch.base, 0, count, first_seq, batch.ts_us, counted)
             yield BatchPart(part, self._partition, piece, opens)
             first_seq += count
 
@@ -126,7 +126,7 @@ def _joined(runs: Iterable[_Run]) -> Iterator[_Run]:
 
 def clipped_batches(
     pieces: Iterable[BatchPart], start: int, end: int
-) -> Sequence[tuple[Batch, bool]]:
+) -> Sequence[tuple[AppendedBatch, bool]]:
     """The batches of the messages `start` to `end` (exclusive) of given pieces, counted from `start`.
 
         pieces        [0 1 2][3 4]
@@ -141,7 +141,7 @@ def clipped_batches(
         low, high = max(begin, start), min(behind, end)
         if low < high:
             first_seq = piece.batch.first_seq + low - begin
-            batch = Batch(
+            batch = AppendedBatch(
                 piece.batch.base, low - start, high - start, first_seq, piece.batch.ts_us, 0
             )
             batches.append((batch, piece.opens and low == begin))

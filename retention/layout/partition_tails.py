@@ -9,7 +9,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partitioner import ROUND_ROBIN, TURN, partition_in_turn
 from retention.layout.segment_roll import RollRule, SegmentPart, Tail, roll, taken_whole
-from retention.layout.topic_segment_roll import Batch, BatchCut, lay_out, place
+from retention.layout.topic_segment_roll import AppendedBatch, BatchCut, lay_out, place
 
 
 class Ends(Protocol):
@@ -103,7 +103,7 @@ class PartitionTails:
         self._tails: dict[int, Tail] = {}
         self.turn = self._first_turn = turn
 
-    def append(self, address: int, sizes: Array) -> tuple[int, list[Batch]]:
+    def append(self, address: int, sizes: Array) -> tuple[int, list[AppendedBatch]]:
         """Append messages that belong together; returns their partition and their batches.
 
         Args:
@@ -114,7 +114,7 @@ class PartitionTails:
         batches, self._tails[partition] = lay_out(tail, sizes, self._policy, self._now_us)
         return partition, batches
 
-    def append_batch(self, address: int, cut: BatchCut) -> tuple[int, Batch]:
+    def append_batch(self, address: int, cut: BatchCut) -> tuple[int, AppendedBatch]:
         """Append one batch that is already cut; returns its partition and the batch."""
         partition, tail = self._addressed(address)
         [batch], self._tails[partition] = place(tail, [cut], self._policy, self._now_us)

@@ -41,7 +41,7 @@ class StoredBlock:
 
 
 @dataclass(frozen=True)
-class Merge:
+class BlockMerge:
     """A range of keys, and the blocks with rows in it."""
 
     low: Key
@@ -56,17 +56,17 @@ class Merge:
         return sum(block.length for block in self.blocks)
 
 
-def arranged(blocks: Sequence[StoredBlock]) -> list[StoredBlock | Merge]:
+def arranged(blocks: Sequence[StoredBlock]) -> list[StoredBlock | BlockMerge]:
     """Blocks in order, with overlapping blocks replaced by merges that order their rows."""
-    entries: list[StoredBlock | Merge] = []
+    entries: list[StoredBlock | BlockMerge] = []
     for overlapping in _apart(sorted(blocks, key=attrgetter("low"))):
         entries += overlapping if len(overlapping) == 1 else _merges(overlapping)
     return entries
 
 
-def is_bearable(entries: Sequence[StoredBlock | Merge]) -> bool:
+def is_bearable(entries: Sequence[StoredBlock | BlockMerge]) -> bool:
     """Whether the merges read not much more than the stored bytes, and no range is large."""
-    merges = [entry for entry in entries if isinstance(entry, Merge)]
+    merges = [entry for entry in entries if isinstance(entry, BlockMerge)]
     merged = {id(block): block.length for merge in merges for block in merge.blocks}
     lengths = [merge.length for merge in merges]
     return (
@@ -104,15 +104,15 @@ def _apart(blocks: Sequence[StoredBlock]) -> Iterator[list[StoredBlock]]:
         yield group
 
 
-def _merges(blocks: Sequence[StoredBlock]) -> Iterator[Merge]:
+def _merges(blocks: Sequence[StoredBlock]) -> Iterator[BlockMerge]:
     """The merges of blocks, ascending by first row, one range after the other."""
     inside: list[StoredBlock] = []
     low, length = blocks[0].low, 0
     for block in blocks:
         if length >= RANGE_BYTES and block.low > low:
-            yield Merge(low, block.low, tuple(inside))
+            yield BlockMerge(low, block.low, tuple(inside))
             inside = [earlier for earlier in inside if earlier.high >= block.low]
             low, length = block.low, 0
         inside.append(block)
         length += block.length
-    yield Merge(low, None, tuple(inside))
+    yield BlockMerge(low, None, tuple(inside))

@@ -20,7 +20,7 @@ BatchCut = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Batch:
+class AppendedBatch:
     """Adjacent messages, `start` to `end` (exclusive), of one append: with one time, in one segment."""
 
     base: int
@@ -33,7 +33,9 @@ class Batch:
     """The bytes in the log, with the header of the batch."""
 
 
-def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[list[Batch], Tail]:
+def lay_out(
+    tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int
+) -> tuple[list[AppendedBatch], Tail]:
     """Append messages to a partition as the profile's server does (docs/semantics/topics.md).
 
     Work grows with batches, not with messages. Several calls with the same clock give the same result as one.
@@ -52,13 +54,13 @@ def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple
 
 def place(
     tail: Tail, cuts: Iterable[BatchCut], policy: TopicPolicy, now_us: int
-) -> tuple[list[Batch], Tail]:
+) -> tuple[list[AppendedBatch], Tail]:
     """Append batches that are already cut; other arguments and the result are as in `lay_out`."""
     batches = []
     for start, end, size in cuts:
         ts_us = _time(tail, policy, now_us)
         active = _with_room(tail, ts_us, policy)
-        batches.append(Batch(active.base, start, end, tail.next_seq, ts_us, size))
+        batches.append(AppendedBatch(active.base, start, end, tail.next_seq, ts_us, size))
         tail = _behind(active, batches[-1], policy)
     return batches, tail
 
@@ -74,7 +76,7 @@ def header_bytes_of_batch(policy: TopicPolicy) -> int:
     return BATCH_HEADER_BYTES if policy.profile == "modern" else 0
 
 
-def accounted_sizes(sizes: Array, batches: list[Batch], policy: TopicPolicy) -> Array:
+def accounted_sizes(sizes: Array, batches: list[AppendedBatch], policy: TopicPolicy) -> Array:
     """The accounted bytes of each message, int64; the first of a batch includes its header, so the sum is the log's."""
     counted: Array = sizes.copy()
     counted[[batch.start for batch in batches]] += header_bytes_of_batch(policy)
@@ -102,7 +104,7 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
     return active
 
 
-def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
+def _behind(before: ActiveSegment, batch: AppendedBatch, policy: TopicPolicy) -> Tail:
     """The end of a partition after a batch; a full segment is sealed at once.
 
     A 0.9 server seals a segment that has reached `segment_size`. A 0.8 server measures the bytes before the batch, so

@@ -24,7 +24,7 @@ DROP, REWRITE = "drop", "rewrite"
 
 
 @dataclass(frozen=True)
-class Drop:
+class FileDrop:
     """Files to remove completely."""
 
     files: pa.Table
@@ -63,7 +63,7 @@ class Mark:
     """The stream's next sequence after the action."""
 
 
-Action = Drop | Rewrite | Mark
+Action = FileDrop | Rewrite | Mark
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Actions:
             yield self.mark
 
     @property
-    def drop(self) -> Drop:
+    def drop(self) -> FileDrop:
         """The files to remove completely."""
-        return Drop(self.files.filter(pc.equal(self.files["action"], DROP)))
+        return FileDrop(self.files.filter(pc.equal(self.files["action"], DROP)))
 
     @property
     def rewrite(self) -> Rewrite:

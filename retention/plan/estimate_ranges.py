@@ -11,7 +11,7 @@ from retention.core.spans import Array
 from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream import delete_markers
-from retention.rules.jetstream.delete_markers import Totals
+from retention.rules.jetstream.delete_markers import LimitTotals
 from retention.rules.rule import ExpiryRule
 
 
@@ -149,7 +149,7 @@ def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
         left &= decision.rule.expires | ~decision.sure
     dying = int(expiring.sum())
     taken = delete_markers.most_bytes(dying, int(spans.bytes[expiring > 0].sum()), policy)
-    totals = Totals(int(spans.messages[left].sum()), int(spans.bytes[left].sum()))
+    totals = LimitTotals(int(spans.messages[left].sum()), int(spans.bytes[left].sum()))
     return delete_markers.have_room(taken, policy, totals)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.dropped import Dropped
+from retention.core.dropped import StreamDrop
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.plan.actions import Actions
@@ -51,7 +51,7 @@ class Plan:
     """Segments held for stored offsets of a topic; not part of its identity. None: nothing is held."""
     guards: tuple[GuardFinding, ...] = ()
     """The guards that it exceeds; neither part of its identity nor of a saved plan."""
-    dropped: Dropped | None = None
+    dropped: StreamDrop | None = None
     """The drop of the stream, which is therefore empty; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
     """Partitions of a topic with timestamps after its instant; neither part of its identity nor of a saved plan."""

@@ -15,7 +15,7 @@ from retention.planners.rows import SpanRowsReader
 from retention.planners.veto import veto
 from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.consumer_protection import (
-    Budget,
+    ProtectionBudget,
     Sizes,
     budget_of,
     first_protected,
@@ -109,7 +109,9 @@ def _held_back(asks: SpanRowsReader, decided: Evaluation, hold: Protection) -> P
     return ProtectionOutcome(vetoed, hold, pa.concat_tables(ranges))
 
 
-def _sizes(asks: SpanRowsReader, outcome: ProtectionOutcome, budget: Budget) -> list[Sizes]:
+def _sizes(
+    asks: SpanRowsReader, outcome: ProtectionOutcome, budget: ProtectionBudget
+) -> list[Sizes]:
     """Sizes of the held messages in the spans in which the room ends."""
     decided, stopped_at = outcome.vetoed.decided, stop_of(outcome.vetoed.answers)
     sizes: list[Sizes] = []

@@ -18,7 +18,7 @@ from retention.planners.rows import SpanRowsReader
 from retention.rules import RULES
 from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream import delete_markers
-from retention.rules.jetstream.delete_markers import DEATHS, Totals
+from retention.rules.jetstream.delete_markers import DEATHS, LimitTotals
 from retention.rules.jetstream.evaluate import ORDER, rules_of
 from retention.rules.jetstream.marker_replay import replay
 from retention.rules.row_verdicts import (
@@ -246,10 +246,10 @@ class _SpanLosses:
         end = len(spans) if stopped_at is None else stopped_at + 1
         return cls(by_rule, heavy, np.arange(len(spans)) < end)
 
-    def left_by_limits(self, decided: Evaluation) -> Totals:
+    def left_by_limits(self, decided: Evaluation) -> LimitTotals:
         """Upper bounds on the totals when expiry begins."""
         gone = int(self.by_rule[:, _BEFORE].sum())
-        return Totals(
+        return LimitTotals(
             int(decided.spans.messages.sum()) - gone,
             int(decided.spans.bytes.sum() - self.bytes_by_limits.sum()),
         )

@@ -26,7 +26,7 @@ from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
 from retention.layout.segment_assignment import SegmentAssignment
 from retention.restore.open_archive import Archive
-from retention.restore.select import Part
+from retention.restore.select import CopyPart
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 
@@ -48,7 +48,11 @@ class CopyTask:
 
 @contextmanager
 def staged(
-    opened: OpenedStream, archive: Archive, parts: Sequence[Part], live: pa.Table, engines: Engines
+    opened: OpenedStream,
+    archive: Archive,
+    parts: Sequence[CopyPart],
+    live: pa.Table,
+    engines: Engines,
 ) -> Iterator[pa.Table]:
     """Stage the files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them.
 
@@ -79,7 +83,9 @@ def staged(
         raise
 
 
-def _divided(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator[tuple[Part, int]]:
+def _divided(
+    archive: Archive, parts: Sequence[CopyPart], live: pa.Table
+) -> Iterator[tuple[CopyPart, int]]:
     """The messages to restore from each copy, divided among their present segments."""
     assignment = SegmentAssignment.of(
         live, [(part.copy.partition, part.copy.segment, part.copy.max_seq) for part in parts]
@@ -89,8 +95,8 @@ def _divided(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterato
 
 
 def _pieces(
-    archive: Archive, part: Part, assignment: SegmentAssignment, lowest: int
-) -> Iterator[tuple[Part, int]]:
+    archive: Archive, part: CopyPart, assignment: SegmentAssignment, lowest: int
+) -> Iterator[tuple[CopyPart, int]]:
     """The messages of a copy by the segment to which they belong; segments without messages are omitted."""
     source = part.copy.data_file(archive.directory)
     removed = source.hidden if part.removed is None else part.removed
@@ -99,7 +105,7 @@ def _pieces(
         yield replace(part, messages=messages, removed=union_of_ranges(removed, others)), base
 
 
-def _task(archive: Archive, part: Part, target: DataFile, subject: str | None) -> CopyTask:
+def _task(archive: Archive, part: CopyPart, target: DataFile, subject: str | None) -> CopyTask:
     copy = part.copy
     source = copy.data_file(archive.directory)
     if part.removed is None:

@@ -14,7 +14,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class IgnoredManifest:
     """An ignored manifest, and the warehouse that wrote it."""
 
     manifest: str
@@ -24,7 +24,7 @@ class LeftOut:
     host: str | None
 
     @classmethod
-    def of(cls, manifest: StoredManifest) -> LeftOut:
+    def of(cls, manifest: StoredManifest) -> IgnoredManifest:
         """The manifest as shown to users."""
         writer = manifest.content.writer
         return cls(
@@ -41,9 +41,9 @@ class LeftOut:
         return f"{self.manifest}{by}"
 
 
-def left_out(others: Sequence[StoredManifest]) -> tuple[LeftOut, ...]:
+def left_out(others: Sequence[StoredManifest]) -> tuple[IgnoredManifest, ...]:
     """The last manifest of each history among some manifests."""
-    return tuple(map(LeftOut.of, ends(others)))
+    return tuple(map(IgnoredManifest.of, ends(others)))
 
 
 def refused_histories(stream: str, others: Sequence[StoredManifest]) -> RefusedError:
@@ -56,7 +56,7 @@ def refused_histories(stream: str, others: Sequence[StoredManifest]) -> RefusedE
     )
 
 
-def some_of(manifests: Sequence[LeftOut]) -> str:
+def some_of(manifests: Sequence[IgnoredManifest]) -> str:
     """A few manifests in words, and the number of the others."""
     shown = ", ".join(map(str, manifests[:_SHOWN]))
     return f"{shown} and {len(manifests) - _SHOWN:,} more" if len(manifests) > _SHOWN else shown

@@ -15,7 +15,7 @@ from retention.restore.rivals import newest_of_each
 from retention.storage import files
 from retention.stores.archive_manifest import (
     ArchivedFile,
-    Origin,
+    ArchiveOrigin,
     StoredManifest,
     directory_with,
     has_manifests,
@@ -29,7 +29,7 @@ class Archive:
     """One table's part of an archive, limited to one history of the table."""
 
     directory: str
-    origin: Origin
+    origin: ArchiveOrigin
     is_topic: bool
     files: Sequence[ArchivedFile]
     """Archived files, each once, in order of partition, segment and lowest sequence."""
@@ -94,7 +94,7 @@ def open_any_archive(place: str, stream: str, home: Home | None) -> Archive:
     return _archive(directory, manifests)
 
 
-def _directory(place: str, stream: str, home: Origin | None) -> str:
+def _directory(place: str, stream: str, home: ArchiveOrigin | None) -> str:
     """The directory of one table that a location is, is in, or contains."""
     inside = directory_with(place)
     if inside is not None:
@@ -102,7 +102,7 @@ def _directory(place: str, stream: str, home: Origin | None) -> str:
     return place if has_manifests(place) else _of_stream(place, stream, home)
 
 
-def _of_stream(place: str, stream: str, home: Origin | None) -> str:
+def _of_stream(place: str, stream: str, home: ArchiveOrigin | None) -> str:
     base = files.join(place, path_name(stream))
     there = [name for name in files.directories(base) if has_manifests(files.join(base, name))]
     if home is not None and there:
@@ -155,7 +155,7 @@ def _table_of(manifest: StoredManifest) -> tuple[str, int]:
     return manifest.content.origin.table_id, manifest.content.origin.epoch
 
 
-def _elsewhere(place: str, home: Origin) -> RefusedError:
+def _elsewhere(place: str, home: ArchiveOrigin) -> RefusedError:
     return RefusedError(
         f"{home.stream}: {place} is the archive of another table, or of the topic before a purge: its sequences belong "
         "to other messages; nothing was changed; restore them into a new stream, with --as"

@@ -11,7 +11,7 @@ from retention.history.runs import History, history_of
 from retention.ports import Snapshot
 from retention.restore.lineage import Links, ancestors, files_of, links_of, unnamed_files
 from retention.stores.archive_manifest import (
-    Origin,
+    ArchiveOrigin,
     StoredManifest,
     directory_of,
     link_in,
@@ -24,7 +24,7 @@ from retention.stores.archive_manifest import (
 class Home:
     """The present table, which proves which manifests are its own."""
 
-    origin: Origin
+    origin: ArchiveOrigin
     head: str | None
     """The link of the newest manifest that a commit of the table named."""
     version: int
@@ -39,7 +39,7 @@ def home_of(opened: OpenedStream, snapshot: Snapshot) -> Home:
     """The table of a stream, for `open_archive`."""
     counters = snapshot.counters
     return Home(
-        Origin(opened.name, snapshot.table_id, counters.epoch),
+        ArchiveOrigin(opened.name, snapshot.table_id, counters.epoch),
         link_of(counters.archive_head),
         snapshot.version,
         frozenset(snapshot.files["path"].to_pylist()),

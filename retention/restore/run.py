@@ -40,13 +40,13 @@ from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.restore.copy_back import staged
-from retention.restore.left_out import LeftOut, left_out
+from retention.restore.left_out import IgnoredManifest, left_out
 from retention.restore.open_archive import Archive, open_any_archive, open_archive
 from retention.restore.own_manifests import home_of
 from retention.restore.rivals import refuse_rivals
 from retention.restore.select import (
+    CopyPart,
     MessageRange,
-    Part,
     StoredFile,
     matching_copies,
     refuse_other_kind,
@@ -77,7 +77,7 @@ class Restored:
     """Name of the run; None: there was nothing to restore."""
     expires_again: Mapping[str, int] | None = field(default_factory=dict)
     """Rule → number of the restored messages that the next pass would remove; None: no pass can be planned now."""
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[IgnoredManifest] = ()
     """The last manifest of each other history of the table in the archive: of a copy of the warehouse, or from before
     it was restored from a backup."""
 
@@ -223,7 +223,7 @@ def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
     ]
 
 
-def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int, int]:
+def _ends(stream: str, position: Position, selected: Sequence[CopyPart]) -> dict[int, int]:
     """Partition → the next sequence, which is unchanged: the commit requires exactly the version that was read.
 
     Raises:
@@ -310,7 +310,7 @@ def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
         )
 
 
-def _digest(archive: Archive, selected: Sequence[Part]) -> str:
+def _digest(archive: Archive, selected: Sequence[CopyPart]) -> str:
     """Digest that identifies a restore by its messages, at any location of the archive."""
     digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
     for part in selected:

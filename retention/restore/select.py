@@ -45,7 +45,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Part:
+class CopyPart:
     """The messages to restore from one copy."""
 
     copy: ArchivedFile
@@ -106,7 +106,7 @@ def select_parts(
     there: Sequence[StoredFile],
     wanted: MessageRange,
     withdrawn: Mapping[int, Array],
-) -> tuple[list[Part], int]:
+) -> tuple[list[CopyPart], int]:
     """Select the messages to restore from each copy, no sequence twice; count the wanted ones that already exist.
 
     Rows are read only if the range of a copy overlaps that of another copy, of a stored file or of withdrawn markers,
@@ -119,7 +119,7 @@ def select_parts(
         wanted: the messages to restore.
         withdrawn: partition → the sequences of markers that stay away, from `withdrawn_markers`.
     """
-    selected: list[Part] = []
+    selected: list[CopyPart] = []
     already = 0
     for partition in sorted({copy.partition for copy in copies}):
         archived = [copy for copy in copies if copy.partition == partition]
@@ -131,7 +131,7 @@ def select_parts(
             cut = copy.min_seq < wanted.first or copy.max_seq > wanted.last
             has_withdrawn = np.any((away[:, 0] <= copy.max_seq) & (away[:, 1] >= copy.min_seq))
             if not (meets or cut or has_withdrawn):
-                selected.append(Part(copy, copy.messages))
+                selected.append(CopyPart(copy, copy.messages))
                 continue
             file = copy.data_file(directory)
             seqs = _seqs(replace(file, hidden=NO_RANGES))
@@ -145,7 +145,7 @@ def select_parts(
             already += int((requested & present).sum())
             comes = requested & ~present & sequences.new(copy, seqs)
             sequences.take(seqs[comes])
-            selected.append(Part(copy, int(comes.sum()), _ranges(seqs, ~comes)))
+            selected.append(CopyPart(copy, int(comes.sum()), _ranges(seqs, ~comes)))
     return [part for part in selected if part.messages], already
 
 

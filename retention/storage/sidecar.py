@@ -33,7 +33,7 @@ _DOUBTS = (
 
 
 @dataclass(frozen=True)
-class Label:
+class SidecarLabel:
     """The edition and the source state of a sidecar's value."""
 
     edition: int = FIRST_EDITION
@@ -46,10 +46,10 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Record(Generic[Value]):
+class SidecarRecord(Generic[Value]):
     """A sidecar's content, with its checksum verified."""
 
-    label: Label
+    label: SidecarLabel
     value: Value
     checksum: str = ""
     """The checksum of label and value, if the codec has a single one."""
@@ -58,11 +58,11 @@ class Record(Generic[Value]):
 class Codec(Protocol[Value]):
     """The encoding of a value and its label, with a checksum."""
 
-    def write(self, sink: Any, label: Label, value: Value) -> None:
+    def write(self, sink: Any, label: SidecarLabel, value: Value) -> None:
         """Write a value to an open file."""
         ...
 
-    def read(self, source: pa.NativeFile) -> Record[Value]:
+    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
         """Read a record that `write` wrote; other bytes raise an error that `Sidecar` treats as doubt."""
         ...
 
@@ -86,7 +86,7 @@ class Sidecar(Generic[Value]):
         record = self.latest()
         return record.value if record is not None and record.label.state == state else None
 
-    def latest(self) -> Record[Value] | None:
+    def latest(self) -> SidecarRecord[Value] | None:
         """The current record, of any state, for readers that compare the state themselves or update the value."""
         try:
             with files.open_input(self.place) as source:
@@ -110,7 +110,7 @@ class Sidecar(Generic[Value]):
             StorageError: the storage refuses; the previous value remains.
         """
         with files.create(self.place) as sink:
-            self.codec.write(sink, Label(self.edition, state), value)
+            self.codec.write(sink, SidecarLabel(self.edition, state), value)
         reached(self.step)
 
 
@@ -122,19 +122,19 @@ class JsonCodec(Generic[Value]):
     from_json: Callable[[Any, Any], Value]
     """A function from the state and the result of `to_json` to the value."""
 
-    def write(self, sink: Any, label: Label, value: Value) -> None:
+    def write(self, sink: Any, label: SidecarLabel, value: Value) -> None:
         """Write the object as UTF-8."""
         sink.write(
             json.dumps(with_checksum({**vars(label), "value": self.to_json(value)})).encode()
         )
 
-    def read(self, source: pa.NativeFile) -> Record[Value]:
+    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
         """Read the object; one without a checksum is rejected."""
         document: dict[str, Any] = parse_json(source.read())
         checksum = str(document[_CHECK])
         content = verified(document)
-        label = Label(content["edition"], content["state"])
-        return Record(label, self.from_json(label.state, content["value"]), checksum)
+        label = SidecarLabel(content["edition"], content["state"])
+        return SidecarRecord(label, self.from_json(label.state, content["value"]), checksum)
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,16 @@ class ArrowCodec(Generic[Value]):
     from_table: Callable[[Any, pa.Table], Value]
     """A function from the state and the result of `to_table` to the value."""
 
-    def write(self, sink: Any, label: Label, value: Value) -> None:
+    def write(self, sink: Any, label: SidecarLabel, value: Value) -> None:
         """Write the stream, with the label in its schema."""
         sink.write(with_hash(stream_of(_labelled(self.to_table(value), label))))
 
-    def read(self, source: pa.NativeFile) -> Record[Value]:
+    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
         """Read the stream."""
         body, checksum = stripped(source.read())
         table = table_of(body)
         label = _label_of(table.schema)
-        return Record(label, self.from_table(label.state, table), checksum)
+        return SidecarRecord(label, self.from_table(label.state, table), checksum)
 
 
 @dataclass(frozen=True)
@@ -163,24 +163,24 @@ class ParquetCodec:
 
     schema: pa.Schema
 
-    def write(self, sink: Any, label: Label, value: pa.Table) -> None:
+    def write(self, sink: Any, label: SidecarLabel, value: pa.Table) -> None:
         """Write a table of the schema, with the label in its metadata."""
         # Paths are all different, so a dictionary of them is pure overhead.
         table = _labelled(value, label)
         pq.write_table(table, sink, use_dictionary=False, write_page_checksum=True)
 
-    def read(self, source: pa.NativeFile) -> Record[pa.Table]:
+    def read(self, source: pa.NativeFile) -> SidecarRecord[pa.Table]:
         """Read a table with the schema's columns."""
         opened = pq.ParquetFile(source, page_checksum_verification=True)
         rows = opened.read(self.schema.names).cast(self.schema)
-        return Record(_label_of(opened.schema_arrow), rows)
+        return SidecarRecord(_label_of(opened.schema_arrow), rows)
 
 
-def _labelled(table: pa.Table, label: Label) -> pa.Table:
+def _labelled(table: pa.Table, label: SidecarLabel) -> pa.Table:
     return table.replace_schema_metadata({_LABEL: json.dumps(vars(label))})
 
 
-def _label_of(schema: pa.Schema) -> Label:
+def _label_of(schema: pa.Schema) -> SidecarLabel:
     """The label of a table; the first edition has none."""
     text = (schema.metadata or {}).get(_LABEL)
-    return Label() if text is None else Label(**parse_json(text))
+    return SidecarLabel() if text is None else SidecarLabel(**parse_json(text))

@@ -29,7 +29,7 @@ _LINK = re.compile(r"-([0-9a-f]{16})\.json$")
 
 
 @dataclass(frozen=True)
-class Origin:
+class ArchiveOrigin:
     """The origin of an archive's sequences: one table, and one epoch of a topic."""
 
     stream: str
@@ -83,7 +83,7 @@ class Writer:
 class Manifest:
     """The files that one run was about to remove; written after all of them are copied."""
 
-    origin: Origin
+    origin: ArchiveOrigin
     is_topic: bool
     plan_id: str
     as_of_ns: int
@@ -132,7 +132,7 @@ def link_in(location: str) -> str | None:
     return None if match is None else match[1]
 
 
-def directory_of(archive: str, origin: Origin) -> str:
+def directory_of(archive: str, origin: ArchiveOrigin) -> str:
     """The directory of an archive for everything from one origin."""
     return files.join(archive, path_name(origin.stream), origin.name)
 
@@ -225,7 +225,7 @@ def _version(fields: dict[str, Any]) -> int:
 
 
 def _manifest(fields: dict[str, Any]) -> Manifest:
-    origin = Origin(**fields.pop("origin"))
+    origin = ArchiveOrigin(**fields.pop("origin"))
     copies = tuple(ArchivedFile(**copy) for copy in fields.pop("files"))
     writer = fields.pop("writer", None)
     return Manifest(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retention.core.dropped import Dropped
+from retention.core.dropped import StreamDrop
 from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.history.report import RunReport
-from retention.inspect.state import Bucket, State
+from retention.inspect.state import BucketState, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
@@ -102,7 +102,7 @@ def report_text(report: RunReport) -> list[str]:
     held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
-        at = dropped_text(None if report.dropped is None else Dropped(**report.dropped))
+        at = dropped_text(None if report.dropped is None else StreamDrop(**report.dropped))
         return [f"{report.stream}: removed nothing as of {instant}", *gone, *held, *at]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = counted(report.removed_messages, "message")
@@ -198,7 +198,7 @@ def state_overdue_text(state: State) -> str:
     return overdue_text(None if state.overdue is None else state.overdue.as_json())
 
 
-def bucket_text(bucket: Bucket) -> str:
+def bucket_text(bucket: BucketState) -> str:
     """The clause for a key-value bucket: its live and deleted keys."""
     gone = f", {bucket.deletions:,} deleted" if bucket.deletions else ""
     return f"bucket {bucket.name}: {counted(bucket.live_keys, 'live key')}{gone}"

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.iggy_logs import measure, write_log
 from benchmarks.topics import file_deletes, instant_of, ours, partition_deletes, quiet
 from retention.formats.iggy.era import EraName
-from retention.formats.iggy.log import Log, read_log
+from retention.formats.iggy.log import SegmentLog, read_log
 from retention.formats.iggy.topic import ERAS
 
 
@@ -32,7 +32,7 @@ def test_logs_of_both_eras_are_imported_whole(
 ) -> None:
     log = tmp_path / "one.log"
     write_log(log, era, 1 << 20)
-    read = list(read_log(Log(str(log), 0, 0, log.stat().st_size, None), ERAS[era]))
+    read = list(read_log(SegmentLog(str(log), 0, 0, log.stat().st_size, None), ERAS[era]))
     assert [part.findings for part in read] == [()]
     assert read[0].rows.num_rows == read[0].next_offset >= 7_000
     measure(tmp_path / "measured", era, 1, 1)

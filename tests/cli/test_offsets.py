@@ -121,7 +121,7 @@ def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> No
         (["consumer", "info", NAME, "billing"], 2, "offset ls clicks"),
         (["consumer", "rm", NAME, "billing", "--yes"], 2, "offset ls clicks"),
         (["consumer", "subscribe", "x", "--stream", NAME], 2, "offset ls clicks"),
-        (["consumer", "subscribe", NAME], 2, "no stream takes 'clicks'"),
+        (["consumer", "subscribe", NAME], 2, "no stream has 'clicks'"),
         (["export", "nats-backup", NAME, "out.arc"], 2, "messages clicks --format jsonl"),
         (["import", "nats-backup", "none.arc", "--stream", NAME], 2, "import iggy-log DIR"),
         (["offset", "ls", "nobody"], 2, "is not a topic"),

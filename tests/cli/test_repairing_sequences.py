@@ -16,7 +16,7 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from retention.api.warehouse import open_warehouse
-from retention.consumers.state import Position
+from retention.consumers.state import DeliveryPosition
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
 from retention.history.runs import history_of
@@ -26,7 +26,7 @@ from retention.storage.crash_points import Step
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import incremental
 from retention.stores.layout import Layout
-from retention.stores.parquet.log import Entry, ParquetLog
+from retention.stores.parquet.log import CommitEntry, ParquetLog
 from tests.contract.streams import foreign_rows, rows
 from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
@@ -87,7 +87,7 @@ def taken_in(command: Commands, seqs: Sequence[int], segment: int = 1, **columns
     row |= {"path": path, "segment": segment, "file_bytes": found.st_size, "in_time_order": False}
     row |= {"modified_ms": found.st_mtime_ns // 10**6, "messages": len(seqs)}
     row |= {"min_seq": min(seqs), "max_seq": max(seqs), "bytes": content["size"][0].as_py() * 2}
-    assert log.append(Entry(log.newest() + 1, 0, add=[row]))
+    assert log.append(CommitEntry(log.newest() + 1, 0, add=[row]))
 
 
 def counted(command: Commands, next_seq: int) -> None:
@@ -98,7 +98,7 @@ def counted(command: Commands, next_seq: int) -> None:
         write_deltalake(table(command), nothing, mode="append", commit_properties=properties)
         return
     log = ParquetLog(Layout(stream_of(command).root, "ORDERS"))
-    assert log.append(Entry(log.newest() + 1, 0, next_seq={0: next_seq}))
+    assert log.append(CommitEntry(log.newest() + 1, 0, next_seq={0: next_seq}))
 
 
 def publish(command: Commands, count: int = 1) -> list[int]:
@@ -221,7 +221,7 @@ def test_a_consumer_beyond_the_end_is_taken_back(tmp_path: Path) -> None:
 
     def settled(record: ConsumerRecord | None) -> ConsumerRecord:
         assert record is not None
-        far = Position(4, HIGHEST - 1)
+        far = DeliveryPosition(4, HIGHEST - 1)
         return replace(record, state=replace(record.state, delivered=far, ack_floor=far))
 
     ConsumerTable(stream_of(command).root).update("c", settled)

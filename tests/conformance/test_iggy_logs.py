@@ -12,7 +12,7 @@ import pytest
 
 from retention.formats.iggy import user_headers
 from retention.formats.iggy.findings import Hole
-from retention.formats.iggy.topic import ERAS, Topic, era_of, read_topic
+from retention.formats.iggy.topic import ERAS, TopicDirectory, era_of, read_topic
 from tests.support.iggy_logs import NAMES, ORIGINALS, original
 
 MOMENTS = [(name, moment) for name in NAMES for moment in ("before", "after")]
@@ -23,13 +23,13 @@ def manifest(name: str) -> dict[str, Any]:
     return content
 
 
-def everything(topic: Topic, era: Any) -> tuple[pa.Table, list[Any]]:
+def everything(topic: TopicDirectory, era: Any) -> tuple[pa.Table, list[Any]]:
     parts = list(topic.parts(ERAS[era]))
     rows = pa.Table.from_batches([part.rows for part in parts])
     return rows, [finding for part in parts for finding in part.findings]
 
 
-def stored_checksums(topic: Topic, rows: pa.Table) -> list[int]:
+def stored_checksums(topic: TopicDirectory, rows: pa.Table) -> list[int]:
     """The leading checksum of each message, at the position given by the sizes of earlier messages."""
     found = []
     for log in (log for partition in topic.partitions for log in partition.logs):

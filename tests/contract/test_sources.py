@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from retention.errors import RefusedError, UsageError
 from retention.ingest import table_source
-from retention.ingest.table_source import Source, ingest
+from retention.ingest.table_source import TableSource, ingest
 from retention.storage import files, listing
 from retention.storage.listing import list_files
 from tests.support.list_reader import reading
@@ -23,7 +23,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_objects_come_once_and_a_changed_one_is_refused(bucket: str, tmp_path: Path) -> None:
-    opened, source = opened_stream(tmp_path), Source(f"{bucket}/lines/", "json")
+    opened, source = opened_stream(tmp_path), TableSource(f"{bucket}/lines/", "json")
     with pytest.raises(UsageError, match="there is no such directory"):
         ingest(opened, source)
     for name in ("a b[1].json", "2026/c%20d.json", "_hidden.json"):
@@ -31,7 +31,8 @@ def test_objects_come_once_and_a_changed_one_is_refused(bucket: str, tmp_path: P
     assert ingest(opened, source).messages == 2
     files.replace(f"{bucket}/lines/a b[1].json", b"1\n")
     assert (
-        ingest(opened, Source(f"{bucket}/lines".replace("s3://", "s3a://"), "json")).messages == 0
+        ingest(opened, TableSource(f"{bucket}/lines".replace("s3://", "s3a://"), "json")).messages
+        == 0
     )
     files.replace(f"{bucket}/lines/a b[1].json", b"2\n")
     with pytest.raises(
@@ -39,7 +40,9 @@ def test_objects_come_once_and_a_changed_one_is_refused(bucket: str, tmp_path: P
     ):
         ingest(opened, source)
     assert (
-        ingest(opened, Source(source.location, "json", skip=frozenset(["a b[1].json"]))).messages
+        ingest(
+            opened, TableSource(source.location, "json", skip=frozenset(["a b[1].json"]))
+        ).messages
         == 0
     )
     assert ingest(opened, source).messages == 0
@@ -58,6 +61,6 @@ def test_a_delta_table_is_followed_there(bucket: str, tmp_path: Path) -> None:
     for payload in "ab":
         rows = pa.table({"payload": [payload]})
         write_deltalake(place, rows, mode="append", storage_options=files.storage_options())
-        assert ingest(opened, Source(place)).messages == 1
-    assert ingest(opened, Source(place)).messages == 0
+        assert ingest(opened, TableSource(place)).messages == 1
+    assert ingest(opened, TableSource(place)).messages == 0
     assert store_of(opened).rows()["payload"].to_pylist() == [b"a", b"b"]

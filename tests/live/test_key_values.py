@@ -10,7 +10,7 @@ import pytest
 from nats.js import api
 
 from retention.api.warehouse import open_warehouse
-from retention.inspect.state import Bucket
+from retention.inspect.state import BucketState
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Nats
 from tests.support.sandboxes import NOW, configured
@@ -82,7 +82,7 @@ def test_a_bucket_is_read_as_its_client_reads_it(
     found = {row["subject"]: (row["seq"], row["operation"], row["payload"]) for row in rows}
     assert found == watched
     assert set(SAID.values()) == {operation for _, operation, _ in watched.values()}
-    assert lake.stream("KV_B").state().bucket == Bucket("B", keys=4, live_keys=2, deletions=2)
+    assert lake.stream("KV_B").state().bucket == BucketState("B", keys=4, live_keys=2, deletions=2)
     last = lake.stream("KV_M").latest().to_arrow()
     assert last["operation"].to_pylist() == ["put", "purge"]
-    assert lake.stream("KV_M").state().bucket == Bucket("M", keys=2, live_keys=1, deletions=1)
+    assert lake.stream("KV_M").state().bucket == BucketState("M", keys=2, live_keys=1, deletions=1)

@@ -17,7 +17,7 @@ import pytest
 
 from retention.core.archive_document import ArchiveManifest
 from retention.core.documents import (
-    Document,
+    JsonDocument,
     KeptConsumer,
     KeptOffsets,
     KeptTopic,
@@ -73,7 +73,7 @@ class Kind:
     """A document: its path, its shape, its readers, and the tested fields."""
 
     file: str
-    shape: type[Document]
+    shape: type[JsonDocument]
     command: tuple[str, ...]
     inside: tuple[str | int, ...] = ()
     is_checked: bool = True

@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, LongType, StringType, StructType
 import retention
 from retention.api.log import Log
 from retention.api.source_views import view_of
-from retention.engines.spark.data_source import FilesPart, Part
+from retention.engines.spark.data_source import FilesPart, TaskShare
 from retention.engines.spark.ddl import arrow_of
 from retention.errors import UsageError
 from retention.schemas.messages import MESSAGES
@@ -54,7 +54,7 @@ def by_view(log: Log, view: str = "messages", **options: Any) -> list[dict[str, 
     given = {"warehouse": log.opened.warehouse, "stream": log.name, "view": view}
     made = view_of(given | {name: str(value) for name, value in options.items()})
     columns = made.columns()
-    parts: list[Part] = pickle.loads(pickle.dumps(made.parts(columns)))  # noqa: S301
+    parts: list[TaskShare] = pickle.loads(pickle.dumps(made.parts(columns)))  # noqa: S301
     return [row for part in parts for rows in part.tables(columns) for row in rows.to_pylist()]
 
 

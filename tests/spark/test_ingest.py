@@ -16,7 +16,7 @@ from retention.errors import DamagedError, RefusedError, RetentionError, UsageEr
 from retention.ingest.sources import batches
 from retention.ingest.sources.delta_log import DeltaLog
 from retention.ingest.sources.spark_reader import SparkReader
-from retention.ingest.table_source import Ingested, Source, ingest
+from retention.ingest.table_source import Ingested, TableSource, ingest
 from retention.jobs import ingest as job
 from retention.storage.listing import list_files
 from tests.support.plain_store import opened_stream, store_of
@@ -32,7 +32,7 @@ def test_each_row_of_a_growing_table_is_taken_once(spark: SparkSession, tmp_path
     opened = opened_stream(tmp_path)
     table = str(tmp_path / "source")
     mapping = ColumnMapping({"subject": "concat('orders.', who)", "payload": "what"})
-    source = Source(table, mapping=mapping)
+    source = TableSource(table, mapping=mapping)
 
     def grow(*rows: tuple[str, str]) -> None:
         spark.createDataFrame(list(rows), "who string, what string").write.format("delta").mode(
@@ -57,7 +57,7 @@ def test_a_run_that_failed_is_taken_up_where_it_stopped(
     opened = opened_stream(tmp_path)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "1.json").write_text('{"subject": "orders.a", "payload": "x"}')
-    source = Source(str(tmp_path / "source"), "json")
+    source = TableSource(str(tmp_path / "source"), "json")
 
     def refuse() -> None:
         raise RetentionError("the disk is full")
@@ -72,11 +72,11 @@ def test_what_a_source_cannot_give_is_a_usage_error(spark: SparkSession, tmp_pat
     source = tmp_path / "source"
     spark.sql("SELECT 'orders.a' AS subject").write.parquet(str(source))
     with pytest.raises(UsageError, match="payload is missing"):
-        ingest(opened_stream(tmp_path), Source(str(source), "parquet"), spark)
+        ingest(opened_stream(tmp_path), TableSource(str(source), "parquet"), spark)
     with pytest.raises(UsageError, match="sequence: no such column"):
         ingest(
             opened_stream(tmp_path),
-            Source(str(source), "parquet", ColumnMapping({"sequence": "1"})),
+            TableSource(str(source), "parquet", ColumnMapping({"sequence": "1"})),
             spark,
         )
 
@@ -98,7 +98,7 @@ def test_what_a_source_cannot_give_is_a_usage_error(spark: SparkSession, tmp_pat
 def test_columns_are_checked_before_spark_works(
     spark: SparkSession, tmp_path: Path, columns: dict[str, str], said: str
 ) -> None:
-    source = Source(str(tmp_path / "source"), "parquet", ColumnMapping(columns))
+    source = TableSource(str(tmp_path / "source"), "parquet", ColumnMapping(columns))
     spark.sql("SELECT 'orders.a' AS subject, 1L AS n").write.parquet(source.location)
     opened = opened_stream(tmp_path)
     with pytest.raises(UsageError, match=said):
@@ -108,7 +108,7 @@ def test_columns_are_checked_before_spark_works(
 
 def test_a_source_that_is_not_there_is_a_usage_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"source is not a Delta table; nothing was read"):
-        ingest(opened_stream(tmp_path), Source(str(tmp_path / "source")), spark)
+        ingest(opened_stream(tmp_path), TableSource(str(tmp_path / "source")), spark)
 
 
 def test_a_delta_table_is_read_as_delta_means_it_whatever_the_session_has_set(
@@ -127,7 +127,7 @@ def test_a_delta_table_is_read_as_delta_means_it_whatever_the_session_has_set(
     columns = {"subject": "concat('orders.', m)", "payload": "day", "time": "at"}
     opened, source = (
         opened_stream(tmp_path),
-        Source(str(tmp_path / "a table"), "delta", ColumnMapping(columns)),
+        TableSource(str(tmp_path / "a table"), "delta", ColumnMapping(columns)),
     )
     cluster = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
     for name, value in cluster.items():
@@ -160,7 +160,10 @@ def test_files_come_once_whatever_their_names_and_times(
         (folder / f"{name}.json").write_text(json.dumps({"what": name}) + "\n")
         os.utime(folder / f"{name}.json", (at * 10**8, at * 10**8))
     columns = {"subject": "concat('orders.', code)", "payload": "what"}
-    opened, source = opened_stream(tmp_path), Source(str(files), "json", ColumnMapping(columns))
+    opened, source = (
+        opened_stream(tmp_path),
+        TableSource(str(files), "json", ColumnMapping(columns)),
+    )
     assert ingest(opened, source, spark).messages == len(names)
     assert sorted(store_of(opened).rows()["payload"].to_pylist()) == sorted(
         name.encode() for name in names
@@ -212,7 +215,7 @@ def test_a_damaged_file_is_refused_by_its_name_whatever_the_session_passes_over(
     spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
     try:
         with pytest.raises(DamagedError) as refused:
-            ingest(opened, Source(str(files), kind, ColumnMapping(columns)), spark)
+            ingest(opened, TableSource(str(files), kind, ColumnMapping(columns)), spark)
     finally:
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
     assert str(files / name) in str(refused.value)
@@ -227,7 +230,7 @@ def test_a_type_that_was_fixed_stays_and_a_column_may_come(
 ) -> None:
     files, opened = tmp_path / "files", opened_stream(tmp_path)
     files.mkdir()
-    source = Source(
+    source = TableSource(
         str(files),
         "json",
         ColumnMapping({"subject": "'orders.a'", "payload": "CAST(n AS STRING)"}),
@@ -242,7 +245,7 @@ def test_a_type_that_was_fixed_stays_and_a_column_may_come(
         ingest(opened, source, spark)
     (files / "b.json").write_text('{"n": 2, "m": "x"}\n')
     assert ingest(opened, source, spark).messages == 1
-    later = Source(
+    later = TableSource(
         source.location,
         "json",
         ColumnMapping({"subject": "'orders.a'", "payload": "coalesce(m, 'none')"}),
@@ -274,7 +277,7 @@ def test_a_source_of_many_files_comes_in_several_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "MOST_FILES", 2)
-    source = Source(str(tmp_path / "source"), "parquet")
+    source = TableSource(str(tmp_path / "source"), "parquet")
     rows = spark.range(3).selectExpr("'orders.a' AS subject", "CAST(id AS STRING) AS payload")
     rows.repartition(3, "payload").repartitionByRange(3, "payload").write.parquet(source.location)
     done = ingest(opened_stream(tmp_path), source, spark)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from retention.dialects.column_mapping import ColumnMapping
 from retention.engines.spark.fixed_settings import settings_of_block
 from retention.errors import DamagedError, RefusedError
-from retention.ingest.table_source import Source, ingest
+from retention.ingest.table_source import TableSource, ingest
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_a_directory_that_only_spark_reaches_comes_once(
 
     location = mounted(spark, tmp_path / "in", "directory")
     columns = ColumnMapping({"subject": "concat('orders.', code)", "payload": "what"})
-    opened, source = opened_stream(tmp_path / "lake"), Source(location, "json", columns)
+    opened, source = opened_stream(tmp_path / "lake"), TableSource(location, "json", columns)
     write("a b[1]", "1", "2")
     write("b%20", "3")
     assert [ingest(opened, source, spark).messages for _ in range(2)] == [3, 0]
@@ -85,7 +85,7 @@ def test_a_delta_table_that_only_spark_reaches_comes_once(
     grow(2, 3)
     columns = ColumnMapping({"subject": "concat('orders.', n)", "payload": "w"})
     location = mounted(spark, tmp_path / "in", "delta") + "/table"
-    opened, source = opened_stream(tmp_path / "lake"), Source(location, "delta", columns)
+    opened, source = opened_stream(tmp_path / "lake"), TableSource(location, "delta", columns)
     assert [ingest(opened, source, spark).messages for _ in range(2)] == [2, 0]
     grow(9)
     DeltaTable(table).optimize.compact()
@@ -110,7 +110,9 @@ def test_old_times_and_other_case_are_the_same_under_every_setting(
     for own in ({}, _WAYWARD):
         opened = opened_stream(tmp_path / f"lake {len(own)}")
         with settings_of_block(spark, own):
-            ingest(opened, Source(str(tmp_path / "in"), "parquet", ColumnMapping(columns)), spark)
+            ingest(
+                opened, TableSource(str(tmp_path / "in"), "parquet", ColumnMapping(columns)), spark
+            )
         rows = store_of(opened).rows()
         assert rows["payload"].to_pylist() == [b"x 1450-01-02 03:04:05 1450-01-02"]
         assert rows["ts_ns"].to_pylist() == [1_767_323_045_678_000_000]

@@ -12,7 +12,7 @@ import pytest
 from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import build, typed_of
-from retention.ingest.table_source import Source, ingest
+from retention.ingest.table_source import TableSource, ingest
 from tests.support.topics import START, World
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path
 
 def test_rows_of_another_table_come_once(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, "parquet")
-    source = Source(
+    source = TableSource(
         str(tmp_path / "source"),
         "parquet",
         ColumnMapping({"key": "concat('k', n)", "payload": "t"}),
@@ -143,7 +143,7 @@ def test_rows_of_another_table_come_once(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(UsageError, match="subject: no such column; there are payload, partition"):
         ingest(
             world.topic.opened,
-            Source(source.location, "parquet", ColumnMapping({"subject": "t"})),
+            TableSource(source.location, "parquet", ColumnMapping({"subject": "t"})),
             spark,
         )
 

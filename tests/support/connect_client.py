@@ -34,7 +34,7 @@ from retention.engines.spark.connect import is_connect
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.session import active_session, session
 from retention.errors import DamagedError, UsageError
-from retention.ingest.table_source import Source, ingest
+from retention.ingest.table_source import TableSource, ingest
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.sandboxes import ORDERS, lines, opened
 from tests.support.spark_jobs import noted, noting, wait_for, waiting
@@ -249,7 +249,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     for rows in (7, 0):
         assert (
             ingest(
-                stream.opened, Source(str(table), "delta", ColumnMapping(columns)), spark
+                stream.opened, TableSource(str(table), "delta", ColumnMapping(columns)), spark
             ).messages
             == rows
         )
@@ -257,7 +257,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     for rows in (1, 0):
         assert (
             ingest(
-                stream.opened, Source(str(lines), "json", ColumnMapping(columns)), spark
+                stream.opened, TableSource(str(lines), "json", ColumnMapping(columns)), spark
             ).messages
             == rows
         )
@@ -270,7 +270,7 @@ def an_ingest(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
     with pytest.raises(
         DamagedError, match=r"bad.json, line 2 cannot be read as json: not a complete JSON value"
     ):
-        ingest(stream.opened, Source(str(lines), "json", ColumnMapping(columns)), spark)
+        ingest(stream.opened, TableSource(str(lines), "json", ColumnMapping(columns)), spark)
 
 
 def the_session_at_hand(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:

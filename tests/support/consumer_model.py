@@ -21,7 +21,7 @@ from retention.consumers.ack_subject import (
     TERM,
     UNKNOWN,
 )
-from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
+from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, DeliveryPosition
 
 VERBS = (ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN)
 
@@ -98,8 +98,8 @@ class Consumer:
     def state(self) -> ConsumerState:
         pending = [(seq, *one) for seq, one in sorted(self.pending.items())]
         return ConsumerState(
-            delivered=Position(self.next_own - 1, self.delivered),
-            ack_floor=Position(*self.floor),
+            delivered=DeliveryPosition(self.next_own - 1, self.delivered),
+            ack_floor=DeliveryPosition(*self.floor),
             pending=_table(pending, PENDING),
             redelivered=_table(sorted(self.redelivered.items()), REDELIVERED),
         )

@@ -52,7 +52,7 @@ from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import run_mirror
 from retention.ingest.sources import batches
-from retention.ingest.table_source import Source, ingest
+from retention.ingest.table_source import TableSource, ingest
 from retention.inspect.measures import measure
 from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
@@ -70,7 +70,7 @@ from retention.stores.kept_ids import RemovedIds
 from retention.stores.layout import Layout
 from retention.stores.offset_table import OffsetTable
 from retention.stores.parquet import listing
-from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
+from retention.stores.parquet.log import LIST_EVERY, CommitEntry, ParquetLog
 from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.sidecar.versioned_document import KEPT
 from tests.support.crew import serve
@@ -162,7 +162,7 @@ def due(folder: Path, format_: str) -> None:
     if format_ == "parquet":
         log = ParquetLog(layout)
         for version in range(2, LIST_EVERY - 1):
-            log.append(Entry(version, 0))
+            log.append(CommitEntry(version, 0))
         write_messages(layout.live("partition=0/segment=31/theirs.parquet"), _rows(41, 3, START))
         return
     for _ in range(8):
@@ -586,7 +586,7 @@ def take_source(folder: Path) -> None:
     """Ingest the source, even if a copy of the folder has ingested a part of it."""
     batches.MOST_FILES = 1
     table_source._reading = reading  # type: ignore[assignment]
-    source = Source(str(folder / "source"), "json", skip=frozenset(["table"]))
+    source = TableSource(str(folder / "source"), "json", skip=frozenset(["table"]))
     ingest(opened_at(folder).new_stream("ORDERS").opened, source)
 
 

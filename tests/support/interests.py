@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
+from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, DeliveryPosition
 from retention.core.policy import Unmatched
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord
@@ -79,8 +79,8 @@ def record_of(one: Interest) -> ConsumerRecord:
             "filter_subjects": list(one.filters),
         },
         ConsumerState(
-            delivered=Position(one.delivered, one.delivered),
-            ack_floor=Position(one.ack_floor, one.ack_floor),
+            delivered=DeliveryPosition(one.delivered, one.delivered),
+            ack_floor=DeliveryPosition(one.ack_floor, one.ack_floor),
             pending=pa.table([pending, pending, [0] * len(pending)], schema=PENDING),
             redelivered=pa.table([redelivered, [1] * len(redelivered)], schema=REDELIVERED),
         ),

@@ -23,7 +23,7 @@ from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, watched_by
 from retention.stores import storage_clock
 from retention.stores.layout import Layout
-from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
+from retention.stores.parquet.log import LIST_EVERY, CommitEntry, ParquetLog
 from tests.support.laying import START, even_segments, lay, warehouse_with
 
 TICK_S = 0.02
@@ -133,7 +133,7 @@ def commit_nothing(opened: OpenedStream) -> None:
             state = log.read()
             if state.wants_list:
                 log.write_list(state)
-            log.append(Entry(version, 0), state)
+            log.append(CommitEntry(version, 0), state)
         return
     for _ in range(25):
         nothing = Swap(LOGGED_FILES.empty_table(), FILE_STATS.empty_table(), {"run": "nothing"})

@@ -12,7 +12,7 @@ from retention.config.checks.consumer_updates import CREATE_FAILED, update_refus
 from retention.config.checks.workqueue import overlap_refusals, work_queue_refusals
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
-from retention.config.types import MAX_DESCRIPTION_BYTES, MAX_METADATA_BYTES, Refusal, refusal
+from retention.config.types import MAX_DESCRIPTION_BYTES, MAX_METADATA_BYTES, ConfigRefusal, refusal
 from retention.core.subjects import (
     MAX_NAME_LENGTH,
     is_literal,
@@ -41,7 +41,7 @@ def consumer_refusals(
     stream: StreamFields,
     others: Collection[ConsumerConfig] = (),
     existing: ConsumerConfig | None = None,
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """The refusals of a consumer to be created, or updated, on a stream.
 
     The refusals come in the order of a server's checks: the first code among them is its answer to CONSUMER.CREATE
@@ -73,7 +73,7 @@ def consumer_refusals(
 
 def listed_consumers_refusals(
     stream: StreamFields, consumers: Sequence[ConsumerConfig]
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """The refusals of the consumers listed for a stream, each created after those before it."""
     for at, consumer in enumerate(consumers):
         earlier = consumers[:at]
@@ -85,7 +85,7 @@ def listed_consumers_refusals(
             yield replace(reason, within=("consumers", at))
 
 
-def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _names(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     if not consumer.name:
         yield refusal("durable_name name", "is missing; every consumer has one here", None)
     elif _PATH_SEPARATORS & set(consumer.name):
@@ -107,7 +107,7 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("durable_name name", text)
 
 
-def _replicas(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def _replicas(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[ConfigRefusal]:
     count, whole = consumer.num_replicas, stream.num_replicas
     if count > whole:
         yield refusal(
@@ -120,7 +120,7 @@ def _replicas(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusa
         yield refusal("num_replicas retention", text, 10134)
 
 
-def _waits(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _waits(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     if any(wait < 0 for wait in consumer.backoff):
         yield refusal("backoff", "no wait can be negative; write 0s or more", 10184)
     elif consumer.ack_wait < 0:
@@ -136,7 +136,7 @@ def _waits(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("description", text, 10107)
 
 
-def _acks_by_flow_control(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _acks_by_flow_control(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     policy = "ack_policy: flow_control"
     if not consumer.is_push:
         yield refusal(
@@ -150,7 +150,7 @@ def _acks_by_flow_control(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("max_deliver", f"{policy} knows no redelivery; leave it out", 10222)
 
 
-def _limits(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def _limits(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[ConfigRefusal]:
     limits = stream.consumer_limits
     if 0 < limits.max_ack_pending < consumer.max_ack_pending:
         text = f"the stream's consumer_limits allow {limits.max_ack_pending} at most; write that"
@@ -165,7 +165,7 @@ def _limits(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]
         yield refusal("direct", "works only without a durable_name; leave it out", 10091)
 
 
-def _details(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _details(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     if consumer.flow_control and not consumer.idle_heartbeat:
         text = "works only with heartbeats; add idle_heartbeat: 5s"
         yield refusal("flow_control idle_heartbeat", text, 10108)
@@ -178,19 +178,19 @@ def _details(consumer: ConsumerConfig) -> Iterator[Refusal]:
 
 def _room(
     consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     count = sum(not other.is_internal for other in others)
     if 0 < stream.max_consumers <= count and not consumer.is_internal:
         text = f"max_consumers: {stream.max_consumers} is reached; raise it, or remove a consumer"
         yield refusal("durable_name name max_consumers", text, 10026)
 
 
-def _mode_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def _mode_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[ConfigRefusal]:
     """The refusals of a resolved consumer's settings that conflict with push, or with pull."""
     yield from _push(consumer, stream) if consumer.is_push else _pull(consumer, stream)
 
 
-def _push(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def _push(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[ConfigRefusal]:
     yield from _deliver_subject(consumer.deliver_subject, stream)
     if consumer.max_waiting:
         text = "is about requests, and messages are pushed to deliver_subject; leave it out"
@@ -208,7 +208,7 @@ def _push(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("deliver_group idle_heartbeat flow_control", text, None)
 
 
-def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
+def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[ConfigRefusal]:
     if not is_literal(subject):
         yield refusal("deliver_subject", f"{subject!r} has wildcards; write one subject", 10079)
     elif not is_valid_filter(subject):
@@ -219,7 +219,7 @@ def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("deliver_subject subjects", text, 10081)
 
 
-def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[ConfigRefusal]:
     if consumer.ack_policy == "none" and stream.retention == "workqueue":
         text = "a work queue removes acknowledged messages; write explicit"
         yield refusal("ack_policy retention", text, 10084)
@@ -234,7 +234,7 @@ def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("max_expires", "is too short; write at least 1ms, or leave it out", 10115)
 
 
-def _start_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _start_refusals(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     """The refusals of a consumer's start that conflicts with its deliver policy, and of its sample frequency."""
     policy = consumer.deliver_policy
     given = {
@@ -262,7 +262,7 @@ def _is_sample(text: str) -> bool:
     return not text or (match is not None and int(match[1] or 0) <= INT64_MAX)
 
 
-def _priority_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _priority_refusals(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     """The refusals of the priority groups by which a consumer's pull requests are ranked."""
     policy, groups = consumer.priority_policy, consumer.priority_groups
     if policy == "none":
@@ -282,7 +282,7 @@ def _priority_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal("priority_groups", text, 10162)
 
 
-def _unused_priorities(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def _unused_priorities(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     needs = "works only with a priority_policy; add priority_policy: overflow, or leave it out"
     if consumer.priority_groups:
         yield refusal("priority_groups priority_policy", needs, 10196)

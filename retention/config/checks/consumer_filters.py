@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.types import Refusal, refusal
+from retention.config.types import ConfigRefusal, refusal
 from retention.core.subjects import is_subset, is_valid_filter, overlap
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     return several or ((single,) if single else ())
 
 
-def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
+def filter_refusals(consumer: ConsumerConfig) -> Iterator[ConfigRefusal]:
     """The refusals of a consumer's filters that apply on any stream."""
     if consumer.filter_subject and consumer.filter_subjects:
         text = "filter_subject and filter_subjects exclude each other; put all into filter_subjects"
@@ -53,7 +53,9 @@ def has_wildcard_look_alike(wanted: str) -> bool:
     return any(len(token) > 1 and token[0] in "*>" for token in wanted.split("."))
 
 
-def unmatched_filter_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def unmatched_filter_refusals(
+    consumer: ConsumerConfig, stream: StreamFields
+) -> Iterator[ConfigRefusal]:
     """The refusals of filters that no message of the stream can match, if its subjects define what it stores."""
     if stream.mirror is not None or stream.sources or stream.subject_transform is not None:
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
-from retention.config.types import Refusal, refusal
+from retention.config.types import ConfigRefusal, refusal
 from retention.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def updated_consumer(
     return with_server_defaults(as_durable, stream).model_copy(update=kept)
 
 
-def update_refusals(requested: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
+def update_refusals(requested: ConsumerConfig, existing: ConsumerConfig) -> Iterator[ConfigRefusal]:
     """The refusals of an update of one resolved configuration to another that changes a fixed field."""
     if requested.is_push != existing.is_push:
         kind, other = ("push", "pull") if existing.is_push else ("pull", "push")

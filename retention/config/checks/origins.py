@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from retention.config.subject_mapping import is_mapping, is_transform
-from retention.config.types import INVALID_CONFIG, Refusal, refusal
+from retention.config.types import INVALID_CONFIG, ConfigRefusal, refusal
 from retention.core.subjects import (
     is_subset,
     is_valid_filter,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _API_PREFIX = "$JS.API"
 
 
-def origin_refusals(stream: StreamFields) -> Iterator[Refusal]:
+def origin_refusals(stream: StreamFields) -> Iterator[ConfigRefusal]:
     """The refusals of a stream's mirror, sources, subject transform and republishing."""
     if stream.mirror is not None:
         yield from _mirror(stream, stream.mirror)
@@ -44,7 +44,7 @@ def _origins(stream: StreamFields) -> Iterator[tuple[str, StreamSource]]:
         yield "sources", source
 
 
-def _mirror(stream: StreamFields, mirror: StreamSource) -> Iterator[Refusal]:
+def _mirror(stream: StreamFields, mirror: StreamSource) -> Iterator[ConfigRefusal]:
     excluded = {
         "first_seq": 10143,
         "subjects": 10034,
@@ -71,7 +71,7 @@ def _mirror(stream: StreamFields, mirror: StreamSource) -> Iterator[Refusal]:
             yield refusal("mirror", text, 10152)
 
 
-def _sources(stream: StreamFields) -> Iterator[Refusal]:
+def _sources(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.sources and stream.allow_msg_schedules:
         text = "a stream with sources cannot schedule messages; leave it out"
         yield refusal("allow_msg_schedules sources", text, 10187)
@@ -87,7 +87,7 @@ def _sources(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("sources", "two sources of one stream share a consumer", 10216)
 
 
-def _source(source: StreamSource) -> Iterator[Refusal]:
+def _source(source: StreamSource) -> Iterator[ConfigRefusal]:
     if not is_valid_name(source.name):
         yield refusal("sources", f"{source.name!r} is not a stream's name", 10141)
     if not _has_good_consumer(source):
@@ -115,7 +115,9 @@ def _has_good_consumer(origin: StreamSource) -> bool:
     return named and not starts
 
 
-def _filters(key: str, origin: StreamSource, codes: tuple[int, int, int]) -> Iterator[Refusal]:
+def _filters(
+    key: str, origin: StreamSource, codes: tuple[int, int, int]
+) -> Iterator[ConfigRefusal]:
     both, bad_source, bad_destination = codes
     if origin.filter_subject and origin.subject_transforms:
         text = "filter_subject and subject_transforms exclude each other; choose one"
@@ -126,7 +128,9 @@ def _filters(key: str, origin: StreamSource, codes: tuple[int, int, int]) -> Ite
         yield from _transform(key, transform, (bad_source, bad_destination))
 
 
-def _transform(key: str, transform: SubjectTransform, codes: tuple[int, int]) -> Iterator[Refusal]:
+def _transform(
+    key: str, transform: SubjectTransform, codes: tuple[int, int]
+) -> Iterator[ConfigRefusal]:
     bad_source, bad_destination = codes
     if transform.src and not is_valid_filter(transform.src):
         yield refusal(key, f"src {transform.src!r} is not a subject", bad_source)
@@ -138,7 +142,7 @@ def _transform(key: str, transform: SubjectTransform, codes: tuple[int, int]) ->
         yield refusal(key, text, bad_destination)
 
 
-def _external(key: str, origin: StreamSource) -> Iterator[Refusal]:
+def _external(key: str, origin: StreamSource) -> Iterator[ConfigRefusal]:
     external = origin.external
     if external is None:
         return
@@ -151,7 +155,7 @@ def _external(key: str, origin: StreamSource) -> Iterator[Refusal]:
         yield refusal(key, f"the api prefix must not be this server's own {_API_PREFIX}", 10021)
 
 
-def _republish(stream: StreamFields) -> Iterator[Refusal]:
+def _republish(stream: StreamFields) -> Iterator[ConfigRefusal]:
     republish = stream.republish
     if republish is None:
         return

@@ -10,7 +10,7 @@ from retention.config.types import (
     INVALID_CONFIG,
     MAX_DESCRIPTION_BYTES,
     MAX_METADATA_BYTES,
-    Refusal,
+    ConfigRefusal,
     refusal,
 )
 from retention.core.subjects import (
@@ -33,7 +33,7 @@ SHORTEST_NS = 100 * MILLISECOND
 """The shortest age and duplicate window that the server accepts."""
 
 
-def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
+def stream_refusals(stream: StreamFields) -> Iterator[ConfigRefusal]:
     """The refusals of a stream by itself, without its origins (server: checkStreamCfg)."""
     yield from _names(stream)
     yield from _durations(stream)
@@ -48,7 +48,7 @@ def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
     yield from _writers(stream)
 
 
-def _names(stream: StreamFields) -> Iterator[Refusal]:
+def _names(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if not is_valid_name(stream.name):
         yield refusal(
             "name",
@@ -63,7 +63,7 @@ def _names(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("metadata", f"is longer than {MAX_METADATA_BYTES} bytes; shorten it")
 
 
-def _durations(stream: StreamFields) -> Iterator[Refusal]:
+def _durations(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.max_age < 0 or 0 < stream.max_age < SHORTEST_NS:
         yield refusal(
             "max_age",
@@ -83,7 +83,7 @@ def _durations(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _replicas(stream: StreamFields) -> Iterator[Refusal]:
+def _replicas(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.num_replicas > MAX_REPLICAS:
         yield refusal(
             "num_replicas", f"{stream.num_replicas} is too many; write at most {MAX_REPLICAS}"
@@ -94,7 +94,7 @@ def _replicas(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("placement", "a preferred server cannot be configured; leave it out")
 
 
-def _discard(stream: StreamFields) -> Iterator[Refusal]:
+def _discard(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if not stream.discard_new_per_subject:
         return
     if stream.discard != "new":
@@ -106,7 +106,7 @@ def _discard(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _markers(stream: StreamFields) -> Iterator[Refusal]:
+def _markers(stream: StreamFields) -> Iterator[ConfigRefusal]:
     marker_ttl = stream.subject_delete_marker_ttl
     if marker_ttl < 0 or 0 < marker_ttl < SECOND:
         least = "be at least 1 second" if marker_ttl > 0 else "not be negative"
@@ -123,7 +123,7 @@ def _markers(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _counters(stream: StreamFields) -> Iterator[Refusal]:
+def _counters(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if not stream.allow_msg_counter:
         return
     if stream.discard == "new":
@@ -149,12 +149,12 @@ def _counters(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _schedules(stream: StreamFields) -> Iterator[Refusal]:
+def _schedules(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.allow_msg_schedules and stream.discard == "new":
         yield refusal("allow_msg_schedules discard", "schedules exclude discard: new; write old")
 
 
-def _persistence(stream: StreamFields) -> Iterator[Refusal]:
+def _persistence(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.persist_mode != "async":
         return
     if stream.storage != "file":
@@ -165,7 +165,7 @@ def _persistence(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal("persist_mode allow_atomic", "async excludes allow_atomic")
 
 
-def _subjects(stream: StreamFields) -> Iterator[Refusal]:
+def _subjects(stream: StreamFields) -> Iterator[ConfigRefusal]:
     valid = [subject for subject in stream.subjects if is_valid_filter(subject)]
     for subject in stream.subjects:
         if subject not in valid:
@@ -183,7 +183,7 @@ def _subjects(stream: StreamFields) -> Iterator[Refusal]:
         yield from _reserved_subjects(valid)
 
 
-def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
+def _reserved_subjects(subjects: list[str]) -> Iterator[ConfigRefusal]:
     for subject in subjects:
         if subject == ">":
             yield refusal("subjects no_ack", "'>' captures everything: that needs no_ack: true")
@@ -198,7 +198,7 @@ def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
                 )
 
 
-def _writers(stream: StreamFields) -> Iterator[Refusal]:
+def _writers(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.exclusive and stream.spark_writes:
         yield refusal(
             "exclusive spark_writes",
@@ -208,7 +208,7 @@ def _writers(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _ours(stream: StreamFields) -> Iterator[Refusal]:
+def _ours(stream: StreamFields) -> Iterator[ConfigRefusal]:
     if stream.first_seq > MAX_SEQ:
         yield refusal(
             "first_seq", f"{stream.first_seq} is too high: sequences end at 2^62; write less", None
@@ -246,7 +246,7 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
         yield from _hold(stream, stream.hold_for_consumers)
 
 
-def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
+def _delete_retention(stream: StreamFields) -> Iterator[ConfigRefusal]:
     """The refusals of `delete_retention` with settings under which subjects cannot be removed as a whole."""
     if stream.delete_retention < 0:
         yield refusal(
@@ -280,7 +280,7 @@ def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _max_subjects(stream: StreamFields) -> Iterator[Refusal]:
+def _max_subjects(stream: StreamFields) -> Iterator[ConfigRefusal]:
     """The refusals of `max_subjects` with settings under which subjects cannot be removed as a whole."""
     if stream.max_subjects < 0:
         return
@@ -306,7 +306,7 @@ def _max_subjects(stream: StreamFields) -> Iterator[Refusal]:
         )
 
 
-def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
+def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[ConfigRefusal]:
     """The refusals of consumer protection (`hold_for_consumers`) with settings that exclude it."""
     if stream.retention != "limits":
         yield refusal(

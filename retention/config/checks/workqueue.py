@@ -7,7 +7,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.types import Refusal, refusal
+from retention.config.types import ConfigRefusal, refusal
 from retention.core.subjects import overlap
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def work_queue_refusals(
     consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """The refusals of a new consumer on a stream with work-queue retention; none on other streams."""
     if stream.retention != "workqueue" or consumer.is_internal:
         return
@@ -39,7 +39,7 @@ def work_queue_refusals(
 
 def overlap_refusals(
     consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigRefusal]:
     """The refusals of filters that overlap with another consumer of a work queue; none on other streams."""
     if stream.retention != "workqueue":
         return

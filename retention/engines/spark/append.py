@@ -16,20 +16,20 @@ from retention.datafile.deadline_writer import write_by_deadline
 from retention.datafile.segment_writer import Staged, Staging, verified_stats
 from retention.dialects.arriving_rows import ArrivingRows
 from retention.dialects.block_files import narrow_of, rows_of
-from retention.dialects.dialect import Block, Dialect, Layer, Share
+from retention.dialects.dialect import Dialect, Layer, RowBlock, Share
 from retention.dialects.numbering import BlockRows, lay
 from retention.engines.spark.columns import given_columns, order_fields
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.sorted_blocks import sorted_blocks
-from retention.engines.spark.source import Source
+from retention.engines.spark.source import RowSource
 from retention.layout.stored_blocks import StoredBlock, parts_of
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedShare:
     """A share, and its target files."""
 
     share: Share
@@ -45,7 +45,7 @@ class WriteTask:
     """Adjacent blocks, and the shares into which they are split."""
 
     blocks: tuple[StoredBlock, ...]
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedShare, ...]
 
     def attempt(self) -> Self:
         """The task with file names for one attempt."""
@@ -94,17 +94,17 @@ class SortedFrame:
             VerificationError: a file differs from the rows written to it.
         """
         blocks = {
-            Block(part, number, block.rows, block.bytes, block.first, block.last): block
+            RowBlock(part, number, block.rows, block.bytes, block.first, block.last): block
             for part, inside in enumerate(self._parts)
             for number, block in enumerate(inside)
         }
         laid = lay(layer, [*blocks], partial(_narrow, blocks))
-        placed: list[list[Placed]] = [[] for _ in self._parts]
+        placed: list[list[PlacedShare]] = [[] for _ in self._parts]
         for share in laid.shares():
-            placed[share.part].append(Placed(share, staging.new(share.base, share.partition)))
+            placed[share.part].append(PlacedShare(share, staging.new(share.base, share.partition)))
         return Staged.behind(self._write(placed), laid.ends)
 
-    def _write(self, placed: Sequence[Sequence[Placed]]) -> list[dict[str, Any]]:
+    def _write(self, placed: Sequence[Sequence[PlacedShare]]) -> list[dict[str, Any]]:
         """Write the rows; returns rows of `FILE_STATS`, in order."""
         parts = zip(self._parts, placed, strict=True)
         tasks = [WriteTask(tuple(blocks), tuple(shares)) for blocks, shares in parts]
@@ -116,8 +116,8 @@ class SortedFrame:
 
 
 def _narrow(
-    stored: Mapping[Block, StoredBlock], blocks: Sequence[Block]
-) -> Mapping[Block, BlockRows]:
+    stored: Mapping[RowBlock, StoredBlock], blocks: Sequence[RowBlock]
+) -> Mapping[RowBlock, BlockRows]:
     """The times or addresses, and the sizes, of the rows of blocks."""
     places = [stored[block] for block in blocks]
     threads = files.read_parallelism(places[0].location)
@@ -125,16 +125,16 @@ def _narrow(
 
 
 def _write_part(dialect: Dialect, task: WriteTask) -> list[dict[str, Any]]:
-    source = Source(map(rows_of, task.blocks))
+    source = RowSource(map(rows_of, task.blocks))
     return [row for placed in task.placed for row in _write_share(source, dialect, placed)]
 
 
-def _write_share(source: Source, dialect: Dialect, placed: Placed) -> list[dict[str, Any]]:
+def _write_share(source: RowSource, dialect: Dialect, placed: PlacedShare) -> list[dict[str, Any]]:
     written = write_by_deadline(placed.files, _completed(source, dialect, placed.share))
     return verified_stats(written, placed.share.wrote)
 
 
-def _completed(source: Source, dialect: Dialect, share: Share) -> Iterator[pa.Table]:
+def _completed(source: RowSource, dialect: Dialect, share: Share) -> Iterator[pa.Table]:
     """The rows of a share in their stored form, some at a time."""
     at = 0
     for rows in source.take(share.messages):

@@ -22,7 +22,7 @@ _BATCH_BYTES = 32 << 20
 _PART_ROWS = 65_536
 
 
-class Part(InputPartition):
+class TaskShare(InputPartition):
     """The share of one task: everything that it needs, without a session or a warehouse."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Part(InputPartition):
 
 
 @dataclass
-class FilesPart(Part):
+class FilesPart(TaskShare):
     """Data files of a snapshot, read by the task."""
 
     files: tuple[DataFile, ...]
@@ -49,7 +49,7 @@ class FilesPart(Part):
 
 
 @dataclass
-class RowsPart(Part):
+class RowsPart(TaskShare):
     """Rows that planning has already made, as an Arrow stream."""
 
     content: bytes
@@ -59,14 +59,14 @@ class RowsPart(Part):
         yield table_of(self.content).cast(columns)
 
 
-class View(Protocol):
+class SourceView(Protocol):
     """A table of a warehouse that the source shows."""
 
     def columns(self) -> pa.Schema:
         """Its names and types."""
         ...
 
-    def parts(self, columns: pa.Schema) -> list[Part]:
+    def parts(self, columns: pa.Schema) -> list[TaskShare]:
         """Its shares for tasks at this moment, to be read with these columns, which may be fewer than all."""
         ...
 
@@ -75,7 +75,7 @@ class ViewSource(DataSource):
     """A data source with one view by its options."""
 
     @abstractmethod
-    def view(self) -> View:
+    def view(self) -> SourceView:
         """The view, opened where Spark plans."""
 
     def schema(self) -> str:
@@ -111,12 +111,12 @@ class ViewReader(DataSourceReader):
             OtherCodeError: this process has another version of this package than the planning one.
         """
         refuse_other_code(self._digest)
-        assert isinstance(partition, Part)  # noqa: S101  (Spark returns what `partitions` made)
+        assert isinstance(partition, TaskShare)  # noqa: S101  (Spark returns what `partitions` made)
         for table in partition.tables(self._columns):
             yield from table.to_batches(max_chunksize=_batch_rows(table))
 
 
-def rows_parts(table: pa.Table) -> list[Part]:
+def rows_parts(table: pa.Table) -> list[TaskShare]:
     """The parts of a table in memory; at least one."""
     starts = range(0, max(table.num_rows, 1), _PART_ROWS)
     return [RowsPart(stream_of(table.slice(start, _PART_ROWS))) for start in starts]

@@ -23,7 +23,7 @@ from retention.engines.spark.columns import arriving
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.task_code import map_in_arrow
-from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
+from retention.layout.stored_blocks import BlockMerge, StoredBlock, arranged, is_bearable
 from retention.storage import scratch_files
 
 _OUTCOME = "outcome binary"
@@ -63,14 +63,14 @@ def sorted_blocks(
     if not is_bearable(entries):
         left = _left(frame, partial(_sorted, arriving_rows=arriving_rows), write)
         return [block for _, blocks in sorted(left) for block in blocks]
-    merges = [entry for entry in entries if isinstance(entry, Merge)]
+    merges = [entry for entry in entries if isinstance(entry, BlockMerge)]
     merge = partial(_merged, directory, dialect)
     lengths = [task.length for task in merges]
     merged = iter(engine.map(merge, merges, lengths))
     return [
         block
         for entry in entries
-        for block in (next(merged) if isinstance(entry, Merge) else [entry])
+        for block in (next(merged) if isinstance(entry, BlockMerge) else [entry])
     ]
 
 
@@ -141,5 +141,5 @@ def _task(act: _Act) -> _Task:
     return run
 
 
-def _merged(directory: str, dialect: Dialect, merge: Merge) -> list[StoredBlock]:
+def _merged(directory: str, dialect: Dialect, merge: BlockMerge) -> list[StoredBlock]:
     return merge_blocks(scratch_files.new_place(directory, "merged"), merge, dialect)

@@ -11,7 +11,7 @@ from retention.datafile.parquet import ROW_GROUP_ROWS
 _HELD_BYTES = 64 << 20
 
 
-class Source:
+class RowSource:
     """Rows, taken in given numbers.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from retention.formats.iggy.messages import Messages
+from retention.formats.iggy.messages import MessageColumns
 
 EraName = Literal["0.8", "0.9"]
 
@@ -19,7 +19,7 @@ CHECKSUM = "its checksum is wrong"
 class WholeRecords:
     """The complete records at the beginning of a window, up to the first invalid or incomplete one."""
 
-    messages: Messages
+    messages: MessageColumns
     end: int
     """The end of the records in the window."""
     problem: str | None = None

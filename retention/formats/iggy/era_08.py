@@ -7,10 +7,10 @@ from xxhash import xxh3_64_intdigest
 
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM, TORN, EraName, WholeRecords
-from retention.formats.iggy.messages import MOST_MESSAGE_BYTES, Layout, Messages
+from retention.formats.iggy.messages import MOST_MESSAGE_BYTES, HeaderLayout, MessageColumns
 from retention.formats.iggy.octets import numbers
 
-LAYOUT = Layout(
+LAYOUT = HeaderLayout(
     np.dtype(
         [
             ("checksum", "<u8"),
@@ -87,8 +87,8 @@ def _next(window: bytes, end: int, left: int) -> tuple[str | None, int]:
     return None, length
 
 
-def _messages(headers: np.ndarray, cuts: np.ndarray) -> Messages:
-    return Messages(
+def _messages(headers: np.ndarray, cuts: np.ndarray) -> MessageColumns:
+    return MessageColumns(
         offsets=headers["offset"],
         places=headers["offset"],
         timestamps=headers["timestamp"],

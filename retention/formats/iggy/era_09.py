@@ -11,10 +11,10 @@ from xxhash import xxh3_64_intdigest
 from retention.core.wording import counted
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM, TORN, EraName, WholeRecords
-from retention.formats.iggy.messages import Layout, Messages
+from retention.formats.iggy.messages import HeaderLayout, MessageColumns
 from retention.formats.iggy.octets import numbers
 
-LAYOUT = Layout(
+LAYOUT = HeaderLayout(
     np.dtype(
         [
             ("checksum", "<u8"),
@@ -29,7 +29,7 @@ LAYOUT = Layout(
     lengths_at=32,
 )
 BATCH_HEADER_BYTES = 256
-_BATCH = Layout(
+_BATCH = HeaderLayout(
     np.dtype(
         [
             ("partition", "<u8"),
@@ -149,7 +149,9 @@ def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | 
     return None if xxh3_64_intdigest(fields + checksums) == framing.checksum else CHECKSUM
 
 
-def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Messages:
+def _messages(
+    window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> MessageColumns:
     """The messages from `starts` to `ends` in the batches that begin at `batches`."""
     of_batches = messages.headers_at(window, _BATCH, batches)
     counts = of_batches["message_count"].astype(np.int64)
@@ -158,7 +160,7 @@ def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.n
     headers = messages.headers_at(window, LAYOUT, starts)
     base = np.repeat(of_batches["base_offset"], counts)
     origin = np.repeat(of_batches["origin_timestamp"], counts)
-    return Messages(
+    return MessageColumns(
         offsets=_saturated(base, headers["offset_delta"]),
         places=_saturated(base, nth.astype(np.uint64)),
         timestamps=np.repeat(of_batches["base_timestamp"], counts),

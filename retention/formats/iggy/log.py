@@ -11,9 +11,9 @@ import pyarrow as pa
 from retention.formats.iggy import repair, rows
 from retention.formats.iggy.era import TORN, Era
 from retention.formats.iggy.findings import Damage, Finding, Hole, Tear
-from retention.formats.iggy.messages import Messages
+from retention.formats.iggy.messages import MessageColumns
 from retention.formats.iggy.rows import END_OF_OFFSETS, ROWS
-from retention.formats.iggy.source import WINDOW_BYTES, Source, opened
+from retention.formats.iggy.source import WINDOW_BYTES, OpenLog, opened
 
 _NO_ROWS = pa.RecordBatch.from_pylist([], schema=ROWS)
 _PART_ROWS = 65_536
@@ -22,7 +22,7 @@ _AS_WELL = "it is damaged as well"
 
 
 @dataclass(frozen=True)
-class Log:
+class SegmentLog:
     """A `<20 digits>.log` file with one segment."""
 
     location: str
@@ -36,7 +36,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentSlice:
     """A part of a log's messages, and the findings among them."""
 
     rows: pa.RecordBatch
@@ -46,7 +46,7 @@ class Part:
     """The first offset after the read ones, damaged ones included."""
 
 
-def read_log(log: Log, era: Era) -> Iterator[Part]:
+def read_log(log: SegmentLog, era: Era) -> Iterator[SegmentSlice]:
     """Read a log in parts of at most 65,536 rows or 16 MiB, or one window or record more; at least one part.
 
     Every checksum is compared. Damaged messages and batches are omitted and reported, and reading continues with the
@@ -59,7 +59,7 @@ def read_log(log: Log, era: Era) -> Iterator[Part]:
     return _pooled(_parts(log, era), log.segment)
 
 
-def _parts(log: Log, era: Era) -> Iterator[Part]:
+def _parts(log: SegmentLog, era: Era) -> Iterator[SegmentSlice]:
     at, before, window_bytes = 0, log.segment - 1, WINDOW_BYTES
     with opened(log.location, log.size) as source:
         while at < log.size:
@@ -83,7 +83,9 @@ class _Trouble:
     """The highest offset before the invalid record."""
 
 
-def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: int) -> Part:
+def _sound_part(
+    log: SegmentLog, era: Era, window: bytes, messages: MessageColumns, before: int
+) -> SegmentSlice:
     """The part of complete records; messages that cannot be rows are damage."""
     end = END_OF_OFFSETS if log.end is None else log.end
     problems = rows.problems(messages, before, end)
@@ -97,41 +99,43 @@ def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: i
     holes = _holes(log, before, counted) if era.is_gapless else []
     kept = messages.only(fit) if problems else messages
     batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _NO_ROWS
-    return Part(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
+    return SegmentSlice(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
 
 
-def _holes(log: Log, before: int, offsets: np.ndarray) -> list[Hole]:
+def _holes(log: SegmentLog, before: int, offsets: np.ndarray) -> list[Hole]:
     """The holes in ascending offsets that follow `before`: after 4, the offsets 5 and 8 have the hole 6 to 7."""
     lows, highs = np.concatenate([[before], offsets[:-1]]), offsets
     gaps = np.flatnonzero(highs - lows > 1)
     return [Hole(log.location, int(lows[nth]) + 1, int(highs[nth]) - 1) for nth in gaps]
 
 
-def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tuple[int, Part]:
+def _damaged_part(
+    log: SegmentLog, source: OpenLog, era: Era, trouble: _Trouble
+) -> tuple[int, SegmentSlice]:
     """The byte where the log continues after an invalid record, and the findings for the omitted records."""
     at, before = trouble.at, trouble.before
     if log.end is None and repair.is_zeros(source, at):
-        return log.size, Part(_NO_ROWS, (), before + 1)
+        return log.size, SegmentSlice(_NO_ROWS, (), before + 1)
     end = END_OF_OFFSETS if log.end is None else log.end
     sound = repair.first_sound(source, era, at + 1, before + 1, end)
     if sound is None and log.end is None and trouble.problem == TORN:
-        return log.size, Part(_NO_ROWS, (Tear(log.location, before + 1, at),), before + 1)
+        return log.size, SegmentSlice(_NO_ROWS, (Tear(log.location, before + 1, at),), before + 1)
     stop, high = (sound.at, sound.offset) if sound else (log.size, log.end)
     claimed = repair.offsets_between(source, era, at, stop)
     if claimed is None:
         last = before + 1 if high is None else high - 1
         damage = Damage(log.location, before + 1, trouble.problem, last)
-        return stop, Part(_NO_ROWS, (damage,), last + 1)
+        return stop, SegmentSlice(_NO_ROWS, (damage,), last + 1)
     named = repair.names(claimed, before, high, first_is_next=era.is_gapless)
     reasons = [trouble.problem] + [_AS_WELL] * (len(claimed) - 1)
     damages = [Damage(log.location, *fields) for fields in zip(named, reasons, strict=True)]
     following = damages[-1].offset + 1 if high is None else high
-    return stop, Part(_NO_ROWS, tuple(damages), following)
+    return stop, SegmentSlice(_NO_ROWS, tuple(damages), following)
 
 
-def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
+def _pooled(parts: Iterable[SegmentSlice], next_offset: int) -> Iterator[SegmentSlice]:
     """Join parts into larger ones."""
-    buffered: list[Part] = []
+    buffered: list[SegmentSlice] = []
     count = size = 0
     for part in parts:
         buffered.append(part)
@@ -143,7 +147,7 @@ def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
     yield _joined(buffered, next_offset)
 
 
-def _joined(parts: list[Part], next_offset: int) -> Part:
+def _joined(parts: list[SegmentSlice], next_offset: int) -> SegmentSlice:
     findings = tuple(finding for part in parts for finding in part.findings)
     batches = [part.rows for part in parts if part.rows.num_rows]
-    return Part(pa.concat_batches(batches) if batches else _NO_ROWS, findings, next_offset)
+    return SegmentSlice(pa.concat_batches(batches) if batches else _NO_ROWS, findings, next_offset)

@@ -18,7 +18,7 @@ MOST_MESSAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeaderLayout:
     """The header of a message; payload and user headers follow it, in this order."""
 
     header: np.dtype[Any]
@@ -53,7 +53,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Messages:
+class MessageColumns:
     """Messages of one window, column by column; offsets and times are u64, as in the log."""
 
     offsets: np.ndarray
@@ -75,13 +75,13 @@ class Messages:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def only(self, chosen: np.ndarray) -> Messages:
+    def only(self, chosen: np.ndarray) -> MessageColumns:
         """The messages in a mask."""
         columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
-        return Messages(**columns)
+        return MessageColumns(**columns)
 
 
-def headers_at(window: bytes, layout: Layout, starts: np.ndarray) -> np.ndarray:
+def headers_at(window: bytes, layout: HeaderLayout, starts: np.ndarray) -> np.ndarray:
     """The headers that begin at `starts`, as a structured array."""
     octets = np.frombuffer(window, dtype=np.uint8)
     if not len(starts):
@@ -98,7 +98,7 @@ def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.fromiter(map(xxh3_64_intdigest, contents), np.uint64, len(starts))
 
 
-def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def bodies(layout: HeaderLayout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The three positions of each message's body, shape (messages, 3).
 
     ::

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from retention.formats.iggy.era import Era
-from retention.formats.iggy.source import Source
+from retention.formats.iggy.source import OpenLog
 
 
 @dataclass(frozen=True)
-class Record:
+class SoundRecord:
     """A sound record: its first byte and its first offset."""
 
     at: int
     offset: int
 
 
-def is_zeros(source: Source, at: int) -> bool:
+def is_zeros(source: OpenLog, at: int) -> bool:
     """Whether there are only zeros from `at` to the end, as in a log with preallocated space."""
     return not any(window.strip(b"\0") for _, window in source.windows(at, 0))
 
 
-def first_sound(source: Source, era: Era, at: int, low: int, high: int) -> Record | None:
+def first_sound(source: OpenLog, era: Era, at: int, low: int, high: int) -> SoundRecord | None:
     """The first record from `at` on with a correct checksum and an offset from `low` to `high` (exclusive)."""
     for begin, window in source.windows(at, era.header_bytes - 1):
         for place in era.candidates(window, low, high).tolist():
@@ -33,11 +33,11 @@ def first_sound(source: Source, era: Era, at: int, low: int, high: int) -> Recor
             if len(record) < extent[0]:
                 record = source.read(begin + place, extent[0])
             if era.is_sound(record):
-                return Record(begin + place, extent[1])
+                return SoundRecord(begin + place, extent[1])
     return None
 
 
-def offsets_between(source: Source, era: Era, at: int, stop: int) -> list[int] | None:
+def offsets_between(source: OpenLog, era: Era, at: int, stop: int) -> list[int] | None:
     """The offsets that damaged records claim; None if their lengths do not lead from `at` to `stop`."""
     claimed = []
     while at < stop:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM
-from retention.formats.iggy.messages import Messages
+from retention.formats.iggy.messages import MessageColumns
 from retention.schemas.bounds import MAX_SEQ
 
 ROWS = pa.schema(
@@ -37,7 +37,7 @@ _NS = 1_000
 _LATEST_US = (2**63 - 1) // _NS
 
 
-def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
+def problems(candidates: MessageColumns, before: int, end: int) -> dict[int, str]:
     """The messages that cannot be rows: index in `candidates` → reason.
 
     Args:
@@ -64,7 +64,7 @@ def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
     return reasons
 
 
-def rows(window: bytes, fit: Messages, partition: int, segment: int) -> pa.RecordBatch:
+def rows(window: bytes, fit: MessageColumns, partition: int, segment: int) -> pa.RecordBatch:
     """The rows of shape `ROWS` from messages of a window; no message may have a problem (see `problems`)."""
     payloads, user_headers = messages.texts(window, fit.bodies)
     count = len(fit)

@@ -18,7 +18,7 @@ _GONE = "it was deleted after the directory was listed"
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenLog:
     """An open log and its size when it was listed; a server may append more."""
 
     location: str
@@ -48,7 +48,7 @@ class Source:
 
 
 @contextmanager
-def opened(location: str, size: int) -> Iterator[Source]:
+def opened(location: str, size: int) -> Iterator[OpenLog]:
     """Open a log for reading.
 
     Raises:
@@ -60,7 +60,7 @@ def opened(location: str, size: int) -> Iterator[Source]:
     except FileNotFoundError as error:
         raise _changed(location, _GONE) from error
     with as_storage_errors(location), file:
-        yield Source(location, size, file)
+        yield OpenLog(location, size, file)
 
 
 def size_of(location: str) -> int:

@@ -17,7 +17,7 @@ from retention.formats.iggy.era import Era, EraName
 from retention.formats.iggy.era_08 import Era08
 from retention.formats.iggy.era_09 import Era09
 from retention.formats.iggy.findings import Damage, Finding, Hole, Skipped
-from retention.formats.iggy.log import Log, Part, read_log
+from retention.formats.iggy.log import SegmentLog, SegmentSlice, read_log
 from retention.formats.iggy.repair import first_sound
 from retention.formats.iggy.rows import END_OF_OFFSETS
 from retention.formats.iggy.source import opened, size_of
@@ -44,22 +44,22 @@ class Partition:
 
     number: int
     directory: str
-    logs: tuple[Log, ...]
+    logs: tuple[SegmentLog, ...]
     """Logs in their order; the last one is active, even if it is empty."""
-    stored_offsets: tuple[StoredOffset, ...]
+    stored_offsets: tuple[ConsumerOffset, ...]
 
     @property
     def first_offset(self) -> int:
         """The first offset of the first log; 0 for a partition without logs."""
         return self.logs[0].segment if self.logs else 0
 
-    def missing(self, next_offset: int, log: Log) -> tuple[Finding, ...]:
+    def missing(self, next_offset: int, log: SegmentLog) -> tuple[Finding, ...]:
         """The hole between `next_offset` and a log's first offset; empty if there is none."""
         if next_offset >= log.segment:
             return ()
         return (Hole(self.directory, next_offset, log.segment - 1),)
 
-    def parts(self, era: Era) -> Iterator[Part]:
+    def parts(self, era: Era) -> Iterator[SegmentSlice]:
         """Read the logs, one after the other; a hole is reported in the part that follows it.
 
         The `next_offset` of the last part is the partition's next offset.
@@ -68,12 +68,12 @@ class Partition:
         for log in self.logs:
             missing = self.missing(next_offset, log)
             for part in read_log(log, era):
-                yield Part(part.rows, missing + part.findings, part.next_offset)
+                yield SegmentSlice(part.rows, missing + part.findings, part.next_offset)
                 missing, next_offset = (), part.next_offset
 
 
 @dataclass(frozen=True)
-class Topic:
+class TopicDirectory:
     """The listing of a topic's directory."""
 
     directory: str
@@ -82,11 +82,11 @@ class Topic:
     skipped: tuple[Skipped, ...]
 
     @property
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[SegmentLog]:
         """The logs of all partitions, in order."""
         return [log for partition in self.partitions for log in partition.logs]
 
-    def parts(self, era: Era) -> Iterator[Part]:
+    def parts(self, era: Era) -> Iterator[SegmentSlice]:
         """Read every message of the topic in order of partition and offset, in bounded memory, with the findings.
 
         Raises:
@@ -100,7 +100,7 @@ class Topic:
                 yield part
 
 
-def read_topic(directory: str) -> Topic:
+def read_topic(directory: str) -> TopicDirectory:
     """List the directory of one topic (`streams/<id>/topics/<id>`) of a server's data directory.
 
     Raises:
@@ -123,14 +123,14 @@ def read_topic(directory: str) -> Topic:
                 f"{above}: {name} and {its_name} are the same partition; move one away"
             )
     skipped = [name for name in names if not _PARTITION.fullmatch(name)]
-    return Topic(
+    return TopicDirectory(
         directory,
         tuple(_partition(number, files.join(above, name)) for number, name in numbers),
         tuple(Skipped(files.join(above, name)) for name in skipped),
     )
 
 
-def era_of(topic: Topic) -> EraName | None:
+def era_of(topic: TopicDirectory) -> EraName | None:
     """The era of the servers that wrote the logs; None if no record is sound in either era.
 
     A 64-bit checksum decides: of the first record of each log or, if all of those are damaged, of any record.
@@ -148,7 +148,7 @@ def era_of(topic: Topic) -> EraName | None:
     return None
 
 
-def refuse_other_era(topic: Topic, era: EraName) -> None:
+def refuse_other_era(topic: TopicDirectory, era: EraName) -> None:
     """Refuse a topic written by servers of another era.
 
     Raises:
@@ -178,7 +178,7 @@ def refuse_damage(findings: Sequence[Finding]) -> None:
     )
 
 
-def refusing_damage(parts: Iterator[Part]) -> Iterator[Part]:
+def refusing_damage(parts: Iterator[SegmentSlice]) -> Iterator[SegmentSlice]:
     """Yield the same parts, up to the first with damage.
 
     Raises:
@@ -189,7 +189,7 @@ def refusing_damage(parts: Iterator[Part]) -> Iterator[Part]:
         yield part
 
 
-def _begins_soundly(log: Log, era: Era) -> bool:
+def _begins_soundly(log: SegmentLog, era: Era) -> bool:
     with opened(log.location, log.size) as source:
         extent = era.length_and_offset(source.read(0, era.header_bytes))
         if extent is None or extent[0] > log.size:
@@ -214,12 +214,12 @@ def _partition(number: int, directory: str) -> Partition:
     for nth, (segment, name) in enumerate(names):
         location = files.join(directory, name)
         end = names[nth + 1][0] if nth + 1 < len(names) else None
-        logs.append(Log(location, number, segment, size_of(location), end))
+        logs.append(SegmentLog(location, number, segment, size_of(location), end))
     return Partition(number, directory, tuple(logs), _stored_offsets(directory))
 
 
 @dataclass(frozen=True)
-class StoredOffset:
+class ConsumerOffset:
     """The offset of the last message that a consumer or a group has read."""
 
     kind: Kind
@@ -228,7 +228,7 @@ class StoredOffset:
     offset: int
 
 
-def _stored_offsets(partition: str) -> tuple[StoredOffset, ...]:
+def _stored_offsets(partition: str) -> tuple[ConsumerOffset, ...]:
     """Read the stored offsets below a partition's directory, consumers first, in order of id.
 
     A file has a little-endian u64, alone or followed by its XXH3-64 (0.9). A file with a name that is not a 32-bit
@@ -242,7 +242,7 @@ def _stored_offsets(partition: str) -> tuple[StoredOffset, ...]:
         where = files.join(partition, "offsets", directory)
         ids = sorted(int(name) for name in files.names(where) if _is_id(name))
         offsets += [
-            StoredOffset(kind, number, _offset(files.join(where, str(number)))) for number in ids
+            ConsumerOffset(kind, number, _offset(files.join(where, str(number)))) for number in ids
         ]
     return tuple(offsets)
 

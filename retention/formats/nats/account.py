@@ -37,7 +37,7 @@ _BOUNDS = {
 
 
 @dataclass
-class Totals:
+class BackupTotals:
     """The totals of the messages of a backup."""
 
     messages: int = 0
@@ -57,7 +57,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Difference:
+class AccountDifference:
     """A number that differs between the account and the messages."""
 
     name: str
@@ -104,8 +104,8 @@ def check_account(path: Path, state: Mapping[str, Any], consumers: int) -> None:
 
 
 def differences(
-    state: Mapping[str, Any], totals: Totals, storage: Storage
-) -> tuple[Difference, ...]:
+    state: Mapping[str, Any], totals: BackupTotals, storage: Storage
+) -> tuple[AccountDifference, ...]:
     """The differences between an account and the messages of its archive.
 
     Args:
@@ -120,12 +120,12 @@ def differences(
         ("bytes", state["bytes"], totals.bytes[storage]),
     )
     return tuple(
-        Difference(name, stated, held) for name, stated, held in compared if stated != held
+        AccountDifference(name, stated, held) for name, stated, held in compared if stated != held
     )
 
 
 def refuse_other_storage(
-    path: Path, differing: Sequence[Difference], totals: Totals, storage: Storage
+    path: Path, differing: Sequence[AccountDifference], totals: BackupTotals, storage: Storage
 ) -> None:
     """Refuse a complete archive if its bytes match another storage.
 
@@ -140,7 +140,7 @@ def refuse_other_storage(
             raise DamagedError(f"{path}: {differing[0]}; {AGAIN}; {hint}")
 
 
-def refuse_differences(path: Path, differing: Sequence[Difference]) -> None:
+def refuse_differences(path: Path, differing: Sequence[AccountDifference]) -> None:
     """Refuse an archive with differences between account and messages.
 
     Raises:

@@ -13,13 +13,13 @@ from retention.ingest.mirror.rollup_scan import kinds_of
 from retention.ingest.rollup import NONE
 from retention.ingest.stream_state import UNCAPPED, Room, StreamState
 from retention.ingest.validate import refuse_records, refuse_sizes
-from retention.ingest.validation import Refusal, Validation
+from retention.ingest.validation import MessageRefusal, Validation
 
 
 class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
     """Carries the origin's sequence of the first refused message, and the reason."""
 
-    def __init__(self, seq: int, refusal: Refusal) -> None:
+    def __init__(self, seq: int, refusal: MessageRefusal) -> None:
         super().__init__(refusal.reason)
         self.seq = seq
         self.refusal = refusal
@@ -83,7 +83,7 @@ class Admission:
         for row, subject, size, kind in zip(places.tolist(), *columns, strict=True):
             reason = self._no_room(room, subject, size, kind)
             if reason is not None:
-                raise Stalled(int(seqs[row]), Refusal(row, reason, 10077))
+                raise Stalled(int(seqs[row]), MessageRefusal(row, reason, 10077))
             if self._rolls_up:
                 room.roll_up(subject, kind)
             room.take(subject, size)

@@ -43,7 +43,7 @@ _DIGITS_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Origin:
+class MirrorOrigin:
     """A stream from which another one takes messages."""
 
     kind: Kind
@@ -78,17 +78,17 @@ class Origin:
         """A digest that identifies filters and destinations."""
         return hashlib.sha256("\0".join(self.selection).encode()).hexdigest()[:16]
 
-    def look(self) -> View | None:
+    def look(self) -> OriginView | None:
         """The origin at its newest version; None: it was never written to."""
         if not self.opened.store.exists():
             return None
         position = locate(self.opened)
         inventory = position.inventory
-        return View(self, inventory.table_id, inventory.files, position.next_seq - 1)
+        return OriginView(self, inventory.table_id, inventory.files, position.next_seq - 1)
 
 
 @dataclass
-class Tally:
+class MirrorTally:
     """Counts kept while messages pass."""
 
     looked: int = 0
@@ -96,10 +96,10 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class View:
+class OriginView:
     """An origin at one version of its table."""
 
-    origin: Origin
+    origin: MirrorOrigin
     table_id: str
     files: pa.Table
     """Shape `FILE_STATS`, in order."""
@@ -153,7 +153,7 @@ class View:
             return self.last_seq
         return int(self.spans.max_seq[later[reached[0]]])
 
-    def rows(self, first: int, last: int, tally: Tally) -> Iterator[pa.Table]:
+    def rows(self, first: int, last: int, tally: MirrorTally) -> Iterator[pa.Table]:
         """The wanted messages from `first` to `last`, ascending, part of a file at a time.
 
         Args:
@@ -172,10 +172,12 @@ class View:
     def rolls_up(self, first: int, last: int) -> bool:
         """Whether one of the wanted messages requests a roll-up."""
         shape = pa.schema([_SHAPE.field(name) for name in ("seq", "subject", "headers")])
-        tables = self._read(first, last, Tally(), shape)
+        tables = self._read(first, last, MirrorTally(), shape)
         return any(asks_to_roll_up(table["headers"]) for table in tables)
 
-    def _read(self, first: int, last: int, tally: Tally, shape: pa.Schema) -> Iterator[pa.Table]:
+    def _read(
+        self, first: int, last: int, tally: MirrorTally, shape: pa.Schema
+    ) -> Iterator[pa.Table]:
         spans = self.spans
         wanted = partial(self._wanted, first=first, last=last, tally=tally)
         for span in np.flatnonzero((spans.max_seq >= first) & (spans.min_seq <= last)):
@@ -187,7 +189,7 @@ class View:
         begin, end = (int(number) for number in self.spans.first_file[span : span + 2])
         return self.origin.opened.store.data_files(self.files.slice(begin, end - begin))
 
-    def _wanted(self, rows: pa.Table, first: int, last: int, tally: Tally) -> np.ndarray:
+    def _wanted(self, rows: pa.Table, first: int, last: int, tally: MirrorTally) -> np.ndarray:
         seqs = rows["seq"].to_numpy()
         mask: np.ndarray = (seqs >= first) & (seqs <= last)
         tally.looked += int(mask.sum())
@@ -196,7 +198,9 @@ class View:
         return mask
 
 
-def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> Iterator[Origin]:
+def origins_of(
+    config: StreamConfig, open_: Callable[[str], OpenedStream]
+) -> Iterator[MirrorOrigin]:
     """The origins of a stream's messages, in the order of its configuration.
 
     Raises:
@@ -223,7 +227,7 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
             f"from which {config.name} cannot take: its partitions count from 0 each",
             f"remove it from the mirror or sources of {config.name}",
         )
-        yield Origin(kind, source, origin)
+        yield MirrorOrigin(kind, source, origin)
 
 
 def in_order(streams: Sequence[StreamConfig], names: Sequence[str]) -> list[str]:

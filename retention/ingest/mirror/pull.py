@@ -18,10 +18,10 @@ from retention.core import message_rows
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
-from retention.ingest.append import Appended, Attempt, appending
+from retention.ingest.append import AppendAttempt, Appended, appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.admission import Admission, Stalled
-from retention.ingest.mirror.origin import Origin, Tally, View
+from retention.ingest.mirror.origin import MirrorOrigin, MirrorTally, OriginView
 from retention.ingest.mirror.resume import counters_of, first_of, next_seq_of, position_of
 from retention.ingest.mirror.rollup_scan import ReplacedMessages
 from retention.ingest.progress import naming_progress
@@ -65,7 +65,7 @@ class PullResult:
 class _Part:
     """The content of one commit."""
 
-    view: View
+    view: OriginView
     until: int
     run: tuple[str, int] | None
     """Name and instant under which the part's roll-ups are recorded; None: it has no effective ones."""
@@ -75,14 +75,14 @@ class Pull:
     """Taking from one origin, at one version of it."""
 
     def __init__(
-        self, target: OpenedStream, origin: Origin, as_of_ns: int, part_bytes: int
+        self, target: OpenedStream, origin: MirrorOrigin, as_of_ns: int, part_bytes: int
     ) -> None:
         self._target = target
         self._origin = origin
         self._as_of_ns = as_of_ns
         self._part_bytes = part_bytes
         self._is_mirror = origin.kind == "mirror"
-        self._tally = Tally()
+        self._tally = MirrorTally()
 
     def run(self) -> PullResult:
         view = self._origin.look()
@@ -100,7 +100,7 @@ class Pull:
                 taken = self._part(view, max(first, taken.position + 1), taken)
         return taken
 
-    def _part(self, view: View, first: int, taken: PullResult) -> PullResult:
+    def _part(self, view: OriginView, first: int, taken: PullResult) -> PullResult:
         """Commit the next part, or less of it if a message is refused."""
         until, stalled = view.part_end(first, self._part_bytes), None
         while until > taken.position:
@@ -123,7 +123,7 @@ class Pull:
             )
         return replace(taken, stalled=stalled)
 
-    def _append(self, view: View, first: int, until: int) -> Appended:
+    def _append(self, view: OriginView, first: int, until: int) -> Appended:
         config = self._target.config
         may_roll_up = config.allow_rollup_hdrs and not config.deny_purge
         identity = BatchIdentity(self._origin.writer, until, view.table)
@@ -140,7 +140,7 @@ class Pull:
                 append.commit(staged, removal)
         return append.done
 
-    def _staged(self, attempt: Attempt, part: _Part) -> tuple[Staged, Removal | None]:
+    def _staged(self, attempt: AppendAttempt, part: _Part) -> tuple[Staged, Removal | None]:
         position, staging = attempt.position, attempt.staging
         ends = JetStream.of(self._target.config).ends(position.tail(PARTITION))
         rows = self._rows(position, part)
@@ -157,14 +157,14 @@ class Pull:
         first = first_of(target.name, view, done, position.next_seq)
         stored = StreamState.at(target, position, self._as_of_ns)
         admission = Admission(target.config, stored, self._as_of_ns)
-        self._tally = Tally()
+        self._tally = MirrorTally()
         rows = (
             admission.admit(raw["seq"].to_numpy(), self._carried(view, raw))
             for raw in view.rows(first, part.until, self._tally)
         )
         return rows if self._is_mirror else with_sequences(rows, position.next_seq)
 
-    def _carried(self, view: View, raw: pa.Table) -> pa.Table:
+    def _carried(self, view: OriginView, raw: pa.Table) -> pa.Table:
         if self._is_mirror:
             return _mirrored(view, self._target.config, raw)
         return _sourced(view, self._target.config, raw, self._as_of_ns)
@@ -187,7 +187,7 @@ def _progress(taken: PullResult) -> str:
     return f"{came} were copied before this part, and are kept"
 
 
-def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
+def _mirrored(view: OriginView, config: StreamConfig, raw: pa.Table) -> pa.Table:
     """Messages as a mirror keeps them, shape `FILE_COLUMNS`: sequence and time are unchanged."""
     stored = {
         "seq": raw["seq"],
@@ -200,7 +200,7 @@ def _mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
     return message_rows.complete_rows(pa.table(stored), config.storage)
 
 
-def _sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
+def _sourced(view: OriginView, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
     """Messages as a stream with sources stores them, without `seq`: stored anew, with their origin in a header."""
     blocks = _with_source(_without(raw["headers"], _OF_SOURCES), raw, view)
     now = pa.repeat(pa.scalar(as_of_ns, pa.int64()), raw.num_rows)
@@ -214,7 +214,7 @@ def _sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> 
     return message_rows.complete_rows(pa.table(stored), config.storage)
 
 
-def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.ChunkedArray:
+def _renamed(subjects: pa.ChunkedArray, view: OriginView, config: StreamConfig) -> pa.ChunkedArray:
     """Subjects renamed by the origin's transforms first, then by the stream's own."""
     source = view.origin.source
     return transform_subjects(mapped(config.name, subjects, source.subject_transforms), config)
@@ -227,7 +227,7 @@ def _without(blocks: pa.ChunkedArray, beginnings: tuple[str, ...]) -> pa.Chunked
     return pc.if_else(pc.equal(left, _ONLY_FIRST_LINE), pa.scalar(None, pa.binary()), left)
 
 
-def _with_source(blocks: pa.ChunkedArray, raw: pa.Table, view: View) -> pa.ChunkedArray:
+def _with_source(blocks: pa.ChunkedArray, raw: pa.Table, view: OriginView) -> pa.ChunkedArray:
     """Blocks with one more line: stream, sequence, filters, destinations, original subject, identity of that stream."""
     filters, destinations = view.origin.selection
     before = pc.replace_substring_regex(pc.fill_null(blocks, _FIRST_LINE), r"\r\n\r\n\z", "\r\n")

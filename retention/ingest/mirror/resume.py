@@ -6,7 +6,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import locate, next_seq_without_table
 from retention.core.inventory import Counters
 from retention.errors import RefusedError
-from retention.ingest.mirror.origin import Origin, View
+from retention.ingest.mirror.origin import MirrorOrigin, OriginView
 
 
 def next_seq_of(target: OpenedStream) -> int:
@@ -21,7 +21,7 @@ def counters_of(target: OpenedStream) -> Counters:
     return target.store.snapshot().counters if target.store.exists() else Counters()
 
 
-def first_of(stream: str, view: View, done: int | None, next_seq: int) -> int:
+def first_of(stream: str, view: OriginView, done: int | None, next_seq: int) -> int:
     """The first sequence of an origin to read.
 
     Args:
@@ -46,7 +46,9 @@ def first_of(stream: str, view: View, done: int | None, next_seq: int) -> int:
     return max(view.start(done), next_seq)
 
 
-def position_of(stream: str, origin: Origin, view: View | None, counters: Counters) -> int | None:
+def position_of(
+    stream: str, origin: MirrorOrigin, view: OriginView | None, counters: Counters
+) -> int | None:
     """The last sequence of the origin that was read; None: the origin is new to the stream.
 
     Raises:

@@ -10,7 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.errors import RefusedError
-from retention.ingest.mirror.origin import Origin
+from retention.ingest.mirror.origin import MirrorOrigin
 from retention.ingest.mirror.pull import Pull, PullResult
 from retention.ingest.mirror.resume import next_seq_of
 
@@ -50,7 +50,10 @@ class Mirrored:
 
 
 def run_mirror(
-    target: OpenedStream, origins: Sequence[Origin], as_of_ns: int, part_bytes: int = PART_BYTES
+    target: OpenedStream,
+    origins: Sequence[MirrorOrigin],
+    as_of_ns: int,
+    part_bytes: int = PART_BYTES,
 ) -> Mirrored:
     """Bring a stream up to date with its origins, one after the other; each part is a commit with its position.
 

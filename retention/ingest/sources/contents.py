@@ -9,7 +9,7 @@ import xxhash
 
 from retention.core.wording import counted
 from retention.ingest.sources.directory import (
-    Difference,
+    ListingDifference,
     Resolved,
     SourceFile,
     TakenFile,
@@ -27,7 +27,7 @@ _DIGEST = "xxh3:"
 
 
 @dataclass(frozen=True)
-class Contents:
+class SourceContents:
     """The comparable contents of a source's files.
 
     Args:
@@ -91,7 +91,7 @@ def pieces_of(place: str, start: int, end: int) -> Iterator[bytes]:
             yield piece
 
 
-def resolve(difference: Difference, contents: Contents, wishes: Wishes) -> Resolved:
+def resolve(difference: ListingDifference, contents: SourceContents, wishes: Wishes) -> Resolved:
     """Decide about each new and each changed file.
 
     Raises:
@@ -120,7 +120,7 @@ def _with_new(
     resolved: Resolved,
     file: SourceFile,
     lost: Sequence[TakenFile],
-    contents: Contents,
+    contents: SourceContents,
     wishes: Wishes,
 ) -> Resolved:
     """The decisions, with one for a file under a new path: it may be a taken file, renamed.
@@ -150,7 +150,7 @@ def _with_new(
 
 
 def _with_changed(
-    resolved: Resolved, known: TakenFile, file: SourceFile, contents: Contents, wishes: Wishes
+    resolved: Resolved, known: TakenFile, file: SourceFile, contents: SourceContents, wishes: Wishes
 ) -> Resolved:
     """The decisions, with one for a taken file that has changed."""
     if file.path in wishes.take:

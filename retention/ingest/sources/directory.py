@@ -64,7 +64,7 @@ class FilePart:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ListingDifference:
     """The differences between a listing and the record."""
 
     new: tuple[SourceFile, ...] = ()
@@ -156,7 +156,7 @@ def is_unfinished(path: str) -> bool:
     return path.endswith(_UNFINISHED)
 
 
-def compare(listing: Iterable[SourceFile], taken: Mapping[str, TakenFile]) -> Difference:
+def compare(listing: Iterable[SourceFile], taken: Mapping[str, TakenFile]) -> ListingDifference:
     """Compare a listing with the record of taken files; hidden files are ignored."""
     new, changed, unfinished, there = [], [], [], set()
     for file in listing:
@@ -171,7 +171,7 @@ def compare(listing: Iterable[SourceFile], taken: Mapping[str, TakenFile]) -> Di
         elif not known.is_still(file):
             changed.append((known, file))
     gone = tuple(file for path, file in taken.items() if path not in there)
-    return Difference(tuple(in_order(new)), tuple(changed), gone, tuple(sorted(unfinished)))
+    return ListingDifference(tuple(in_order(new)), tuple(changed), gone, tuple(sorted(unfinished)))
 
 
 def in_order(files: Iterable[SourceFile]) -> list[SourceFile]:

@@ -13,7 +13,7 @@ from retention.errors import BusyError, RefusedError, UsageError
 from retention.ingest.sources.backlog import Backlog, Batch, FilesBatch, SourceReader, no_batches
 from retention.ingest.sources.batches import batches_of
 from retention.ingest.sources.columns import with_added, without
-from retention.ingest.sources.contents import Contents, resolve
+from retention.ingest.sources.contents import SourceContents, resolve
 from retention.ingest.sources.directory import (
     FilePart,
     Resolved,
@@ -43,7 +43,7 @@ class DirectorySource:
 
     location: str
     format: str
-    contents: Contents
+    contents: SourceContents
     wishes: Wishes
 
     def backlog(self, listing: Sequence[SourceFile], known: DirectoryPosition | None) -> Backlog:

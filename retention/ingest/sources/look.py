@@ -11,7 +11,7 @@ from retention.context.context import OpenedStream
 from retention.core.subjects import name_of_path
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.sources.backlog import Backlog, SourceReader
-from retention.ingest.sources.contents import Contents
+from retention.ingest.sources.contents import SourceContents
 from retention.ingest.sources.delta_log import DeltaLog
 from retention.ingest.sources.delta_source import TABLE, DeltaSource
 from retention.ingest.sources.directory import SourceFile, Wishes
@@ -29,7 +29,7 @@ FORMATS = (DELTA, "parquet", "json", "csv", "orc")
 
 
 @dataclass(frozen=True)
-class Look:
+class InspectedSource:
     """A source inspected for a stream."""
 
     opened: OpenedStream
@@ -70,7 +70,7 @@ class Look:
     def _of_directory(self, known: TakenSoFar) -> tuple[Position | None, Backlog]:
         is_ours = not only_spark_reaches(self.location)
         listing = _listed(self.location) if is_ours else self.reader().listing(self.location)
-        contents = Contents(self.location, self.format, readable=is_ours)
+        contents = SourceContents(self.location, self.format, readable=is_ours)
         source, position = (
             DirectorySource(self.location, self.format, contents, self.wishes.below(self.location)),
             known.position,

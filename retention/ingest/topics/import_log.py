@@ -15,7 +15,13 @@ from retention.errors import BusyError, RefusedError
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
-from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
+from retention.formats.iggy.topic import (
+    TopicDirectory,
+    era_of,
+    read_topic,
+    refuse_damage,
+    refuse_other_era,
+)
 from retention.history.runs import history_of
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
@@ -99,7 +105,7 @@ def import_iggy_log(
     )
 
 
-def _refuse_more_partitions(opened: OpenedStream, topic: Topic) -> None:
+def _refuse_more_partitions(opened: OpenedStream, topic: TopicDirectory) -> None:
     listed, there = opened.config.partitions, topic.partitions[-1].number + 1
     if there > listed:
         raise RefusedError(
@@ -108,7 +114,7 @@ def _refuse_more_partitions(opened: OpenedStream, topic: Topic) -> None:
         )
 
 
-def _digest(topic: Topic) -> str:
+def _digest(topic: TopicDirectory) -> str:
     """A digest that identifies a directory: from its logs, their lengths, and the end of each."""
     digest = hashlib.sha256()
     for log in topic.logs:
@@ -118,7 +124,7 @@ def _digest(topic: Topic) -> str:
     return digest.hexdigest()
 
 
-def _refuse_used(opened: OpenedStream, snapshot: Snapshot, topic: Topic) -> None:
+def _refuse_used(opened: OpenedStream, snapshot: Snapshot, topic: TopicDirectory) -> None:
     known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
     if snapshot.files.num_rows or any(
         known.get(partition.number) is not None for partition in topic.partitions
@@ -140,7 +146,7 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
 
 @labelled(step="import logs")
 def _staged(
-    opened: OpenedStream, topic: Topic, era: EraName, staging: Staging, engines: Engines
+    opened: OpenedStream, topic: TopicDirectory, era: EraName, staging: Staging, engines: Engines
 ) -> list[ImportedLog]:
     """Write each log's messages; return the outcome for each log."""
     tasks = []
@@ -152,7 +158,7 @@ def _staged(
     return engine.map(import_partition, tasks, sizes)
 
 
-def _ends(topic: Topic, logs: Sequence[ImportedLog]) -> Staged:
+def _ends(topic: TopicDirectory, logs: Sequence[ImportedLog]) -> Staged:
     """The commit's content: each partition's next offset after its last log, and that log as its active segment."""
     last = {log.partition: (log, read) for log, read in zip(topic.logs, logs, strict=True)}
     return Staged(
@@ -162,7 +168,7 @@ def _ends(topic: Topic, logs: Sequence[ImportedLog]) -> Staged:
     )
 
 
-def _findings(topic: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
+def _findings(topic: TopicDirectory, logs: Sequence[ImportedLog]) -> list[Finding]:
     """Findings about a directory: skipped parts, then each partition from its first log to its last."""
     findings: list[Finding] = list(topic.skipped)
     after = iter(logs)
@@ -176,7 +182,7 @@ def _findings(topic: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
     return findings
 
 
-def _keep_offsets(opened: OpenedStream, topic: Topic, origin: str, epoch: int) -> None:
+def _keep_offsets(opened: OpenedStream, topic: TopicDirectory, origin: str, epoch: int) -> None:
     """Keep offsets before the commit: without it they have no effect, and after it no pass can miss one."""
     now = opened.clock()
     stored = {

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
-from retention.datafile.segment_writer import Tally, verified_stats
+from retention.datafile.segment_writer import RowTally, verified_stats
 from retention.dialects.iggy import with_topic
 from retention.formats.iggy.encryption import refuse_encrypted
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
-from retention.formats.iggy.log import Log, read_log
+from retention.formats.iggy.log import SegmentLog, read_log
 from retention.formats.iggy.topic import ERAS
 
 
@@ -23,7 +23,7 @@ from retention.formats.iggy.topic import ERAS
 class ImportTask:
     """A log, and the destination of its messages."""
 
-    log: Log
+    log: SegmentLog
     era: EraName
     file: DataFile
     """The data file, written only if the log contains a message."""
@@ -55,7 +55,7 @@ def import_partition(task: ImportTask) -> ImportedLog:
         VerificationError: the file differs from what was written to it.
     """
     reading = _Reading(task)
-    tally = Tally()
+    tally = RowTally()
     batches = tally.counting(reading.batches())
     first = next(batches, None)
     if first is None:

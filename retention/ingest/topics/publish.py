@@ -18,14 +18,14 @@ from retention.dialects.iggy import Iggy
 from retention.dialects.iggy_checks import TopicRefusal, refusals_of, sizes_of
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
-from retention.formats.jsonl import LeaveOut, LeftOut, Line, Unread
+from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
 from retention.ingest.publish_checks import Answers
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.partitioner import partition_addresses
-from retention.layout.topic_segment_roll import Batch, accounted_sizes
+from retention.layout.topic_segment_roll import AppendedBatch, accounted_sizes
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def publish_to_topic(
     return publish_sent(opened, sent.filter(pa.array(stays)), identity)
 
 
-def _left_out(sent: pa.Table, refusal: TopicRefusal) -> LeftOut:
+def _left_out(sent: pa.Table, refusal: TopicRefusal) -> SkippedLine:
     line = sent["line"][refusal.row].as_py()
-    return LeftOut(line, f"{refusal.error}: {refusal.reason}", refusal.code)
+    return SkippedLine(line, f"{refusal.error}: {refusal.reason}", refusal.code)
 
 
 def publish_sent(
@@ -151,7 +151,7 @@ class _Assigned:
     rows: Array
     """The indexes of these messages in the whole batch."""
     partition: int
-    batches: Sequence[Batch]
+    batches: Sequence[AppendedBatch]
     """The batches into which the messages are divided, counted from the first of them."""
     sizes: Array
     """int64: the accounted bytes of each message."""

@@ -81,7 +81,7 @@ def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array
 
 
 @dataclass(frozen=True)
-class Budget:
+class ProtectionBudget:
     """The point at which the newest held messages use up the bytes that may be held."""
 
     spans: Array
@@ -92,7 +92,7 @@ class Budget:
     """The sequence from which all held messages have room; if `rest` is 0, no message below it has."""
 
 
-def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
+def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> ProtectionBudget | None:
     """Find the lowest held message with room; None: all have room.
 
     Args:
@@ -109,14 +109,14 @@ def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
     cut = head_cut(max_bytes, amounts)
     if not cut.whole and not cut.rest:
         return None
-    return Budget(
+    return ProtectionBudget(
         spans=np.flatnonzero(group == cut.whole) if cut.rest else np.zeros(0, np.int64),
         rest=cut.rest,
         above=int(apart.min_seq[cut.whole]),
     )
 
 
-def first_protected(budget: Budget, held: Sequence[pa.Table]) -> int:
+def first_protected(budget: ProtectionBudget, held: Sequence[pa.Table]) -> int:
     """The lowest sequence of a held message with room.
 
     Args:

@@ -29,7 +29,7 @@ a marker (it is a marker itself, or a KV purge)."""
 
 
 @dataclass(frozen=True)
-class Totals:
+class LimitTotals:
     """The messages and bytes of a stream after the limits and before expiry."""
 
     messages: int
@@ -83,7 +83,7 @@ def candidates(deaths: pa.Table, staying: pa.Array) -> pa.Table:
     return chosen.filter(pc.invert(chosen["silent"])).drop_columns(["silent"])
 
 
-def all_fit(dying: pa.Table, policy: Policy, left: Totals) -> bool:
+def all_fit(dying: pa.Table, policy: Policy, left: LimitTotals) -> bool:
     """Whether every marker can be stored without a refusal and without an eviction.
 
     Args:
@@ -96,7 +96,7 @@ def all_fit(dying: pa.Table, policy: Policy, left: Totals) -> bool:
     return have_room(int(sizes(dying["subject"].combine_chunks(), policy).sum()), policy, left)
 
 
-def have_room(taken: int, policy: Policy, left: Totals) -> bool:
+def have_room(taken: int, policy: Policy, left: LimitTotals) -> bool:
     """Whether markers of this total size, at least one, can be stored as in `all_fit`."""
     if refuses_all(policy):
         return False

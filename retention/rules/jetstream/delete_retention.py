@@ -89,7 +89,7 @@ class DeleteRetention(TimedRule):
         kept = format_duration(policy.delete_retention_ns or 0)
         return f" {kept}, the last on the subject is a deletion that old"
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> DeleteRetentionDecision:
         """Count removals by digests; spans with possible old deletions in unsearched files need their rows.
 
         Such a file decides about messages with lower sequences in any file.
@@ -99,7 +99,7 @@ class DeleteRetention(TimedRule):
         stored, counted = self._counted(spans)
         whole = (counted > 0) & (counted == _behind_limit(spans, self.subjects))
         whole &= ~before.gone & ~before.unclear & ~doubtful
-        return Decided(
+        return DeleteRetentionDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -156,7 +156,7 @@ def _behind_limit(spans: Spans, subjects: SubjectFacts) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(Decision):
+class DeleteRetentionDecision(Decision):
     """The decision of digests about deleted subjects."""
 
     deletion: DeleteRetention

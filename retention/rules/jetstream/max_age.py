@@ -70,7 +70,7 @@ class MaxAge(ExpiryRule):
         stored_by = format_instant((as_of_ns - age) // SECOND * SECOND)
         return f" {format_duration(age)}, stored by {stored_by}"
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MaxAgeDecision:
         """Walk the spans: those without a young message are removed, up to the first certainly kept young message.
 
         A span with young and old messages needs its rows. So does a span that loses some messages
@@ -85,7 +85,7 @@ class MaxAge(ExpiryRule):
         stepped_over = ~has_young & (spans.never == spans.messages)
         doubtful = before.some & ~whole & (spans.max_ts_ns > self.cutoff_ns)
         surely_reached = numbers < _first(doubtful)
-        return Decided(
+        return MaxAgeDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -135,7 +135,7 @@ def _first(mask: Array) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(Decision):
+class MaxAgeDecision(Decision):
     """The decision of statistics about the scan."""
 
     age: MaxAge

@@ -65,12 +65,12 @@ class MaxAgeEach(ExpiryRule):
         """The reason of the scan, `MaxAge.reason`."""
         return MaxAge.reason(policy, as_of_ns)
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MaxAgeEachDecision:
         """Spans without a young message and without `never` are removed; spans without an old message are kept."""
         old, young = spans.min_ts_ns <= self.cutoff_ns, spans.max_ts_ns > self.cutoff_ns
         whole = ~young & (spans.never == 0)
         lasting = spans.never == spans.messages
-        return Decided(
+        return MaxAgeEachDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -100,7 +100,7 @@ class MaxAgeEach(ExpiryRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(Decision):
+class MaxAgeEachDecision(Decision):
     """The decision of statistics about ages."""
 
     age: MaxAgeEach

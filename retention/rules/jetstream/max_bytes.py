@@ -71,11 +71,11 @@ class MaxBytes(Rule):
         rest = policy.max_bytes - total_bytes
         return None if rest < 0 and policy.trims_head else replace(policy, max_bytes=rest)
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MaxBytesDecision:
         """Cut by the bytes of each span; rows give the number of messages in the last one."""
         cut = head_cut(self.limit, spans.bytes)
         whole, ends = cut_masks(cut, spans)
-        return Decided(
+        return MaxBytesDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -88,7 +88,7 @@ class MaxBytes(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(HeadTrim):
+class MaxBytesDecision(HeadTrim):
     """The extent of the trim, in bytes."""
 
     def question(self, span: int) -> RowRule | None:

@@ -63,14 +63,14 @@ class MaxMsgs(Rule):
         rest = policy.max_msgs - messages
         return None if rest < 0 and policy.trims_head else replace(policy, max_msgs=rest)
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MaxMsgsDecision:
         """Cut by the messages of each span, from statistics."""
         del before
         cut = head_cut(self.limit, spans.messages)
         whole, ends = cut_masks(cut, spans)
         counted = np.zeros_like(spans.messages)
         counted[ends] = cut.rest
-        return Decided(
+        return MaxMsgsDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -83,7 +83,7 @@ class MaxMsgs(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(HeadTrim):
+class MaxMsgsDecision(HeadTrim):
     """The extent of the trim, in messages."""
 
     def question(self, span: int) -> RowRule | None:

@@ -84,12 +84,12 @@ class MaxMsgsPerSubject(Rule):
         limit = policy.max_msgs_per_subject or 0
         return f" {limit:,}, {limit:,} or more on the subject are newer"
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MaxMsgsPerSubjectDecision:
         """Count removals by subject digests; a head trim that ends in a span may remove some of the same messages."""
         counted = self.surplus.messages
         whole = ~before.gone & ~before.unclear & (counted == spans.messages)
         nowhere = np.zeros(len(spans), dtype=bool)
-        return Decided(
+        return MaxMsgsPerSubjectDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -102,7 +102,7 @@ class MaxMsgsPerSubject(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(Decision):
+class MaxMsgsPerSubjectDecision(Decision):
     """The decision of digests about subjects."""
 
     surplus: SubjectExcess

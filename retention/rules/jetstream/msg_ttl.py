@@ -56,12 +56,12 @@ class MsgTtl(ExpiryRule):
         del policy, as_of_ns
         return ", outlived their own TTL"
 
-    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> MsgTtlDecision:
         """Spans with only passed deadlines are removed; spans with some need their rows."""
         any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= self.due_ns)
         all_due = (spans.deadlines == spans.messages) & (spans.max_deadline_ns <= self.due_ns)
         whole = any_due & all_due
-        return Decided(
+        return MsgTtlDecision(
             rule=self,
             spans=spans,
             whole=whole,
@@ -91,7 +91,7 @@ class MsgTtl(ExpiryRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(Decision):
+class MsgTtlDecision(Decision):
     """The decision of statistics about deadlines."""
 
     ttl: MsgTtl

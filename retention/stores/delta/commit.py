@@ -53,7 +53,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CommitAttempt:
     """One attempt to commit a swap on top of one version."""
 
     layout: Layout

@@ -40,7 +40,7 @@ from retention.stores.delta import commit_tokens, properties
 from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
-from retention.stores.delta.commit import Attempt, refuse_vectors
+from retention.stores.delta.commit import CommitAttempt, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.lost_commits import lost_commit
 from retention.stores.delta.returned import find_returned, refuse_returned
@@ -274,10 +274,10 @@ class DeltaStore(FileStore):
         refuse_returned(self._layout, newer.table.version())
         return newer, live
 
-    def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:
+    def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> CommitAttempt:
         live = self._with_ranges(live)
         counters: Counters = index.effective(handle.logged, live)
-        return Attempt(self._layout, self._settings, swap, handle, live, counters)
+        return CommitAttempt(self._layout, self._settings, swap, handle, live, counters)
 
     def _with_ranges(self, live: pa.Table) -> pa.Table:
         """Fill in sequence ranges missing in the log from the statistics cache."""

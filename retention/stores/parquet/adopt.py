@@ -19,9 +19,9 @@ from retention.storage import files
 from retention.stores.checks import duplicates, inventory, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet.log import (
-    Entry,
+    CommitEntry,
+    CommitState,
     ParquetLog,
-    State,
     before_first_entry,
     with_removed,
 )
@@ -34,8 +34,8 @@ _PLACE = re.compile(r"partition=0/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
 
 
 def take_in(
-    layout: Layout, log: ParquetLog, state: State, paths: Sequence[str]
-) -> tuple[Callable[[int], Entry], ReadCount]:
+    layout: Layout, log: ParquetLog, state: CommitState, paths: Sequence[str]
+) -> tuple[Callable[[int], CommitEntry], ReadCount]:
     """Describe files of other writers and check them against the rules.
 
     Args:
@@ -62,8 +62,8 @@ def take_in(
         raise type(error)(f"{what}; {_remedy(layout, unfit)}") from error
     counters = inventory.effective(state.counters, pa.concat_tables([state.files, described]))
 
-    def entry(time_ms: int) -> Entry:
-        return Entry(
+    def entry(time_ms: int) -> CommitEntry:
+        return CommitEntry(
             version=state.version + 1,
             time_ms=time_ms,
             add=described.to_pylist(),

@@ -43,7 +43,7 @@ _LIST_AGAIN: Stamp = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Basis:
+class ListingBasis:
     """The version of the log that determined the known files."""
 
     table_id: str
@@ -56,7 +56,7 @@ class Basis:
 class ListingRecord:
     """The stamps of directories at a time when every file in them was known."""
 
-    basis: Basis
+    basis: ListingBasis
     stamps: Mapping[str, Stamp]
     """Directory → stamp; relative to `messages/`, ending in `/` unless it is `messages/` itself."""
     digest: str
@@ -144,7 +144,7 @@ class Directories:
 
     def keep(
         self,
-        basis: Basis,
+        basis: ListingBasis,
         walked: ListingResult,
         unknown: Iterable[str],
         before: ListingRecord | None,
@@ -208,12 +208,14 @@ def _inner(directories: Iterable[str]) -> Mapping[str, list[str]]:
     return inner
 
 
-def _to_table(value: tuple[Basis, Mapping[str, Stamp]]) -> pa.Table:
+def _to_table(value: tuple[ListingBasis, Mapping[str, Stamp]]) -> pa.Table:
     _, stamps = value
     numbers = (pa.array(column, pa.int64()) for column in zip(*stamps.values(), strict=True))
     return pa.table([pa.array(stamps, pa.string()), *numbers], schema=_COLUMNS)
 
 
-def _from_table(state: Mapping[str, Any], table: pa.Table) -> tuple[Basis, Mapping[str, Stamp]]:
+def _from_table(
+    state: Mapping[str, Any], table: pa.Table
+) -> tuple[ListingBasis, Mapping[str, Stamp]]:
     directories, *numbers = (column.to_pylist() for column in table.columns)
-    return Basis(**state), dict(zip(directories, zip(*numbers, strict=True), strict=True))
+    return ListingBasis(**state), dict(zip(directories, zip(*numbers, strict=True), strict=True))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from retention.core import run_names
 from retention.core.counter_names import OF_TABLE, REMOVED
-from retention.core.documents import Digits, Document, ListState, LogEntry, Natural, judge
+from retention.core.documents import Digits, JsonDocument, ListState, LogEntry, Natural, judge
 from retention.core.file_records import check_columns
 from retention.core.inventory import EPOCH, RUN, Counters
 from retention.errors import DamagedError, RefusedError, UsageError
@@ -34,7 +34,7 @@ _IN_EPOCH = ("next_seq", "open_base", "batches", "removed")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommitEntry:
     """One commit, with exactly the fields of its file."""
 
     version: int
@@ -71,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class State:
+class CommitState:
     """The table's state at one version."""
 
     version: int
@@ -93,7 +93,7 @@ class State:
         return self.version % LIST_EVERY == 0 or self.unlisted >= many
 
 
-class RemovedSeqs(Document):
+class RemovedSeqs(JsonDocument):
     """The highest removed sequences in the metadata of an entry, partition by partition."""
 
     removed: dict[Digits, Natural]
@@ -104,9 +104,9 @@ def with_removed(metadata: Mapping[str, Any], removed: Mapping[int, int]) -> dic
     return {**metadata, **({REMOVED: dict(removed)} if removed else {})}
 
 
-def before_first_entry() -> State:
+def before_first_entry() -> CommitState:
     """The state of a log without entries."""
-    return State(-1, "", FILE_STATS.empty_table(), Counters(), "")
+    return CommitState(-1, "", FILE_STATS.empty_table(), Counters(), "")
 
 
 class ParquetLog:
@@ -120,7 +120,7 @@ class ParquetLog:
         """Whether the log has an entry."""
         return bool(self._versions()[0])
 
-    def append(self, entry: Entry, before: State | None = None) -> bool:
+    def append(self, entry: CommitEntry, before: CommitState | None = None) -> bool:
         """Create the entry; this is the commit. False if a rival created that version first.
 
         Args:
@@ -135,7 +135,7 @@ class ParquetLog:
         content = json.dumps(with_checksum(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
-    def read(self, until: int | None = None) -> State:
+    def read(self, until: int | None = None) -> CommitState:
         """The state at a version with an entry (None for the newest), all from one directory listing.
 
         Raises:
@@ -155,7 +155,7 @@ class ParquetLog:
         parsed = [self._parsed(start + at, content) for at, content in enumerate(later)]
         return _replay(state, parsed, seal_of(later[-1])) if state is None or later else state
 
-    def entry(self, version: int) -> Entry:
+    def entry(self, version: int) -> CommitEntry:
         """The entry of a version.
 
         Raises:
@@ -166,7 +166,7 @@ class ParquetLog:
     def _content(self, version: int) -> bytes:
         return files.read_unchanging(self._place(version, "json")) or b""
 
-    def _parsed(self, version: int, content: bytes) -> Entry:
+    def _parsed(self, version: int, content: bytes) -> CommitEntry:
         place = self._place(version, "json")
         try:
             document = parse_json(content)
@@ -177,7 +177,7 @@ class ParquetLog:
             for name in ("next_seq", "open_base"):
                 fields[name] = {int(partition): value for partition, value in fields[name].items()}
             edits = {name: fields.pop(name) for name in OF_TABLE if name in fields}
-            entry = Entry(
+            entry = CommitEntry(
                 **fields, edits={k: value for k, value in edits.items() if value is not None}
             )
             _refuse_misplaced(entry, version)
@@ -247,7 +247,7 @@ class ParquetLog:
         """Every path that any remaining entry removed."""
         return {path for version in self._versions()[0] for path in self.entry(version).remove}
 
-    def write_list(self, state: State) -> None:
+    def write_list(self, state: CommitState) -> None:
         """Write the full state beside the entry of its version, so that readers start there."""
         content = {
             "table_id": state.table_id,
@@ -273,7 +273,7 @@ class ParquetLog:
             files.join(self._directory, name) for name in names if int(name[:_DIGITS]) < version
         ]
 
-    def _newest_list(self, lists: Sequence[int], entries: Sequence[int]) -> State | None:
+    def _newest_list(self, lists: Sequence[int], entries: Sequence[int]) -> CommitState | None:
         """The state of the newest readable listing; an older one is tried only if the first entries were deleted."""
         for version in sorted((v for v in lists if v <= entries[-1]), reverse=True):
             state = self._read_list(version)
@@ -281,7 +281,7 @@ class ParquetLog:
                 return state
         return None
 
-    def _read_list(self, version: int) -> State | None:
+    def _read_list(self, version: int) -> CommitState | None:
         """The state in a listing; None if it cannot be read, or belongs to another log's entry of that version."""
         try:
             with files.open_input(self._place(version, "parquet")) as source:
@@ -300,7 +300,7 @@ class ParquetLog:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries are the source of truth; a listing only saves reading them.
             return None
-        return State(version, fields["table_id"], table, counters, fields["seal"], resting)
+        return CommitState(version, fields["table_id"], table, counters, fields["seal"], resting)
 
     def _versions(self) -> tuple[list[int], list[int]]:
         versions: dict[str, list[int]] = {"json": [], "parquet": []}
@@ -314,7 +314,7 @@ class ParquetLog:
         return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
 
 
-def _document(entry: Entry) -> dict[str, object]:
+def _document(entry: CommitEntry) -> dict[str, object]:
     """An entry as JSON: the counters of the table are among its other fields."""
     fields: dict[str, object] = {}
     for name, value in vars(entry).items():
@@ -322,7 +322,7 @@ def _document(entry: Entry) -> dict[str, object]:
     return fields
 
 
-def _refuse_misplaced(entry: Entry, version: int) -> None:
+def _refuse_misplaced(entry: CommitEntry, version: int) -> None:
     if entry.version != version:
         raise ValueError(f"it is the entry of version {entry.version}")
 
@@ -342,7 +342,7 @@ def _counters(fields: Mapping[str, Any]) -> Counters:
 
 
 def _followed(
-    counters: Counters, resting: Mapping[int, Counters], entries: Sequence[Entry]
+    counters: Counters, resting: Mapping[int, Counters], entries: Sequence[CommitEntry]
 ) -> tuple[Counters, Mapping[int, Counters]]:
     """The counters after given entries, and the counters of ended epochs; both are given from before the entries.
 
@@ -362,7 +362,7 @@ def _followed(
     return current, {epoch: Counters(**there) for epoch, there in epochs.items()}
 
 
-def _replay(state: State | None, entries: Sequence[Entry], seal: str) -> State:
+def _replay(state: CommitState | None, entries: Sequence[CommitEntry], seal: str) -> CommitState:
     """The state after given entries; `seal` identifies the last of them."""
     removed: set[str] = set()
     added: dict[str, Mapping[str, Any]] = {}
@@ -377,10 +377,12 @@ def _replay(state: State | None, entries: Sequence[Entry], seal: str) -> State:
     unlisted = sum(len(entry.remove) + len(entry.add) for entry in entries)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
-        return State(version, table_id, new, counters, seal, resting, unlisted)
+        return CommitState(version, table_id, new, counters, seal, resting, unlisted)
     gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
     table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
-    return State(entries[-1].version, state.table_id, table, counters, seal, resting, unlisted)
+    return CommitState(
+        entries[-1].version, state.table_id, table, counters, seal, resting, unlisted
+    )
 
 
 def _plain(value: object) -> object:

@@ -11,7 +11,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.old_log import first_needed
-from retention.stores.parquet.log import ParquetLog, State
+from retention.stores.parquet.log import CommitState, ParquetLog
 from retention.stores.parquet.settle_files import Places
 
 WORTH_ENTRIES = 20
@@ -46,7 +46,7 @@ class ParquetOldLog:
             files.delete(old)
         reached(Step.LOG_TRIMMED)
 
-    def _standing(self, log: ParquetLog) -> State | None:
+    def _standing(self, log: ParquetLog) -> CommitState | None:
         """The last old state, or that of a listing if it cannot be read; None if too few entries would be deleted."""
         entries, lists = log.times()
         earlier = {version: at_ns for version, at_ns in entries.items() if version < self.version}

@@ -15,8 +15,8 @@ from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet import listing
-from retention.stores.parquet.listing import Basis, Directories, is_unchanged, walk
-from retention.stores.parquet.log import ParquetLog, State
+from retention.stores.parquet.listing import Directories, ListingBasis, is_unchanged, walk
+from retention.stores.parquet.log import CommitState, ParquetLog
 
 PATIENCE_S = 5.0
 """The time, in seconds, to wait for a mover that may be paused forever; then continue without the moves."""
@@ -44,7 +44,7 @@ class Places:
         places = (self._layout.live(path), self.staged(path), self.trashed(path))
         return next((place for place in places if files.length(place) is not None), places[0])
 
-    def finish_moves(self) -> State:
+    def finish_moves(self) -> CommitState:
         """Finish the moves that commits decided; returns the newest state.
 
         The operating system's lock makes movers take turns; a killed mover releases it at once. The newest state
@@ -60,7 +60,7 @@ class Places:
             return self._moved_to(self._log.read())
         return state
 
-    def _moved_to(self, state: State) -> State:
+    def _moved_to(self, state: CommitState) -> CommitState:
         """Finish the remaining moves under the lock; returns the state."""
         if self._finished(state) < state.version:
             files.move(self._moves(self._unmoved(state), state.files))
@@ -69,7 +69,7 @@ class Places:
         return state
 
     @contextmanager
-    def at_rest(self) -> Iterator[State]:
+    def at_rest(self) -> Iterator[CommitState]:
         """Hold the lock of moves during the block, with every file at its location in the newest state.
 
         Raises:
@@ -78,11 +78,11 @@ class Places:
         with held(self._layout.engine_path("moves.lock"), wait_s=PATIENCE_S):
             yield self._moved_to(self._log.read())
 
-    def unfinished(self, state: State) -> int:
+    def unfinished(self, state: CommitState) -> int:
         """The number of commits with moves that are not yet noted as done."""
         return state.version - self._finished(state)
 
-    def foreign(self, state: State, since: int = 0) -> list[str]:
+    def foreign(self, state: CommitState, since: int = 0) -> list[str]:
         """Paths of Parquet files in `messages/` that are neither live nor about to be moved out, sorted.
 
         Args:
@@ -91,7 +91,7 @@ class Places:
         """
         return self._unknown(walk(self._layout.messages, since=since).paths(), state)
 
-    def newcomers(self, state: State) -> list[str]:
+    def newcomers(self, state: CommitState) -> list[str]:
         """The paths of `foreign`, from listing only directories that changed since their last listing."""
         if state.files.num_rows < listing.WORTH_FILES:
             return self.foreign(state)
@@ -104,7 +104,7 @@ class Places:
         unknown = self._unknown(walked.paths(), state)
         # Without a stored listing, the next open lists everything again.
         with suppress(OSError):
-            basis = Basis(state.table_id, state.version, state.seal)
+            basis = ListingBasis(state.table_id, state.version, state.seal)
             self._directories.keep(basis, walked, unknown, record)
         return unknown
 
@@ -119,11 +119,11 @@ class Places:
         unchanged = is_unchanged(self._layout.messages, record)
         return VersionToken(version, seal, beside=record.digest) if unchanged else None
 
-    def _holds(self, basis: Basis) -> bool:
+    def _holds(self, basis: ListingBasis) -> bool:
         """Whether the log still has the entry of a basis; a log restored to an earlier state has fewer files."""
         return self._log.seal(basis.version) == basis.seal
 
-    def _unknown(self, paths: list[str], state: State) -> list[str]:
+    def _unknown(self, paths: list[str], state: CommitState) -> list[str]:
         if not paths:
             return []
         present = pa.array(paths, pa.string())
@@ -133,7 +133,7 @@ class Places:
         known = pc.is_in(present, value_set=ours.combine_chunks())
         return sorted(present.filter(pc.invert(known)).to_pylist())
 
-    def _unmoved(self, state: State) -> list[str]:
+    def _unmoved(self, state: CommitState) -> list[str]:
         """Paths in commits with moves that are not yet noted as done, sorted."""
         named: set[str] = set()
         for version in range(self._finished(state) + 1, state.version + 1):
@@ -150,7 +150,7 @@ class Places:
             yield self.staged(path), final if stays else trash
             yield (trash, final) if stays else (final, trash)
 
-    def _finished(self, state: State) -> int:
+    def _finished(self, state: CommitState) -> int:
         """The version of this same log up to which all moves are done; -1 if unknown."""
         version, seal = self._moved()
         known = state.seal if version == state.version else self._log.seal(version)

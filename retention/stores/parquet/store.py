@@ -35,9 +35,9 @@ from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet.adopt import refuse_unfit, take_in
 from retention.stores.parquet.log import (
-    Entry,
+    CommitEntry,
+    CommitState,
     ParquetLog,
-    State,
     before_first_entry,
     with_removed,
 )
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class ParquetHandle:
     """One state of the log; adopting files of other writers advances it."""
 
-    state: State
+    state: CommitState
     foreign: list[str]
     """Paths of files that no log entry ever named."""
 
@@ -70,7 +70,7 @@ class _TableLog:
 
     def begin(self, now_ms: int) -> None:
         files.make_directory(self._layout.messages)
-        self._log.append(Entry(0, now_ms, table_id=str(uuid.uuid4())))
+        self._log.append(CommitEntry(0, now_ms, table_id=str(uuid.uuid4())))
         reached(Step.TABLE_MADE)
 
     def standing(self) -> tuple[bool, Counters]:
@@ -241,7 +241,7 @@ class ParquetStore(FileStore):
                 "try again"
             )
 
-    def _commit(self, swap: Swap, state: State) -> int:
+    def _commit(self, swap: Swap, state: CommitState) -> int:
         for _ in range(ATTEMPTS):
             if self._append(swap, state):
                 return state.version + 1
@@ -256,14 +256,14 @@ class ParquetStore(FileStore):
             "again later"
         )
 
-    def _append(self, swap: Swap, state: State) -> bool:
+    def _append(self, swap: Swap, state: CommitState) -> bool:
         counters = index.effective(state.counters, state.files)
         swaps.check(self.stream, swap, state.files, counters)
         added = swap.add.select(FILE_STATS.names).to_pylist()
         swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
         here = counters if swap.epoch is None else Counters()
         sets = counters_of(risen(swap.sets, here))
-        entry = Entry(
+        entry = CommitEntry(
             version=state.version + 1,
             time_ms=self._now_ms(),
             remove=swap.remove["path"].to_pylist(),

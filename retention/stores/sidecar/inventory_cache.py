@@ -35,7 +35,7 @@ class LostError(Exception):
 
 
 @dataclass(frozen=True)
-class Block:
+class PackedBlock:
     """The rows of adjacent segments: their location in a pack, and their totals."""
 
     pack: str
@@ -60,7 +60,7 @@ class InventoryCache:
     table_id: str
     next_seq: Mapping[int, int]
     open_base: Mapping[int, int]
-    blocks: Sequence[Block]
+    blocks: Sequence[PackedBlock]
     epoch: int = 0
     """The epoch of its sequences."""
 
@@ -85,7 +85,7 @@ class InventoryCacheFiles:
         head = self._head.latest()
         return None if head is None else head.value
 
-    def rows(self, blocks: Sequence[Block]) -> pa.Table:
+    def rows(self, blocks: Sequence[PackedBlock]) -> pa.Table:
         """The rows of blocks, in their order; shape `FILE_STATS`.
 
         Raises:
@@ -97,7 +97,9 @@ class InventoryCacheFiles:
             raise LostError
         return table
 
-    def write(self, ledger: InventoryCache, pieces: Sequence[Block | pa.Table]) -> InventoryCache:
+    def write(
+        self, ledger: InventoryCache, pieces: Sequence[PackedBlock | pa.Table]
+    ) -> InventoryCache:
         """Write a cache from existing blocks and from tables that become blocks; delete packs that no block names.
 
         Args:
@@ -107,13 +109,15 @@ class InventoryCacheFiles:
         Raises:
             OSError: it cannot be written; the previous cache remains.
         """
-        packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
+        packs = self._too_full_of_garbage(
+            [piece for piece in pieces if isinstance(piece, PackedBlock)]
+        )
         pack = f"{uuid.uuid4().hex}.blocks"
         blocks = []
         with files.create(files.join(self._directory, pack)) as sink:
             offset = 0
             for piece in pieces:
-                if isinstance(piece, Block) and piece.pack not in packs:
+                if isinstance(piece, PackedBlock) and piece.pack not in packs:
                     blocks.append(piece)
                     continue
                 content, block = self._packed(piece)
@@ -131,7 +135,7 @@ class InventoryCacheFiles:
         )
         return whole
 
-    def _contents(self, blocks: Sequence[Block]) -> Iterator[bytes]:
+    def _contents(self, blocks: Sequence[PackedBlock]) -> Iterator[bytes]:
         with ExitStack() as opened:
             packs: dict[str, pa.NativeFile] = {}
             for block in blocks:
@@ -144,8 +148,8 @@ class InventoryCacheFiles:
                     raise LostError
                 yield content
 
-    def _packed(self, piece: Block | pa.Table) -> tuple[bytes, Block]:
-        if isinstance(piece, Block):
+    def _packed(self, piece: PackedBlock | pa.Table) -> tuple[bytes, PackedBlock]:
+        if isinstance(piece, PackedBlock):
             return next(self._contents([piece])), piece
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, FILE_STATS, options=_COMPRESSED) as writer:
@@ -153,7 +157,7 @@ class InventoryCacheFiles:
         content = sink.getvalue().to_pybytes()
         return content, _described(piece, content)
 
-    def _too_full_of_garbage(self, blocks: Sequence[Block]) -> set[str]:
+    def _too_full_of_garbage(self, blocks: Sequence[PackedBlock]) -> set[str]:
         """The packs to delete after repacking their blocks: all, once most of their bytes belong to no block."""
         packs = sorted({block.pack for block in blocks})
         held = sum(size or 0 for size in files.lengths(self._places(packs)))
@@ -182,9 +186,9 @@ def blocks_of(rows: pa.Table) -> list[pa.Table]:
     return [rows.slice(at, end - at) for at, end in pairwise(bounds)]
 
 
-def _described(rows: pa.Table, content: bytes) -> Block:
+def _described(rows: pa.Table, content: bytes) -> PackedBlock:
     segment = rows["segment"].to_numpy()
-    return Block(
+    return PackedBlock(
         pack="",
         offset=0,
         length=len(content),
@@ -222,7 +226,7 @@ def _from_json(state: Mapping[str, Any], fields: Mapping[str, Any]) -> Inventory
         {int(partition): value for partition, value in fields[name].items()}
         for name in ("next_seq", "open_base")
     )
-    blocks = [Block(**block) for block in fields["blocks"]]
+    blocks = [PackedBlock(**block) for block in fields["blocks"]]
     return InventoryCache(
         VersionToken(**state), fields["table_id"], next_seq, open_base, blocks, fields["epoch"]
     )

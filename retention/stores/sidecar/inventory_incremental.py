@@ -15,10 +15,10 @@ from retention.ports import Prefix, TailTotals, VersionToken
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes
 from retention.stores.sidecar.inventory_cache import (
-    Block,
     InventoryCache,
     InventoryCacheFiles,
     LostError,
+    PackedBlock,
     blocks_of,
 )
 
@@ -97,9 +97,9 @@ def changed_blocks(
     ledger: InventoryCache,
     changes: Changes,
     added: pa.Table,
-    rows_of: Callable[[Sequence[Block]], pa.Table],
+    rows_of: Callable[[Sequence[PackedBlock]], pa.Table],
     check: Callable[[pa.Table], None],
-) -> list[Block | pa.Table]:
+) -> list[PackedBlock | pa.Table]:
     """The cache's blocks after changes: unchanged ones as blocks, the others as tables.
 
     Args:
@@ -119,7 +119,7 @@ def changed_blocks(
     coming: defaultdict[int, list[int]] = defaultdict(list)
     for number, place in enumerate(_places(added)):
         coming[_block_of(firsts, place)].append(number)
-    pieces: list[Block | pa.Table] = list(ledger.blocks)
+    pieces: list[PackedBlock | pa.Table] = list(ledger.blocks)
     missed = set(changes.removed)
     for at in sorted(leaving.keys() | coming.keys(), reverse=True):
         rows = rows_of(ledger.blocks[at : at + 1])
@@ -136,11 +136,11 @@ def changed_blocks(
     return pieces
 
 
-def _refuse_touching(pieces: Iterable[Block | pa.Table]) -> None:
+def _refuse_touching(pieces: Iterable[PackedBlock | pa.Table]) -> None:
     """Refuse blocks that are no longer ascending, or with a sequence that reaches into a later block's segments."""
     before, reach = (-1, -1), -1
     for piece in pieces:
-        if isinstance(piece, Block):
+        if isinstance(piece, PackedBlock):
             first, highest = (piece.partition, piece.first_segment), piece.max_seq
         else:
             first, highest = next(_places(piece)), pc.max(piece["max_seq"]).as_py()

@@ -167,7 +167,7 @@ def test_a_warehouse_is_opened_or_refused_in_a_sentence(
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a name": (lambda wh: wh.stream(None), "stream: name is None, and must be text; nothing was"),
+    "a name": (lambda wh: wh.stream(None), "stream: name is None, and must be a text; nothing was"),
     "a sequence": (
         lambda wh: wh.stream("ORDERS").explain("1"),
         "explain: seq is '1' of type str, and must be a whole number",

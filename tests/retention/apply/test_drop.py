@@ -13,7 +13,7 @@ import pytest
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import ConsumerState
-from retention.core.dropped import Dropped
+from retention.core.dropped import StreamDrop
 from retention.datafile.parquet import write_messages
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.history.report import RunReport
@@ -79,7 +79,7 @@ def test_a_drop_is_a_recorded_run_after_which_the_stream_is_not_there(
     again = reopened(tmp_path).stream("ORDERS")
     assert not again.opened.store.exists()
     state = again.state()
-    assert state.dropped == Dropped(NOW, report.run)
+    assert state.dropped == StreamDrop(NOW, report.run)
     assert (state.messages, state.first_seq, state.last_seq) == (0, 1, 0)
     assert again.history()[0]["kind"] == "drop"
     says = f"`retention undo {report.run}` restores it"
@@ -307,7 +307,7 @@ def test_a_topic_is_dropped_and_begins_anew(tmp_path: Path, store: str) -> None:
     world.topic.publish([line("a", partition=0), line("b", partition=1)])
     world.topic.store_offset(0, "group", 1, 0)
     run = world.topic.drop().apply().run
-    assert world.topic.state().dropped == Dropped(world.clock.now_ns, run)
+    assert world.topic.state().dropped == StreamDrop(world.clock.now_ns, run)
     world.configure(segment_size="2MiB")
     world.topic.publish([line("c", partition=0)])
     assert world.topic.offsets() == []

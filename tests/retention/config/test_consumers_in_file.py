@@ -44,7 +44,7 @@ streams:
 
 def test_every_mistake_of_every_consumer_is_told_where_it_stands(tmp_path: Path) -> None:
     expected = [
-        "8: consumers.0.ack_policy: stream ORDERS: 'expl' is none of none, all, explicit,"
+        "8: consumers.0.ack_policy: stream ORDERS: 'expl' is not one of none, all, explicit,"
         " flow_control; did you mean `explicit`?",
         "9: consumers.1.ack_policy: stream ORDERS: a work queue removes acknowledged messages; write"
         " explicit (server error 10084)",

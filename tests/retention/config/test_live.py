@@ -341,5 +341,5 @@ def test_messages_in_circles_are_refused_by_both(
     if circles[at]:
         assert len(load_config(path).streams) == len(CIRCLES[at])
         return
-    with pytest.raises(ConfigError, match=r"return through of .*10052"):
+    with pytest.raises(ConfigError, match=r"return through .*10052"):
         load_config(path)

@@ -182,7 +182,7 @@ streams:
         "9: max_age: stream ORDERS: is there already, on line 6; remove one",
         "10: discard_new_per_subject: stream ORDERS: works only with a limit per subject",
         "10: discard_new_per_subject: stream ORDERS: works only with discard: new",
-        "11: retention: stream ORDERS: 'limit' is none of limits, interest, workqueue;"
+        "11: retention: stream ORDERS: 'limit' is not one of limits, interest, workqueue;"
         " did you mean `limits`?",
         "12: deny_purge: stream ORDERS: 'yes' is neither true nor false",
         "14: persist_mode: stream ORDERS: async excludes allow_atomic",
@@ -244,7 +244,7 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A, hold_for_consumers: {consumers: billing, max_age: 1d}}]",
          "1: hold_for_consumers.consumers: stream A: 'billing' is neither all nor a list of names: write all, or [b"),
         ("streams: [{name: A, hold_for_consumers: {max_age: 1d, action: wrn}}]",
-         "1: hold_for_consumers.action: stream A: 'wrn' is none of hold, warn; did you mean `warn`?"),
+         "1: hold_for_consumers.action: stream A: 'wrn' is not one of hold, warn; did you mean `warn`?"),
         ("streams: [{name: A, hold_for_consumers: {consumers: all}}]",
          "1: hold_for_consumers: stream A: has no bound, so an abandoned consumer would keep everything"),
         ("streams: [{name: A, retention: interest, hold_for_consumers: {max_age: 1d}}]",
@@ -273,7 +273,7 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A, whole_segments: true, hold_for_consumers: {max_age: 1d}}]",
          "1: hold_for_consumers: stream A: whole segments are removed without reading a message"),
         ("streams: [{name: A, subject_delete_marker_ttl: 1h, hold_for_consumers: {max_age: 1d}}]",
-         "1: hold_for_consumers: stream A: a delete marker announces that a subject's last message is gone"),
+         "1: hold_for_consumers: stream A: a delete marker announces that a subject's last message was removed"),
         ("streams: [{name: A, first_seq: -1}]", "1: first_seq: stream A: -1 is out of range"),
     ],
 )  # fmt: skip

@@ -18,7 +18,7 @@ from retention.consumers.ack_subject import ACK, ACKS, DELIVERED, NAK, NEXT, PRO
 from retention.consumers.state import (
     UNSEEN,
     ConsumerState,
-    Position,
+    DeliveryPosition,
     contradictions,
     from_json,
     new_state,
@@ -163,10 +163,10 @@ def explicit(*lines: tuple[int, int, int], start: int = 1) -> ConsumerState:
 def test_a_delivery_that_nobody_saw_is_held_until_it_is_seen() -> None:
     held = explicit((ACK, 1, 1), (ACK, 3, 3))
     assert held.pending.to_pylist() == [{"seq": 2, "consumer_seq": 2, "ts_ns": 0}]
-    assert held.ack_floor == Position(1, 1)
+    assert held.ack_floor == DeliveryPosition(1, 1)
     after, _ = fold(FoldInput("explicit", held), lines_of(log((ACK, 2, 2))), LAST_SEQ)
     assert after.num_ack_pending == 0
-    assert after.ack_floor == Position(3, 3)
+    assert after.ack_floor == DeliveryPosition(3, 3)
 
 
 def test_every_message_of_a_gap_is_held_where_a_filter_leaves_open_which_it_was() -> None:
@@ -174,7 +174,7 @@ def test_every_message_of_a_gap_is_held_where_a_filter_leaves_open_which_it_was(
     assert held.pending["seq"].to_pylist() == list(range(11, 20))
     after, _ = fold(FoldInput("explicit", held), lines_of(log((NAK, 15, 2))), LAST_SEQ)
     assert after.pending["seq"].to_pylist() == [15]
-    assert after.ack_floor == Position(1, 14)
+    assert after.ack_floor == DeliveryPosition(1, 14)
 
 
 def test_only_what_the_filters_match_is_held_where_they_are_known() -> None:
@@ -185,7 +185,9 @@ def test_only_what_the_filters_match_is_held_where_they_are_known() -> None:
 
 
 def test_a_jump_without_a_gap_holds_nothing() -> None:
-    assert explicit((ACK, 10, 1), (ACK, 20, 2)) == ConsumerState(Position(2, 20), Position(2, 20))
+    assert explicit((ACK, 10, 1), (ACK, 20, 2)) == ConsumerState(
+        DeliveryPosition(2, 20), DeliveryPosition(2, 20)
+    )
 
 
 def test_a_term_and_an_ask_for_more_settle_and_the_rest_does_not() -> None:
@@ -199,7 +201,7 @@ def test_an_ack_of_all_settles_what_lies_below_and_one_from_further_back_does_no
     again = Line(ACK, 2, 3, 8)
     late = Line(ACK, 1, 5, 5)
     state, _ = fold(FoldInput("all", new_state(1)), lines_of((*delivered, again, late)), LAST_SEQ)
-    assert state.ack_floor == Position(8, 3)
+    assert state.ack_floor == DeliveryPosition(8, 3)
     assert state.pending["seq"].to_pylist() == [4, 5, 6]
 
 
@@ -212,7 +214,7 @@ def test_acks_that_stand_for_all_are_taken_one_by_one_also_where_they_go_back() 
         if number > low and place > high:
             low, high = number, place
     lines = AckLines(ones.astype(np.int8), ones, seq, consumer_seq, ones)
-    assert floor_of_all(Position(), lines) == Position(low, high)
+    assert floor_of_all(DeliveryPosition(), lines) == DeliveryPosition(low, high)
 
 
 def test_an_ack_settles_also_what_had_been_given_up() -> None:
@@ -231,7 +233,7 @@ def test_a_consumer_that_needs_no_acks_has_what_was_delivered_behind_it() -> Non
     state, _ = fold(
         FoldInput("none", new_state(1)), lines_of(log((DELIVERED, 7, 1), (ACK, 9, 2))), LAST_SEQ
     )
-    assert state == ConsumerState(Position(2, 9), Position(2, 9))
+    assert state == ConsumerState(DeliveryPosition(2, 9), DeliveryPosition(2, 9))
 
 
 def test_the_report_counts_what_was_said() -> None:
@@ -263,8 +265,8 @@ def test_a_log_is_sorted_out_by_stream_and_consumer() -> None:
         "silent": FoldInput("explicit", new_state(4)),
     }
     folded = fold_log(consumers, acks, stream="ORDERS", last_seq=LAST_SEQ)
-    assert folded.states["billing"] == ConsumerState(Position(3, 3), Position(3, 3))
-    assert folded.states["audit"].ack_floor == Position(3, 4)
+    assert folded.states["billing"] == ConsumerState(DeliveryPosition(3, 3), DeliveryPosition(3, 3))
+    assert folded.states["audit"].ack_floor == DeliveryPosition(3, 4)
     assert folded.states["silent"] == new_state(4)
     assert folded.unknown_consumers == {"stranger": 1}
     assert folded.other_streams == {"OTHER": 1}
@@ -304,4 +306,4 @@ def test_a_million_acks_fold_in_a_few_passes() -> None:
     started = time.process_time()
     state, _ = fold(FoldInput("explicit", new_state(1)), lines, count)
     assert time.process_time() - started < 10
-    assert state == ConsumerState(Position(count, count), Position(count, count))
+    assert state == ConsumerState(DeliveryPosition(count, count), DeliveryPosition(count, count))

@@ -8,7 +8,7 @@ import pytest
 
 from retention.consumers import ack_gaps
 from retention.consumers.ack_gaps import AckGaps, UnseenRuns, gaps_of, runs_up_to
-from retention.consumers.state import OPEN, UNSEEN, Position, new_state
+from retention.consumers.state import OPEN, UNSEEN, DeliveryPosition, new_state
 from retention.errors import RefusedError
 
 
@@ -31,14 +31,14 @@ def gaps(
 
 
 def test_deliveries_after_the_last_known_are_unseen_and_open_ended() -> None:
-    state = replace(new_state(1), delivered=Position(4, 40))
+    state = replace(new_state(1), delivered=DeliveryPosition(4, 40))
     assert listed(runs_up_to(state, 9)) == [(5, 9, 40, OPEN)]
     assert listed(runs_up_to(state, 4)) == []
 
 
 def test_an_open_run_goes_on_where_it_began() -> None:
     known = pa.table([[2], [3], [10], [OPEN]], schema=UNSEEN)
-    state = replace(new_state(1), delivered=Position(4, 40), unseen=known)
+    state = replace(new_state(1), delivered=DeliveryPosition(4, 40), unseen=known)
     assert listed(runs_up_to(state, 9)) == [(2, 3, 10, OPEN), (5, 9, 10, OPEN)]
 
 

@@ -10,7 +10,7 @@ from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
 from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import (
-    Terms,
+    DeliveryTerms,
     deliver,
     drop_messages,
     due_seqs,
@@ -27,7 +27,7 @@ from tests.support.consumer_model import needs
 from tests.support.laws import law
 
 START = 1_000
-EXPLICIT = Terms("explicit", (30,), -1, -1)
+EXPLICIT = DeliveryTerms("explicit", (30,), -1, -1)
 
 
 def seqs(*numbers: int) -> np.ndarray:
@@ -38,7 +38,7 @@ def seqs(*numbers: int) -> np.ndarray:
 class Ours:
     """The work of the model, done by the functions."""
 
-    terms: Terms
+    terms: DeliveryTerms
     stream: list[int]
     state: ConsumerState = field(default_factory=lambda: new_state(1))
 
@@ -113,7 +113,7 @@ class Trial:
 def carry_out(program: Program) -> None:
     stream = list(range(1, LAST_SEQ + 1))
     model = PullConsumer(**program.terms, stream=stream)
-    terms = Terms(model.policy, model.waits, model.max_deliver, model.max_ack_pending)
+    terms = DeliveryTerms(model.policy, model.waits, model.max_deliver, model.max_ack_pending)
     trial = Trial(model, Ours(terms, stream))
     for what, numbers in program.acts:
         before = needs(model.policy, trial.ours.state, tuple(stream))
@@ -149,7 +149,7 @@ def pending(state: ConsumerState) -> list[int]:
 def test_what_a_consumer_assumes_is_in_its_terms() -> None:
     stream = StreamConfig(name="S", subjects=("s.>",))
     config = ConsumerConfig.model_validate({"name": "c", "ack_policy": "explicit"})
-    assert terms_of(with_server_defaults(config, stream)) == Terms(
+    assert terms_of(with_server_defaults(config, stream)) == DeliveryTerms(
         "explicit", (30 * 10**9,), -1, 1000
     )
     backing_off = config.model_copy(update={"backoff": (1, 2)})
@@ -187,7 +187,7 @@ def test_a_message_that_was_given_up_waits_for_nobody_and_can_still_be_settled()
 
 
 def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
-    terms = Terms("all", (30,), 1, -1)
+    terms = DeliveryTerms("all", (30,), 1, -1)
     state, _ = deliver(new_state(1), terms, seqs(1, 2), 100)
     state, _ = deliver(give_up(state, terms, 130), terms, seqs(3), 130)
     assert needs("all", state, (1, 2, 3)) == {1, 2, 3}

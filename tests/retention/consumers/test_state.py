@@ -13,7 +13,7 @@ from retention.consumers.state import (
     REDELIVERED,
     UNSEEN,
     ConsumerState,
-    Position,
+    DeliveryPosition,
     contradictions,
     from_json,
     new_state,
@@ -41,8 +41,8 @@ def unseen(*rows: tuple[int, int, int, int]) -> pa.Table:
 
 
 SOUND = ConsumerState(
-    delivered=Position(6, 5),
-    ack_floor=Position(2, 2),
+    delivered=DeliveryPosition(6, 5),
+    ack_floor=DeliveryPosition(2, 2),
     pending=pending((3, 3, 10), (5, 5, 12)),
     redelivered=redelivered((1, 4), (3, 1)),
     unseen=unseen((4, 4, 3, OPEN)),
@@ -80,7 +80,7 @@ def test_sequences_are_ordered_as_numbers_whatever_their_order_as_text() -> None
 
 def test_a_new_consumer_needs_nothing_before_its_start() -> None:
     state = new_state(8)
-    assert state.ack_floor == state.delivered == Position(0, 7)
+    assert state.ack_floor == state.delivered == DeliveryPosition(0, 7)
     assert (state.num_ack_pending, state.num_redelivered()) == (0, 0)
 
 
@@ -115,40 +115,48 @@ def test_a_damaged_state_is_refused(damaged: dict[str, Any]) -> None:
     ("state", "sentence"),
     [
         (
-            ConsumerState(Position(3, 3), Position(3, 4)),
+            ConsumerState(DeliveryPosition(3, 3), DeliveryPosition(3, 4)),
             "the ack floor (stream sequence 4, consumer sequence 3) is above the last delivery"
             " (stream sequence 3, consumer sequence 3)",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), pending((2, 4, 0), (3, 5, 0))),
+            ConsumerState(
+                DeliveryPosition(9, 9), DeliveryPosition(3, 3), pending((2, 4, 0), (3, 5, 0))
+            ),
             "2 pending sequences are at or below the ack floor (3), such as 2",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), pending((10, 4, 0))),
+            ConsumerState(DeliveryPosition(9, 9), DeliveryPosition(3, 3), pending((10, 4, 0))),
             "1 pending sequences are above the last delivery (9), such as 10",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), pending((4, 10, 0))),
+            ConsumerState(DeliveryPosition(9, 9), DeliveryPosition(3, 3), pending((4, 10, 0))),
             "1 pending consumer sequences are above the last delivery's (9), such as 10",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), redelivered=redelivered((10, 1))),
+            ConsumerState(
+                DeliveryPosition(9, 9), DeliveryPosition(3, 3), redelivered=redelivered((10, 1))
+            ),
             "1 redelivered sequences are above the last delivery (9), such as 10",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), redelivered=redelivered((4, -1))),
+            ConsumerState(
+                DeliveryPosition(9, 9), DeliveryPosition(3, 3), redelivered=redelivered((4, -1))
+            ),
             "1 counts of redeliveries are below the possible minimum (0), such as -1",
         ),
         (
-            ConsumerState(Position(9, 9), Position(-1, 3)),
+            ConsumerState(DeliveryPosition(9, 9), DeliveryPosition(-1, 3)),
             "the ack floor (stream sequence 3, consumer sequence -1) is negative",
         ),
         (
-            ConsumerState(Position(9, 9), Position(3, 3), pending((5, 5, 0), (4, 4, 0))),
+            ConsumerState(
+                DeliveryPosition(9, 9), DeliveryPosition(3, 3), pending((5, 5, 0), (4, 4, 0))
+            ),
             "the sequences of pending do not ascend",
         ),
         (
-            ConsumerState(Position(9, 21), Position(3, 3)),
+            ConsumerState(DeliveryPosition(9, 21), DeliveryPosition(3, 3)),
             "the last delivery (stream sequence 21, consumer sequence 9) is above the last sequence of"
             " the stream, 20",
         ),

@@ -14,7 +14,7 @@ from retention.consumers.state import (
     REDELIVERED,
     UNSEEN,
     ConsumerState,
-    Position,
+    DeliveryPosition,
     from_json,
     new_state,
     with_lasts,
@@ -25,8 +25,8 @@ from retention.errors import DamagedError
 CASES = Path(__file__).parents[2] / "conformance" / "jetstream-interest.jsonl"
 FULL = replace(
     with_lasts(new_state(1), [9, 7], 12),
-    delivered=Position(6, 5),
-    ack_floor=Position(2, 2),
+    delivered=DeliveryPosition(6, 5),
+    ack_floor=DeliveryPosition(2, 2),
     pending=pa.table([[3, 5], [3, 5], [10, -(2**62)]], schema=PENDING),
     redelivered=pa.table([[1, 3], [4, 1]], schema=REDELIVERED),
     unseen=pa.table([[4, 9], [4, 9], [3, 0], [OPEN, 1]], schema=UNSEEN),
@@ -51,7 +51,7 @@ def test_everything_is_kept_and_nothing_counts_but_the_values() -> None:
 def test_what_follows_each_other_takes_next_to_nothing() -> None:
     seqs = np.arange(1, 100_001)
     waiting = pa.table([seqs, seqs, np.full(len(seqs), 10**18)], schema=PENDING)
-    state = ConsumerState(Position(100_000, 100_000), Position(), waiting)
+    state = ConsumerState(DeliveryPosition(100_000, 100_000), DeliveryPosition(), waiting)
     assert len(encode_state(state)) < 10_000
     assert decode_state(encode_state(state)) == state
 

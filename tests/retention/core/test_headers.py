@@ -97,7 +97,7 @@ def test_a_block_that_was_built_is_valid_and_gives_its_pairs_back() -> None:
 
 @pytest.mark.parametrize("pair", [("", "x"), ("a:b", "x"), ("a\r\nb", "x"), ("a", "x\ny")])
 def test_a_pair_that_would_break_a_block_is_refused(pair: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match="not a header"):
+    with pytest.raises(ValueError, match="not valid as a header"):
         headers.build([pair])
 
 

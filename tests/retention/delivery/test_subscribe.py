@@ -62,7 +62,7 @@ def test_a_consumer_that_is_listed_is_taken_as_it_is(warehouse: Warehouse) -> No
     ("subscription", "error", "why"),
     [
         ({}, UsageError, "no subject is given"),
-        ({"subject": "refunds"}, UsageError, "no stream takes 'refunds'"),
+        ({"subject": "refunds"}, UsageError, "no stream has 'refunds'"),
         ({"subject": "eu.*"}, UsageError, "a subject of several streams: EU, ALL"),
         ({"stream": "NOWHERE"}, UsageError, "there is no stream NOWHERE"),
         ({"subject": "orders.a", "config": {"ack": 1}}, UsageError, "ack: "),

@@ -18,7 +18,7 @@ from retention.dialects.jetstream import JetStream
 from retention.errors import StorageError
 from retention.layout import stored_blocks
 from retention.layout.segment_roll import RollRule
-from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable, parts_of
+from retention.layout.stored_blocks import BlockMerge, StoredBlock, arranged, is_bearable, parts_of
 from tests.support.laws import law
 
 STREAM = JetStream(1, RollRule(200, 20), "file")
@@ -39,7 +39,7 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
 
 def brought_into_order(
     place: Path, parts: list[list[list[Row]]]
-) -> tuple[list[StoredBlock | Merge], list[StoredBlock]]:
+) -> tuple[list[StoredBlock | BlockMerge], list[StoredBlock]]:
     """Write the batches of each part, and execute each merge; returns the arrangement, and the sorted blocks."""
     left = [
         block
@@ -49,7 +49,7 @@ def brought_into_order(
     entries = arranged(left)
     blocks: list[StoredBlock] = []
     for number, entry in enumerate(entries):
-        if isinstance(entry, Merge):
+        if isinstance(entry, BlockMerge):
             blocks += merge_blocks(str(place / f"merged-{number}"), entry, STREAM)
         else:
             blocks.append(entry)
@@ -109,7 +109,7 @@ def test_blocks_in_another_order_than_time_keep_their_latest_time(tmp_path: Path
 def test_parts_that_do_not_overlap_are_not_merged(tmp_path: Path, order: list[int]) -> None:
     parts = [[[(100 * part + at, "a") for at in range(20)]] for part in order]
     entries, blocks = brought_into_order(tmp_path, parts)
-    assert not [entry for entry in entries if isinstance(entry, Merge)]
+    assert not [entry for entry in entries if isinstance(entry, BlockMerge)]
     assert [time for time, _ in rows_in(blocks)] == [
         100 * part + at for part in range(3) for at in range(20)
     ]
@@ -118,7 +118,7 @@ def test_parts_that_do_not_overlap_are_not_merged(tmp_path: Path, order: list[in
 def test_two_files_in_one_part_do_not_cover_the_one_between(tmp_path: Path) -> None:
     first, second, third = ([(1_000 * file + at, "a") for at in range(50)] for file in range(3))
     entries, blocks = brought_into_order(tmp_path, [[third, first], [second]])
-    assert not [entry for entry in entries if isinstance(entry, Merge)]
+    assert not [entry for entry in entries if isinstance(entry, BlockMerge)]
     assert rows_in(blocks) == first + second + third
 
 
@@ -126,7 +126,9 @@ def test_two_files_in_one_part_do_not_cover_the_one_between(tmp_path: Path) -> N
 def test_only_what_overlaps_is_merged(tmp_path: Path) -> None:
     late = [[(at, "a") for at in range(40)], [(at, "a") for at in range(30, 80)]]
     entries, blocks = brought_into_order(tmp_path, [[rows] for rows in late])
-    merged = {id(block) for entry in entries if isinstance(entry, Merge) for block in entry.blocks}
+    merged = {
+        id(block) for entry in entries if isinstance(entry, BlockMerge) for block in entry.blocks
+    }
     assert 2 <= len(merged) < len(blocks) / 2
     assert rows_in(blocks) == sorted(late[0] + late[1])
 
@@ -138,7 +140,7 @@ def test_a_range_is_read_by_one_merge_of_its_blocks_alone(tmp_path: Path) -> Non
     entries, blocks = brought_into_order(
         tmp_path, [[[(int(time), "a") for time in part]] for part in times]
     )
-    lengths = [entry.length for entry in entries if isinstance(entry, Merge)]
+    lengths = [entry.length for entry in entries if isinstance(entry, BlockMerge)]
     assert len(lengths) > 10
     assert rows_in(blocks) == [(time, "a") for time in range(400)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from retention.core.topic_policy import TopicPolicy
 from retention.dialects import numbering
-from retention.dialects.dialect import Block, Dialect, Share
+from retention.dialects.dialect import Dialect, RowBlock, Share
 from retention.dialects.iggy import Iggy
 from retention.dialects.jetstream import JetStream
 from retention.dialects.numbering import BlockRows, lay
@@ -33,7 +33,7 @@ CUTS = st.lists(st.integers(0, 40), max_size=4).map(sorted)
 
 def blocks_of(
     dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]
-) -> dict[Block, BlockRows]:
+) -> dict[RowBlock, BlockRows]:
     """Rows of (payload length, task) in blocks, cut at these positions and at changes of the task."""
     parts = [part for _, part in rows]
     changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
@@ -50,7 +50,7 @@ def blocks_of(
         sizes = dialect.sizes(table)
         laid_by = STEP * np.arange(begin, end) if dialect is STREAM else np.array(parts[begin:end])
         edges = int(laid_by[0]), int(laid_by[-1])
-        block = Block(parts[begin], number, len(inside), int(sizes.sum()), *edges)
+        block = RowBlock(parts[begin], number, len(inside), int(sizes.sum()), *edges)
         blocks[block] = laid_by, sizes
     return blocks
 
@@ -82,9 +82,9 @@ def test_totals_lay_rows_where_each_of_them_would(
     ordered = sorted(rows, key=lambda row: row[1])
     cuts = [min(cut, len(rows)) for cut in cuts]
     blocks = blocks_of(dialect, ordered, cuts)
-    asked: list[Block] = []
+    asked: list[RowBlock] = []
 
-    def rows_of(wanted: Sequence[Block]) -> dict[Block, BlockRows]:
+    def rows_of(wanted: Sequence[RowBlock]) -> dict[RowBlock, BlockRows]:
         asked.extend(wanted)
         return {block: blocks[block] for block in wanted}
 
@@ -107,7 +107,10 @@ def test_totals_lay_rows_whose_times_go_back_where_each_of_them_would(
     for number, (begin, end) in enumerate(pairwise(bounds)):
         inside = np.array(times[begin:end])
         edges = int(inside[0]), int(inside.max())
-        blocks[Block(0, number, end - begin, 31 * (end - begin), *edges)] = inside, sizes[begin:end]
+        blocks[RowBlock(0, number, end - begin, 31 * (end - begin), *edges)] = (
+            inside,
+            sizes[begin:end],
+        )
     laid = lay(STREAM.layer(TAILS.__getitem__, 0, 9_000), [*blocks], lambda _: blocks)
     whole = STREAM.layer(TAILS.__getitem__, 0, 9_000)
     for block, of_rows in blocks.items():
@@ -124,7 +127,7 @@ def test_only_blocks_in_which_something_ends_are_asked_by_row(
     blocks = blocks_of(dialect, rows, [*range(0, 1_000, 10)])
     asked: list[list[int]] = []
 
-    def rows_of(wanted: Sequence[Block]) -> dict[Block, BlockRows]:
+    def rows_of(wanted: Sequence[RowBlock]) -> dict[RowBlock, BlockRows]:
         asked.append([block.number for block in wanted])
         return {block: blocks[block] for block in wanted}
 

@@ -106,8 +106,8 @@ def test_empty_headers_are_none(given: Any) -> None:
         ('{"subject": "a", "headers": "A: b"}', "headers must be pairs"),
         ('{"subject": "a", "headers": [["A"]]}', "headers must be pairs"),
         ('{"subject": "a", "headers": {"A": 1}}', "headers must be pairs"),
-        ('{"subject": "a", "headers": {"A:": "1"}}', "not a header"),
-        ('{"subject": "a", "headers": {"A": "1\\r\\n"}}', "not a header"),
+        ('{"subject": "a", "headers": {"A:": "1"}}', "not valid as a header"),
+        ('{"subject": "a", "headers": {"A": "1\\r\\n"}}', "not valid as a header"),
         (b'{"subject": "\xff"}', "is not UTF-8 (byte 0xff at position 13)"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_printed_line_is_published_without_its_place() -> None:
     [
         ({"msg_id": "8"}, "msg_id is not the Nats-Msg-Id of its headers; give the id there"),
         ({"headers_b64": None}, "msg_id is not the Nats-Msg-Id of its headers"),
-        ({"headers_b64": "eA=="}, "not a header block"),
+        ({"headers_b64": "eA=="}, "not valid as a header block"),
         ({"payload_b64": "x"}, "is not base64"),
         ({"data": "x"}, "data and data_b64 exclude each other"),
         ({"headers": {}}, "headers and headers_b64 exclude each other"),

@@ -9,7 +9,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core import headers
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.formats.jsonl import LeftOut
+from retention.formats.jsonl import SkippedLine
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published, publish
 from retention.schemas.messages import NEVER
@@ -375,7 +375,7 @@ def test_a_subject_transform_that_cuts_a_character_is_refused(tmp_path: Path) ->
 def test_a_subject_that_would_be_cut_leaves_out_its_line_alone(tmp_path: Path) -> None:
     transform = {"src": "orders.*", "dest": "orders.{{left(1,2)}}"}
     opened = opened_stream(tmp_path, subject_transform=transform)
-    left: list[LeftOut] = []
+    left: list[SkippedLine] = []
     given = [line("orders.abc"), line("orders.aéc"), line("orders.éc"), line("orders.aéd")]
     publish(opened, given, leave_out=left.extend)
     assert [subject for _, subject, _ in stored(opened)] == ["orders.ab", "orders.é"]

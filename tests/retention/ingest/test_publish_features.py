@@ -9,7 +9,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core import headers
 from retention.errors import RefusedError
-from retention.formats.jsonl import LeftOut
+from retention.formats.jsonl import SkippedLine
 from retention.ingest.publish import publish
 from tests.support.plain_store import at, configured, opened_stream, store_of
 
@@ -171,6 +171,6 @@ def test_a_schedule_has_room_for_the_roll_up_that_is_added(
     opened = configured(opened_stream(tmp_path), allow_msg_schedules=True, max_msg_size=150)
     named = {"Nats-Schedule": "@hourly", **TARGET}
     payload = "x" * (size - len(headers.build(list(named.items()))))
-    left: list[LeftOut] = []
+    left: list[SkippedLine] = []
     publish(opened, [line("orders.a", named, payload)], leave_out=left.extend)
     assert [one.code for one in left] == ([] if code is None else [code])

@@ -15,7 +15,7 @@ from retention.engines.spark import session
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.ingest import table_source
 from retention.ingest.sources import batches
-from retention.ingest.table_source import Ingested, Source, ingest
+from retention.ingest.table_source import Ingested, TableSource, ingest
 from tests.support.list_reader import reading
 from tests.support.plain_store import opened_stream, store_of
 
@@ -44,7 +44,7 @@ class Table:
 
     def take(self, **wishes: str) -> Ingested:
         decided = {name: frozenset(text.split()) for name, text in wishes.items()}
-        return ingest(self.opened, Source(str(self.place), **decided))  # type: ignore[arg-type]
+        return ingest(self.opened, TableSource(str(self.place), **decided))  # type: ignore[arg-type]
 
     def rows(self) -> str:
         return "".join(
@@ -205,7 +205,7 @@ def test_a_source_has_one_name_however_it_is_written(
 ) -> None:
     monkeypatch.chdir(table.place.parent)
     for way in (f"{table.place}/", "table", "./x/../table", f"file://{table.place}"):
-        done = ingest(table.opened, Source(way))
+        done = ingest(table.opened, TableSource(way))
         assert (done.messages, done.source) == (0, str(table.place))
 
 
@@ -229,33 +229,36 @@ def test_a_source_that_was_moved_or_copied_is_refused_until_somebody_decides(
     lines, moved = tmp_path / "lines", tmp_path / "moved"
     lines.mkdir()
     (lines / "x.json").write_text("x\n")
-    assert ingest(table.opened, Source(str(lines), "json")).messages == 1
+    assert ingest(table.opened, TableSource(str(lines), "json")).messages == 1
     shutil.copytree(lines, moved)
     with pytest.raises(
         RefusedError, match=r"moved has the rows that were taken as .*lines: it was moved or copied"
     ):
-        ingest(table.opened, Source(str(moved), "json"))
-    assert ingest(table.opened, Source(str(moved), "json", take=frozenset(["table"]))).messages == 1
+        ingest(table.opened, TableSource(str(moved), "json"))
+    assert (
+        ingest(table.opened, TableSource(str(moved), "json", take=frozenset(["table"]))).messages
+        == 1
+    )
 
 
 def test_another_format_than_before_is_refused(table: Table, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="was taken as a Delta table before, not as parquet"):
-        ingest(table.opened, Source(str(table.place), "parquet"))
+        ingest(table.opened, TableSource(str(table.place), "parquet"))
     with pytest.raises(
         UsageError, match="xml: no such format of a source; there are delta, parquet"
     ):
-        ingest(table.opened, Source(str(table.place), "xml"))
+        ingest(table.opened, TableSource(str(table.place), "xml"))
     write_deltalake(tmp_path / "other", pa.table({"payload": ["x"]}))
     with pytest.raises(UsageError, match="is a Delta table, and some of its files may have rows"):
-        ingest(table.opened, Source(str(tmp_path / "other"), "parquet"))
+        ingest(table.opened, TableSource(str(tmp_path / "other"), "parquet"))
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "a.json").write_text("1\n")
-    assert ingest(table.opened, Source(str(tmp_path / "files"), "json")).messages == 1
+    assert ingest(table.opened, TableSource(str(tmp_path / "files"), "json")).messages == 1
     with pytest.raises(RefusedError, match="was taken as json before; nothing was read; give"):
-        ingest(table.opened, Source(str(tmp_path / "files"), "csv"))
+        ingest(table.opened, TableSource(str(tmp_path / "files"), "csv"))
     write_deltalake(tmp_path / "files", pa.table({"payload": ["x"]}))
     with pytest.raises(RefusedError, match="was taken as a directory before, not as delta"):
-        ingest(table.opened, Source(str(tmp_path / "files")))
+        ingest(table.opened, TableSource(str(tmp_path / "files")))
 
 
 @pytest.mark.parametrize(("stream", "format_", "new"), [("FILES", "json", 1), ("LOG", "delta", 1)])
@@ -268,7 +271,7 @@ def test_what_an_earlier_release_took_by_a_streaming_query_does_not_come_again(
         log.write_text(log.read_text().replace(WRITTEN_AT, str(tmp_path)))
     monkeypatch.chdir(tmp_path)
     opened = open_warehouse(str(tmp_path / "retention.yaml")).stream(stream).opened
-    source = Source(str(tmp_path / stream.lower()), format_)
+    source = TableSource(str(tmp_path / stream.lower()), format_)
     before = opened.store.inventory(opened.store.snapshot()).files["messages"].to_pylist()
     for _ in range(2):
         assert ingest(opened, source).messages == 0
@@ -298,17 +301,17 @@ def test_a_checkpoint_that_does_not_tell_is_refused(
     with pytest.raises(
         RefusedError, match="stopped in the middle of version 6 of the source, and its checkpoint"
     ):
-        ingest(opened, Source("log"))
+        ingest(opened, TableSource("log"))
     offset.unlink()
     with pytest.raises(RefusedError, match="does not show what batch 1 took"):
-        ingest(opened, Source("log"))
+        ingest(opened, TableSource("log"))
     offset.write_text(whole.replace("272c8c6e", "00000000"))
     with pytest.raises(RefusedError, match="this is not the table that was taken before"):
-        ingest(opened, Source("log"))
+        ingest(opened, TableSource("log"))
 
 
 def test_nothing_new_asks_for_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, source = opened_stream(tmp_path), Source(str(tmp_path / "files"), "json")
+    opened, source = opened_stream(tmp_path), TableSource(str(tmp_path / "files"), "json")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "a.json").write_text("1\n")
     ingest(opened, source)
@@ -320,4 +323,4 @@ def test_nothing_new_asks_for_no_spark(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(session, "session", refuse)
     assert ingest(opened, source).messages == 0
     with pytest.raises(UsageError, match="there is no such directory; nothing was read"):
-        ingest(opened, Source(str(tmp_path / "none"), "json"))
+        ingest(opened, TableSource(str(tmp_path / "none"), "json"))

@@ -10,7 +10,7 @@ from retention.api.stream import Stream
 from retention.consumers.state import new_state
 from retention.core.units import DAY, HOUR, MINUTE
 from retention.inspect.lag import Lag
-from retention.inspect.state import Bucket, state_of
+from retention.inspect.state import BucketState, state_of
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
@@ -96,7 +96,7 @@ def test_a_buckets_keys_are_counted_by_what_their_last_messages_do(
 ) -> None:
     settings = {"name": "KV_B", "subjects": ["$KV.B.>"], "format": table_format}
     stream = opened(tmp_path, settings).stream("KV_B")
-    assert state_of(stream.opened, NOW).bucket == Bucket("B", 0, 0, 0)
+    assert state_of(stream.opened, NOW).bucket == BucketState("B", 0, 0, 0)
     kinds: list[tuple[str, dict[str, str]]] = [
         ("a", {"KV-Operation": "DEL"}),
         ("b", {}),
@@ -110,7 +110,7 @@ def test_a_buckets_keys_are_counted_by_what_their_last_messages_do(
         [json.dumps({"subject": f"$KV.B.{key}", "headers": said}) for key, said in kinds]
     )
     state = state_of(stream.opened, NOW)
-    assert state.bucket == Bucket("B", keys=5, live_keys=3, deletions=2)
+    assert state.bucket == BucketState("B", keys=5, live_keys=3, deletions=2)
     assert state.as_json()["bucket"]["live_keys"] == 3
     assert "bucket B: 3 live keys, 2 deleted" in repr(stream.state())
     assert "bucket B: 3 live keys" in stream.state()._repr_html_()

@@ -9,7 +9,7 @@ import pytest
 
 from retention.api.topic import Topic
 from retention.api.warehouse import open_warehouse
-from retention.apply.execute import Terms, carry_out
+from retention.apply.execute import ExecutionTerms, carry_out
 from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of
@@ -87,7 +87,7 @@ def test_an_offset_that_goes_back_while_a_pass_is_carried_out_stops_it(topic: To
         store_offset(opened, reader_of(0, "consumer", 7), 3)
         history = history_of(opened.warehouse, NAME)
         with pytest.raises(StalePlanError):
-            carry_out(opened, planned, Terms(engines), history, history.name_run(NOW), NOW)
+            carry_out(opened, planned, ExecutionTerms(engines), history, history.name_run(NOW), NOW)
     assert dropped(topic) == [(1, 0)]
 
 

@@ -14,7 +14,7 @@ from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batch
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.partitioner import ROUND_ROBIN
 from retention.layout.segment_roll import ActiveSegment, Tail
-from retention.layout.topic_segment_roll import Batch, accounted_sizes
+from retention.layout.topic_segment_roll import AppendedBatch, accounted_sizes
 
 TAILS = {0: Tail(5, ActiveSegment(3, 400, 1_000), 7), 1: Tail(0, ActiveSegment(0))}
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
@@ -105,7 +105,7 @@ def test_a_task_that_reads_its_rows_in_parts_numbers_them_alike(
     parts = [(0, one) for one in clipped_batches(pieces, 0, cut)]
     parts += [(cut, one) for one in clipped_batches(pieces, cut, len(sizes))]
 
-    def numbers(found: list[tuple[int, tuple[Batch, bool]]]) -> list[tuple[int, int, int]]:
+    def numbers(found: list[tuple[int, tuple[AppendedBatch, bool]]]) -> list[tuple[int, int, int]]:
         return [
             (at + number, batch.first_seq + number - batch.start, batch.ts_us)
             for at, (batch, _) in found

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from retention.core.topic_policy import Profile, TopicPolicy
 from retention.layout.segment_roll import ActiveSegment, Tail
 from retention.layout.topic_segment_roll import (
-    Batch,
+    AppendedBatch,
     accounted_sizes,
     header_bytes_of_batch,
     lay_out,
@@ -46,7 +46,7 @@ def array(sizes: Sequence[int]) -> np.ndarray:
     return np.array(sizes, dtype=np.int64)
 
 
-def of(batches: Sequence[Batch]) -> list[tuple[int, int, int, int, int]]:
+def of(batches: Sequence[AppendedBatch]) -> list[tuple[int, int, int, int, int]]:
     return [(one.base, one.first_seq, one.end - one.start, one.ts_us, one.bytes) for one in batches]
 
 

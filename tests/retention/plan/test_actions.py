@@ -7,7 +7,7 @@ import pytest
 
 from retention.core.policy import Policy
 from retention.core.seq_ranges import ranges_in
-from retention.plan.actions import Drop, Mark, Rewrite
+from retention.plan.actions import FileDrop, Mark, Rewrite
 from retention.plan.plan import Plan
 from tests.support.worlds import Message, World, plan_of
 
@@ -21,7 +21,7 @@ def plan() -> Plan:
 
 
 def test_actions_are_of_every_kind_that_does_something(plan: Plan) -> None:
-    assert [type(action) for action in plan.actions] == [Drop, Rewrite]
+    assert [type(action) for action in plan.actions] == [FileDrop, Rewrite]
     assert plan.actions.drop.files["max_seq"].to_pylist() == [5]
     assert [ranges_in(ranges).tolist() for ranges in plan.actions.rewrite.ranges()] == [[[6, 7]]]
     assert list(replace(plan.actions, sequences=(16, 18)))[-1] == Mark(plan.markers, 16, 18)

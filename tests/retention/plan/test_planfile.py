@@ -139,7 +139,7 @@ def test_a_flipped_bit_is_found(saved: str, part: str) -> None:
     content = bytearray(beside.read_bytes())
     content[len(content) // 2] ^= 1
     beside.write_bytes(bytes(content))
-    with pytest.raises(DamagedError, match="not what was written"):
+    with pytest.raises(DamagedError, match="not as written"):
         load_plans(saved)
 
 

@@ -11,7 +11,13 @@ import pytest
 
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
-from retention.consumers.state import PENDING, ConsumerState, Position, new_state, with_lasts
+from retention.consumers.state import (
+    PENDING,
+    ConsumerState,
+    DeliveryPosition,
+    new_state,
+    with_lasts,
+)
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
@@ -33,7 +39,9 @@ SUBJECTS = ["s.0", "s.1", "s.2"]
 
 def progress(floor: int, delivered: int, *pending: int) -> ConsumerState:
     waiting = pa.table([list(pending), list(pending), [0] * len(pending)], schema=PENDING)
-    return ConsumerState(Position(delivered, delivered), Position(floor, floor), waiting)
+    return ConsumerState(
+        DeliveryPosition(delivered, delivered), DeliveryPosition(floor, floor), waiting
+    )
 
 
 def keep(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from retention.restore.lineage import ancestors, leaves, links_of
-from retention.stores.archive_manifest import ArchivedFile, Manifest, Origin, StoredManifest
+from retention.stores.archive_manifest import ArchivedFile, ArchiveOrigin, Manifest, StoredManifest
 
 
 def manifest(link: str | None, previous: str | None, *paths: str) -> StoredManifest:
     copies = tuple(ArchivedFile(path, 0, 1, 1, "sha", 1, 1, 1, 1, 0, 0, {}, []) for path in paths)
     content = Manifest(
-        Origin("ORDERS", "t"),
+        ArchiveOrigin("ORDERS", "t"),
         is_topic=False,
         plan_id="plan",
         as_of_ns=0,

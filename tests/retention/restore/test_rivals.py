@@ -9,7 +9,7 @@ import pytest
 from retention.datafile.parquet import write_messages
 from retention.errors import DamagedError, RefusedError
 from retention.restore.rivals import newest_of_each, refuse_rivals
-from retention.stores.archive_manifest import ArchivedFile, Manifest, Origin, StoredManifest
+from retention.stores.archive_manifest import ArchivedFile, ArchiveOrigin, Manifest, StoredManifest
 from tests.support.laying import START, Laid, rows_of
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_copy_is_no_rival(tmp_path: Path) -> None:
 
 
 def test_other_bytes_for_one_path_are_refused_with_both_manifests(tmp_path: Path) -> None:
-    origin = Origin("ORDERS", "t")
+    origin = ArchiveOrigin("ORDERS", "t")
     copies = [archived(tmp_path, "same", {1: payload}) for payload in (b"a", b"b")]
     manifests = [
         StoredManifest(

@@ -12,7 +12,7 @@ from retention.errors import DamagedError
 from retention.history.runs import History
 from retention.storage.checksum import verified, with_checksum
 from retention.stores.layout import Layout
-from retention.stores.parquet.log import Entry, ParquetLog
+from retention.stores.parquet.log import CommitEntry, ParquetLog
 from tests.support.run_records import run_record
 
 RECORD: dict[str, Any] = {
@@ -52,7 +52,7 @@ def test_no_digit_of_the_run_history_can_change_unseen(tmp_path: Path) -> None:
 
 def test_no_digit_of_a_parquet_log_can_change_unseen(tmp_path: Path) -> None:
     log = ParquetLog(Layout(str(tmp_path), "ORDERS"))
-    log.append(Entry(0, 17, next_seq={0: 21}, open_base={0: 16}, table_id="made"))
+    log.append(CommitEntry(0, 17, next_seq={0: 21}, open_base={0: 16}, table_id="made"))
     assert log.read().counters.next_seq == {0: 21}
     file = tmp_path / "_retention/log/00000000000000000000.json"
     for damaged in _with_every_digit_changed(file):

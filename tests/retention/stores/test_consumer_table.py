@@ -14,7 +14,7 @@ from retention.consumers.state import (
     REDELIVERED,
     UNSEEN,
     ConsumerState,
-    Position,
+    DeliveryPosition,
     new_state,
 )
 from retention.core.inventory import Counters
@@ -36,7 +36,7 @@ def moved_to(seq: int) -> consumer_table.Change:
     def change(found: ConsumerRecord | None) -> ConsumerRecord:
         assert found is not None
         floor = max(found.state.ack_floor.stream_seq, seq)
-        position = Position(floor, floor)
+        position = DeliveryPosition(floor, floor)
         return replace(found, state=replace(found.state, ack_floor=position, delivered=position))
 
     return change
@@ -170,8 +170,8 @@ def test_a_record_of_an_earlier_version_is_read_and_built_upon(
     place.parent.mkdir(parents=True)
     place.write_text(EARLIER)
     state = ConsumerState(
-        Position(6, 5),
-        Position(2, 2),
+        DeliveryPosition(6, 5),
+        DeliveryPosition(2, 2),
         pa.table([[3, 5], [3, 5], [10, 12]], schema=PENDING),
         pa.table([[1, 3], [4, 1]], schema=REDELIVERED),
         pa.table([[4], [4], [3], [OPEN]], schema=UNSEEN),

@@ -17,7 +17,7 @@ from retention.formats.iggy.era import Era
 from retention.formats.iggy.era_08 import Era08
 from retention.formats.iggy.era_09 import Era09
 from retention.formats.iggy.findings import Damage, Finding, Hole, Tear
-from retention.formats.iggy.log import Log, read_log
+from retention.formats.iggy.log import SegmentLog, read_log
 from retention.formats.iggy.rows import ROWS
 from tests.support.iggy_logs import Message, batch_09, batch_of, checked, log_08, log_09
 
@@ -41,7 +41,7 @@ def read(
     content: bytes, era: Era, segment: int = 0, end: int | None = None
 ) -> tuple[pa.Table, list[Finding], int]:
     Path(LOCATION).write_bytes(content)
-    parts = list(read_log(Log(LOCATION, 0, segment, len(content), end), era))
+    parts = list(read_log(SegmentLog(LOCATION, 0, segment, len(content), end), era))
     rows = pa.Table.from_batches([part.rows for part in parts])
     findings = [finding for part in parts for finding in part.findings]
     return rows, findings, parts[-1].next_offset
@@ -131,7 +131,7 @@ def test_parts_are_small(
     monkeypatch.setattr(log_module, "WINDOW_BYTES", 600)
     content = write([Message(offset) for offset in range(100)])
     Path(LOCATION).write_bytes(content)
-    parts = list(read_log(Log(LOCATION, 0, 0, len(content), None), era))
+    parts = list(read_log(SegmentLog(LOCATION, 0, 0, len(content), None), era))
     assert len(parts) > 10
     assert [part.next_offset for part in parts][-1] == 100
 
@@ -348,7 +348,7 @@ def test_a_damaged_record_between_sound_ones_costs_none_of_them(
 def test_a_log_that_changes_meanwhile_is_no_tear(era: Era, write: Callable[..., bytes]) -> None:
     content = write(TEN)
     Path(LOCATION).write_bytes(content[:-1])
-    log = Log(LOCATION, 0, 0, len(content), None)
+    log = SegmentLog(LOCATION, 0, 0, len(content), None)
     with pytest.raises(BusyError, match="became shorter while it was read"):
         list(read_log(log, era))
     Path(LOCATION).unlink()

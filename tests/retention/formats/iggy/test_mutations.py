@@ -18,7 +18,7 @@ from retention.formats.iggy.era import Era
 from retention.formats.iggy.era_08 import Era08
 from retention.formats.iggy.era_09 import Era09
 from retention.formats.iggy.findings import Finding
-from retention.formats.iggy.log import Log, read_log
+from retention.formats.iggy.log import SegmentLog, read_log
 from tests.support.iggy_logs import Message, log_08, log_09, original
 
 LOGS = int(os.environ.get("RETENTION_MUTATIONS", "200"))
@@ -97,7 +97,7 @@ def messages(chance: Random) -> list[Message]:
 
 
 def read(path: Path, era: Era, end: int | None) -> tuple[pa.Table, list[Finding], int]:
-    parts = list(read_log(Log(str(path), 0, 0, path.stat().st_size, end), era))
+    parts = list(read_log(SegmentLog(str(path), 0, 0, path.stat().st_size, end), era))
     rows = pa.Table.from_batches([part.rows for part in parts])
     return rows, [finding for part in parts for finding in part.findings], parts[-1].next_offset
 
@@ -178,10 +178,12 @@ def test_memory_does_not_grow_with_the_log(
     size = len(content)
     del content
     assert size > 18_000_000
-    assert any(peak_bytes(Log(str(path), 0, 0, size, 2_000), era) < 3_000_000 for _ in range(3))
+    assert any(
+        peak_bytes(SegmentLog(str(path), 0, 0, size, 2_000), era) < 3_000_000 for _ in range(3)
+    )
 
 
-def peak_bytes(log: Log, era: Era) -> int:
+def peak_bytes(log: SegmentLog, era: Era) -> int:
     """The peak memory of this process during the read of a log, including its other threads."""
     most = 0
     tracemalloc.start()

@@ -13,8 +13,8 @@ from retention.formats.iggy.era import Era, EraName
 from retention.formats.iggy.findings import Damage, Finding, Hole, Skipped, Tear
 from retention.formats.iggy.topic import (
     ERAS,
-    StoredOffset,
-    Topic,
+    ConsumerOffset,
+    TopicDirectory,
     era_of,
     read_topic,
     refuse_other_era,
@@ -26,11 +26,11 @@ TWENTY = [Message(offset, b"payload %d" % offset) for offset in range(20)]
 both = pytest.mark.parametrize(("name", "write"), [("0.8", log_08), ("0.9", log_09)])
 
 
-def topic_of(folder: Path, partitions: dict[str, dict[int, bytes]]) -> Topic:
+def topic_of(folder: Path, partitions: dict[str, dict[int, bytes]]) -> TopicDirectory:
     return read_topic(str(written(folder, partitions)))
 
 
-def read(topic: Topic, era: Era) -> tuple[list[tuple[int, int, int]], list[Finding]]:
+def read(topic: TopicDirectory, era: Era) -> tuple[list[tuple[int, int, int]], list[Finding]]:
     parts = list(topic.parts(era))
     rows = pa.Table.from_batches([part.rows for part in parts])
     keys = zip(*(rows[name].to_pylist() for name in ("partition", "segment", "seq")), strict=True)
@@ -196,9 +196,9 @@ def test_stored_offsets_have_8_or_16_bytes(tmp_path: Path) -> None:
     for name in ("7.tmp", "007", str(2**32), "٣"):
         offset_file(tmp_path, "groups", name, b"")
     assert read_topic(str(tmp_path)).partitions[0].stored_offsets == (
-        StoredOffset("consumer", 9, 2**62),
-        StoredOffset("consumer", 10, 5),
-        StoredOffset("group", 2**32 - 1, 0),
+        ConsumerOffset("consumer", 9, 2**62),
+        ConsumerOffset("consumer", 10, 5),
+        ConsumerOffset("group", 2**32 - 1, 0),
     )
 
 

@@ -66,7 +66,7 @@ def test_pairs_keep_their_order_and_keys_have_types_too() -> None:
         (KEY + stored(2, b"xy")[:-1], "claim 2 bytes"),
         (KEY + b"\x02\xff\xff\xff\xff", "claim 4294967295 bytes"),
         (KEY + stored(0, b"x"), "an unknown kind, 0, at byte 8"),
-        (KEY + stored(16, b"x"), "the kind 16"),
+        (KEY + stored(16, b"x"), "an unknown kind, 16"),
         (KEY + stored(11, b"xyz"), "a uint32 of 3 bytes at byte 8"),
         (KEY + stored(2, b"\xff"), "can't decode byte 0xff"),
     ],

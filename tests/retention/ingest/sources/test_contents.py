@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from retention.ingest.sources.contents import Contents, resolve
+from retention.ingest.sources.contents import SourceContents, resolve
 from retention.ingest.sources.directory import (
-    Difference,
+    ListingDifference,
     Resolved,
     SourceFile,
     TakenFile,
@@ -23,7 +23,7 @@ class Folder:
 
     def __init__(self, where: Path, format_: str = "json") -> None:
         self.where = where
-        self.contents = Contents(str(where), format_)
+        self.contents = SourceContents(str(where), format_)
         self.taken: dict[str, TakenFile] = {}
 
     def write(self, name: str, text: str, at: int = 1) -> None:
@@ -39,7 +39,7 @@ class Folder:
     def take(self) -> None:
         self.taken = {file.path: self.contents.taken(file) for file in self.listing()}
 
-    def difference(self) -> Difference:
+    def difference(self) -> ListingDifference:
         return compare(self.listing(), self.taken)
 
     def resolved(self, **wishes: str) -> Resolved:

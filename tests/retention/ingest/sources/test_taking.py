@@ -10,7 +10,7 @@ import pytest
 
 from retention.errors import BusyError, DamagedError, RefusedError, RetentionError
 from retention.ingest.sources import batches
-from retention.ingest.sources.contents import Contents
+from retention.ingest.sources.contents import SourceContents
 from retention.ingest.sources.directory import NO_WISHES, SourceFile
 from retention.ingest.sources.directory_source import DirectorySource
 from retention.ingest.sources.positions import DirectoryPosition
@@ -43,7 +43,7 @@ class World:
     def take(self) -> int:
         taking = Taking(self.opened, str(self.source), lambda: self.reader)
         known = taking.so_far()
-        contents = Contents(str(self.source), "json")
+        contents = SourceContents(str(self.source), "json")
         directory = DirectorySource(str(self.source), "json", contents, NO_WISHES)
         listing = [
             SourceFile(file.path, file.length, file.modified_ns, "", file.inode)

@@ -359,7 +359,7 @@ def test_rivals_that_keep_coming_first_end_in_busy(
         tries.append(1)
         raise CommitFailedError("a rival")
 
-    monkeypatch.setattr(commit.Attempt, "commit", refuse)
+    monkeypatch.setattr(commit.CommitAttempt, "commit", refuse)
     monkeypatch.setattr(delta, "_LONGEST_PAUSE_S", 0)
     with pytest.raises(BusyError, match="20 times"):
         store.commit(removing(files), snapshot)
@@ -454,7 +454,7 @@ class Recovering(Faulty):
 
 def recovering(store: Store, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Any:
     """A snapshot on a simulated object store with errors as its first answers."""
-    monkeypatch.setattr(commit.Attempt, "_pauses", lambda _: (0.0, 0.0))
+    monkeypatch.setattr(commit.CommitAttempt, "_pauses", lambda _: (0.0, 0.0))
     snapshot = store.snapshot()
     table = Recovering(snapshot.handle.table, **how)
     return replace(snapshot, handle=replace(snapshot.handle, table=table))

@@ -21,7 +21,7 @@ from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
-from retention.stores.parquet.log import Entry, ParquetLog
+from retention.stores.parquet.log import CommitEntry, ParquetLog
 from retention.stores.parquet.settle_files import Places
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, latest, removing, rows
@@ -153,7 +153,7 @@ def test_a_log_that_was_put_back_knows_fewer_files(place: Stage) -> None:
 def test_a_stream_made_anew_forgets(place: Stage) -> None:
     remembered(place)
     shutil.rmtree(place.root / "_retention" / "log")
-    ParquetLog(Layout(str(place.root), "ORDERS")).append(Entry(0, 0, table_id="another"))
+    ParquetLog(Layout(str(place.root), "ORDERS")).append(CommitEntry(0, 0, table_id="another"))
     assert len(newcomers(place)) == 3
 
 
