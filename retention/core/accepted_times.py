@@ -36,8 +36,8 @@ class AcceptedTimes:
         instant = format_instant(ns)
         if not INT64_MIN <= ns <= INT64_MAX:
             return (
-                f"{column} {ns if as_number else instant} is outside 1677-09-21 to 2262-04-11, the times that 64 bits "
-                f"of nanoseconds hold{'' if as_number else _divided(ns)}"
+                f"{column} {ns if as_number else instant} is outside 1677-09-21 to 2262-04-11, the range of 64 bits "
+                f"of nanoseconds{'' if as_number else _divided(ns)}"
             )
         if ns >= self.earliest_ns:
             return None

@@ -53,7 +53,7 @@ def delta_of(version: str) -> tuple[str, str]:
     except importlib.metadata.PackageNotFoundError:
         stated = []
     if any(_allows(line, version) for line in stated if line.startswith("pyspark")):
-        return _named_by_delta_spark()
+        return _named_by_delta_spark(version)
     return companions_of(version).delta
 
 
@@ -133,14 +133,9 @@ def _allows(requirement: str, version: str) -> bool:
     )
 
 
-def _named_by_delta_spark() -> tuple[str, str]:
-    """The artifact and version that the installed delta-spark adds to a session of the installed pyspark."""
-    from delta.pip_utils import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
-
-    builder = configure_spark_with_delta_pip(SparkSession.Builder())
-    _, artifact, version = builder._options["spark.jars.packages"].split(":")  # noqa: SLF001
-    return artifact, version
+def _named_by_delta_spark(version: str) -> tuple[str, str]:
+    """The artifact and version that the installed delta-spark adds to a session of a Spark, without loading either."""
+    return f"delta-spark_{_minor_of(version)}_2.13", importlib.metadata.version("delta-spark")
 
 
 def _minor_of(version: str) -> str:

@@ -127,3 +127,12 @@ def test_the_client_of_spark_connect_alone_starts_no_spark(
     monkeypatch.setattr(importlib.metadata, "version", version)
     with pytest.raises(UsageError, match=r"^pyspark is not installed [^\n]*SPARK_REMOTE[^\n]*$"):
         installed_spark()
+
+
+def test_the_names_of_delta_s_jars_are_those_that_delta_spark_gives() -> None:
+    from delta.pip_utils import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    builder = configure_spark_with_delta_pip(SparkSession.Builder())
+    named = ":".join(("io.delta", *delta_of(installed_spark())))
+    assert builder._options["spark.jars.packages"] == named

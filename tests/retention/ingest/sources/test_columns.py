@@ -22,7 +22,7 @@ def test_a_column_that_is_gone_or_has_another_type_contradicts() -> None:
     kept = columns(a="long", b="string", c="date")
     assert contradictions(kept, columns(A="long", b="double", d="long")) == [
         "the column b was string and is double",
-        "the column c is gone",
+        "the column c is missing",
     ]
 
 

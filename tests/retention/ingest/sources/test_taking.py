@@ -144,7 +144,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_not_taken(world: World) -
         world.take()
     assert world.rows() == []
     world.reader.after_read[:] = [(world.source / "a").unlink]
-    with pytest.raises(BusyError, match="a is gone while it was read"):
+    with pytest.raises(BusyError, match="a was deleted while it was read"):
         world.take()
 
 
