@@ -22,6 +22,7 @@ from retention import open_warehouse
 from retention.api.stream import Stream
 from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
+from retention.engines.spark.session import session
 from retention.history.report import RunReport
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
@@ -33,7 +34,8 @@ AS_OF = "2014-01-01T05:00:00Z"
 """The instant of every step: midnight in New York at the end of the year."""
 PLANE = "flights.LGA.MQ.N725MQ"
 """The subject of a busy plane, with more departures than the limit per subject."""
-FORMATS = ("delta", "parquet")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""The flag of a JVM that ends soon: its second compiler would take half of the time."""
 CONFIG = """\
 # yaml-language-server: $schema=../../schemas/json/retention.schema.json
 defaults:
@@ -228,7 +230,7 @@ def compare(directory: Path, lines: Path, stream: Stream, report: RunReport) -> 
 
 def compare_spark(copy: Path, stream: Stream, report: RunReport) -> None:
     """Do the pass on Spark, on a copy of the published stream, and compare its plan and the remaining messages."""
-    with timed("spark") as sentences:
+    with timed("spark") as sentences, session("demo", java_options=SHORT_LIVED):
         other = open_warehouse(copy, engine="spark")
         [outcome] = other.apply(as_of=AS_OF)
         again = outcome.value

@@ -40,8 +40,8 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 @contextlib.contextmanager
-def session(app_name: str = "retention") -> Iterator[SparkSession]:
-    """The active session, left running; or a new one, stopped at the end.
+def session(app_name: str = "retention", *, java_options: str = "") -> Iterator[SparkSession]:
+    """The active session, left running; or a new one, as `build_session`, stopped at the end.
 
     Raises:
         UsageError: the active session's Spark is too old; or as `build_session`.
@@ -50,7 +50,7 @@ def session(app_name: str = "retention") -> Iterator[SparkSession]:
     running = active_session()
     with contextlib.ExitStack() as stack:
         if running is None:
-            running = build_session(app_name)
+            running = build_session(app_name, java_options=java_options)
             stack.callback(_stop, running)
         else:
             refuse_too_old(running.version)
