@@ -180,7 +180,7 @@ def test_a_printed_line_is_published_without_its_place() -> None:
     [
         ({"msg_id": "8"}, "msg_id is not the Nats-Msg-Id of its headers; give the id there"),
         ({"headers_b64": None}, "msg_id is not the Nats-Msg-Id of its headers"),
-        ({"headers_b64": "eA=="}, "not valid as a header block"),
+        ({"headers_b64": "eA=="}, "not a header block"),
         ({"payload_b64": "x"}, "is not base64"),
         ({"data": "x"}, "data and data_b64 exclude each other"),
         ({"headers": {}}, "headers and headers_b64 exclude each other"),
