@@ -44,7 +44,7 @@ class RunToUndo:
     @property
     def layout(self) -> Layout:
         """The stream's layout."""
-        return Layout(self.opened.root, self.opened.name)
+        return self.opened.layout
 
     @cached_property
     def live(self) -> pa.Table:

@@ -21,7 +21,6 @@ from retention.schemas.runs import RUN_RANGES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.claims import Claims
-from retention.stores.layout import Layout
 
 
 def keep_for_undo(
@@ -128,7 +127,7 @@ def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> 
     Raises:
         RefusedError: a reclaim has claimed one of them.
     """
-    claimed = Claims(Layout(opened.root, opened.name)).claimed()
+    claimed = Claims(opened.layout).claimed()
     taken = sorted(claimed.intersection(back["path"].to_pylist()))
     if taken:
         raise RefusedError(

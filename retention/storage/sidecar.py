@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from retention.storage import files
 from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
 from retention.storage.crash_points import Step, reached
-from retention.storage.tables import stream_of, table_of
+from retention.storage.tables import decode_stream, encode_stream
 
 Value = TypeVar("Value")
 
@@ -147,12 +147,12 @@ class ArrowCodec(Generic[Value]):
 
     def write(self, sink: Any, label: SidecarLabel, value: Value) -> None:
         """Write the stream, with the label in its schema."""
-        sink.write(with_hash(stream_of(_labelled(self.to_table(value), label))))
+        sink.write(with_hash(encode_stream(_labelled(self.to_table(value), label))))
 
     def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
         """Read the stream."""
         body, checksum = stripped(source.read())
-        table = table_of(body)
+        table = decode_stream(body)
         label = _label_of(table.schema)
         return SidecarRecord(label, self.from_table(label.state, table), checksum)
 

@@ -38,7 +38,7 @@ def encoded(open_writer: Callable[[IO[bytes]], Any], tables: Iterable[pa.Table])
     yield emptied()
 
 
-def stream_of(table: pa.Table, compression: str | None = None) -> bytes:
+def encode_stream(table: pa.Table, compression: str | None = None) -> bytes:
     """A small table as an Arrow stream in memory."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
@@ -48,7 +48,7 @@ def stream_of(table: pa.Table, compression: str | None = None) -> bytes:
     return content
 
 
-def table_of(stream: bytes | memoryview) -> pa.Table:
+def decode_stream(stream: bytes | memoryview) -> pa.Table:
     """The table of an Arrow stream in memory.
 
     Raises:

@@ -11,6 +11,7 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.expected_stats import EXPECTED_COLUMNS, expected_stats_of
 from retention.engine_port import Run
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
+from retention.storage.tables import decode_stream, encode_stream
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout, check_inside, check_lengths, identities
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -26,7 +27,7 @@ class DescribeTask:
     """Files without statistics in the log, and the layout in which their statistics are cached."""
 
     layout: Layout
-    packed: pa.Buffer
+    packed: bytes
     """Rows of `LOGGED_FILES` with any statistics in the log, as an Arrow stream; pickling a slice would include its
     whole table."""
     weight: int
@@ -66,7 +67,7 @@ def describe_tasks(layout: Layout, logged: pa.Table, clock_ns: int) -> list[Desc
     """Divide files (`LOGGED_FILES`, with any statistics in the log) among tasks."""
     names = [*LOGGED_FILES.names, *(n for n in EXPECTED_COLUMNS if n in logged.column_names)]
     return [
-        DescribeTask(layout, _packed(some), _weight(some), clock_ns)
+        DescribeTask(layout, encode_stream(some), _weight(some), clock_ns)
         for some in in_parts(logged.select(names))
     ]
 
@@ -87,8 +88,7 @@ def describe_files(task: DescribeTask) -> Described:
         ForeignRowsError: rows of other writers break the storage rules.
         DamagedError: a file is missing, was changed, or cannot be read.
     """
-    with pa.ipc.open_stream(task.packed) as source:
-        logged = source.read_all()
+    logged = decode_stream(task.packed)
     rows, read = inventory.describe_live(task.layout, live_files(task.layout, logged), logged)
     is_kept = StatisticsCache(task.layout, lambda: task.clock_ns).add(rows)
     # Pickling even an empty slice of a table would include the whole table.
@@ -116,10 +116,3 @@ def in_parts(files: pa.Table) -> Iterator[pa.Table]:
 
 def _weight(files: pa.Table) -> int:
     return sum(files["file_bytes"].to_pylist()) + files.num_rows * FILE_BYTES
-
-
-def _packed(files: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, files.schema) as stream:
-        stream.write_table(files)
-    return sink.getvalue()

@@ -16,7 +16,7 @@ from retention.core.message_filter import MessageFilter
 from retention.datafile.file_messages import messages_in
 from retention.engines.spark.ddl import arrow_of, ddl_of
 from retention.engines.spark.task_code import code_digest, refuse_other_code
-from retention.storage.tables import stream_of, table_of
+from retention.storage.tables import decode_stream, encode_stream
 
 _BATCH_BYTES = 32 << 20
 _PART_ROWS = 65_536
@@ -56,7 +56,7 @@ class RowsPart(TaskShare):
 
     def tables(self, columns: pa.Schema) -> Iterator[pa.Table]:
         """The rows."""
-        yield table_of(self.content).cast(columns)
+        yield decode_stream(self.content).cast(columns)
 
 
 class SourceView(Protocol):
@@ -119,7 +119,7 @@ class ViewReader(DataSourceReader):
 def rows_parts(table: pa.Table) -> list[TaskShare]:
     """The parts of a table in memory; at least one."""
     starts = range(0, max(table.num_rows, 1), _PART_ROWS)
-    return [RowsPart(stream_of(table.slice(start, _PART_ROWS))) for start in starts]
+    return [RowsPart(encode_stream(table.slice(start, _PART_ROWS))) for start in starts]
 
 
 def _batch_rows(table: pa.Table) -> int:

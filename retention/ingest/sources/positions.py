@@ -12,7 +12,7 @@ import pyarrow as pa
 from retention.ingest.sources.delta_follow import DeltaFiles
 from retention.ingest.sources.directory import TakenFile
 from retention.storage.checksum import parse_json, stripped, with_hash
-from retention.storage.tables import stream_of, table_of
+from retention.storage.tables import decode_stream, encode_stream
 
 FORMAT_VERSION = 1
 _LABEL = b"retention.ingest"
@@ -89,7 +89,7 @@ def packed(position: Position) -> bytes:
         table = _delta_table(position.files)
     label["format_version"] = FORMAT_VERSION
     table = table.replace_schema_metadata({_LABEL: json.dumps(label)})
-    return with_hash(stream_of(table, compression="zstd"))
+    return with_hash(encode_stream(table, compression="zstd"))
 
 
 def unpacked(content: bytes) -> Position:
@@ -100,7 +100,7 @@ def unpacked(content: bytes) -> Position:
             release.
     """
     body, _ = stripped(content)
-    table = table_of(body)
+    table = decode_stream(body)
     label = parse_json((table.schema.metadata or {})[_LABEL])
     if label["format_version"] != FORMAT_VERSION:
         raise ValueError(

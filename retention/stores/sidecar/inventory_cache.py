@@ -20,6 +20,7 @@ from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
+from retention.storage.tables import decode_stream, encode_stream
 from retention.stores.layout import Layout, leaving
 
 BLOCK_FILES = 2_048
@@ -27,7 +28,7 @@ BLOCK_FILES = 2_048
 _EDITION = 3
 """The edition; raised when inventories get more checks or version tokens another form, to discard older caches."""
 _GARBAGE_BYTES = 4 * 2**20
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+_COMPRESSION = "lz4"
 
 
 class LostError(Exception):
@@ -151,10 +152,7 @@ class InventoryCacheFiles:
     def _packed(self, piece: PackedBlock | pa.Table) -> tuple[bytes, PackedBlock]:
         if isinstance(piece, PackedBlock):
             return next(self._contents([piece])), piece
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, FILE_STATS, options=_COMPRESSED) as writer:
-            writer.write_table(piece.combine_chunks())
-        content = sink.getvalue().to_pybytes()
+        content = encode_stream(piece.combine_chunks(), _COMPRESSION)
         return content, _described(piece, content)
 
     def _too_full_of_garbage(self, blocks: Sequence[PackedBlock]) -> set[str]:
@@ -212,7 +210,7 @@ def _open_pack(place: str) -> pa.NativeFile:
 
 def _decoded(content: bytes) -> pa.Table:
     try:
-        return pa.ipc.open_stream(content).read_all().cast(FILE_STATS)
+        return decode_stream(content).cast(FILE_STATS)
     except (ValueError, pa.ArrowException) as error:
         raise LostError from error
 
