@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from scripts.crossings import crossings
+
 _FORMAT_TEST = re.compile(r"""(==|!=) "(delta|parquet)"|format_? in """)
 _LEANING = re.compile(
     r"\b(of which|whoever|whose|nobody|somebody|whatever)\b|^(What|Who)\b", re.IGNORECASE
@@ -60,6 +62,7 @@ class Tree:
             "modules outside stores/{delta,parquet} that test the format's name",
             str(self._format_tests()),
         )
+        yield "pairs of functions that call each other between modules", crossings(self.root)
         anys = len(re.findall(r"\bAny\b", self.text))
         yield (
             "Any per 1,000 lines; dict[str, Any]",
