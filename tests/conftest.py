@@ -18,7 +18,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.file_times import lines_of
-from tests.support.shares import left_out
+from tests.support.shares import beyond_third, left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--by-turns",
         action="store_true",
-        help="leave out the thorough tests, and try each other one on one format",
+        help="leave out the thorough tests; try each other one on one format, and a third on Spark or an object store",
     )
 
 
@@ -109,8 +109,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         in_turn = [item for item in items if not item.get_closest_marker("every_format")]
         left = left_out(item.nodeid for item in in_turn if item.get_closest_marker("whole"))
         left |= {item.nodeid for item in items if item.get_closest_marker("thorough")}
+        left |= beyond_third(
+            item.nodeid
+            for item in items
+            if item.nodeid not in left and folders[item] != "conformance" and _is_costly(item)
+        )
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
+
+
+def _is_costly(item: pytest.Item) -> bool:
+    """Whether a test uses Spark or an object store; conformance cases have a share of their own."""
+    return "spark" in getattr(item, "fixturenames", ()) or "s3" in item.nodeid.lower()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

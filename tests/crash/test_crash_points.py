@@ -130,7 +130,6 @@ def untried(reached: Sequence[Reached]) -> list[str]:
     return chosen
 
 
-@pytest.mark.every_format
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(

@@ -101,6 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kills")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(KILLS or 2))
 def test_a_run_that_is_killed_at_any_moment_leaves_a_valid_stream_and_nobody_behind(
     folder: Path, number: int

@@ -72,7 +72,7 @@ def _cells() -> Iterator[tuple[str, str, str]]:
     yield from (("python", act, "threads") for act in ACTS)
 
 
-FEW = {("job", "plan", "own"), ("command", "plan", "active"), ("python", "plan", "threads")}
+FEW = {("command", "plan", "active")}
 CELLS = [cell for cell in _cells() if EVERYTHING or cell in FEW]
 
 

@@ -1,4 +1,4 @@
-"""The share of tests in `make test`: a test for two formats runs on one of them, alternating."""
+"""The share of tests in `make test`: one format of two, alternating, and a third of those on Spark or an object store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
 """Whether all combinations are tested: `make long NAME=thorough`."""
 FORMATS = ("delta", "parquet")
+THIRD = 3
 _FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 
 
@@ -23,4 +24,14 @@ def left_out(tests: Iterable[str]) -> set[str]:
         for turn, group in enumerate(alike)
         for number, test in enumerate(group)
         if number != turn % len(group)
+    }
+
+
+def beyond_third(tests: Iterable[str]) -> set[str]:
+    """The test names to leave out of a costly kind: all except the first, fourth, seventh, ... of each file."""
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.partition("::")[0], []).append(test)
+    return {
+        test for several in files.values() for number, test in enumerate(several) if number % THIRD
     }
