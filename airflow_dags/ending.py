@@ -15,7 +15,7 @@ _SPARK_CODE = re.compile(r"Error code is: (-?\d+)")
 
 @dataclass(frozen=True)
 class Ending:
-    """The exit code of a job, and its report; None: it wrote none."""
+    """The exit code of a job, and its report, if it wrote one."""
 
     code: int
     report: Mapping[str, Any] | None

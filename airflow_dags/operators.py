@@ -21,7 +21,7 @@ class PlanOperator(JobOperator):
         """Plan.
 
         Args:
-            engine: where the engine is.
+            engine: the location of the engine.
             stream: the stream, the topic, or a bucket's stream.
             as_of: the instant, in the format of `--as-of`; None: that of planning.
             options: options of every task: `pool`, `retries`, `execution_timeout`.
@@ -48,7 +48,7 @@ class ApplyOperator(JobOperator):
         """Apply a plan.
 
         Args:
-            engine: where the engine is.
+            engine: the location of the engine.
             stream: the planned stream.
             plan: the id of the planning task; None: `plan` of the same group.
             approve: the id of the approval task; None: `approve` of the same group.

@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 class _NoPandas:
-    """An import hook under which pandas is not installed."""
+    """An import hook that hides pandas."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -16,7 +16,7 @@ _HINT = "dry run: apply() does it"
 
 
 class DryRun(Public, Generic[Found, Done]):
-    """Work on streams that a call has planned and not done: it displays itself, `apply()` does it."""
+    """Planned work on streams: the object displays the plan, and `apply()` carries it out."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class DryRun(Public, Generic[Found, Done]):
         act: Callable[[], Done],
         show: Callable[[Found], Iterable[str]],
     ) -> None:
-        """Store the functions for planning, doing and showing the work.
+        """Store the functions that plan, carry out and show the work.
 
         Args:
             find: plans the work, and changes nothing.
-            act: does it.
+            act: carries the work out.
             show: the lines that describe the plan.
         """
         self._find, self._act, self._show = find, act, show
@@ -44,7 +44,7 @@ class DryRun(Public, Generic[Found, Done]):
         return self
 
     def apply(self) -> Done:
-        """Plan the work again and do it.
+        """Plan the work again, and carry it out.
 
         Raises:
             BusyError: another run is in progress on the stream.
@@ -70,7 +70,7 @@ Mended = TypeVar("Mended", bound=Mendable)
 
 
 class Repair(DryRun[Mended, Mended]):
-    """A repair of a stream, shown before it is done."""
+    """A planned repair of a stream."""
 
     def lines(self, mended: Mended) -> list[str]:
         """The lines that describe the repair, needed or done."""

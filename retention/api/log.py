@@ -1,4 +1,4 @@
-"""One log of the Python API: what streams and topics share; and a plan that can explain, save and apply itself."""
+"""A log of the Python API: the members that streams and topics share, and a plan that explains and applies itself."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Log(Public, Repairs):
         tombstone: str | None = None,
         payload: WholeRow | None = None,
     ) -> Appended:
-        """Append a Spark DataFrame as one commit; or anything that `publish` accepts, in this process.
+        """Append a Spark DataFrame as one commit, or, in this process, anything that `publish` accepts.
 
         Args:
             frame: of a stream `subject`, `payload`, optional `headers`, `ts_ns` or `time`: its rows get sequences in

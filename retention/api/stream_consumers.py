@@ -50,7 +50,7 @@ class StreamConsumers(Public):
         """One consumer.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is no consumer of that name.
         """
         [info] = consumer_infos(self.opened, [self._record(name)])
         return info
@@ -59,7 +59,7 @@ class StreamConsumers(Public):
         """Verify that a consumer exists, without counting its pending messages.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is no consumer of that name.
         """
         self._record(name)
 
@@ -83,7 +83,7 @@ class StreamConsumers(Public):
         """Edit a consumer (CONSUMER.CREATE, action update).
 
         Raises:
-            UsageError: there is none of that name, or the configuration cannot be read.
+            UsageError: there is no consumer of that name, or the configuration cannot be read.
             RefusedError: a server would refuse it.
         """
         wanted = parsed(config)
@@ -94,7 +94,7 @@ class StreamConsumers(Public):
         """Delete a consumer; the next pass may remove messages that only this consumer needed.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is no consumer of that name.
         """
         delete_consumer(self.opened, name)
 

@@ -149,7 +149,7 @@ class Topic(Log):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Let methods that only streams have raise an error that says why topics lack them."""
+            """Raise an error for methods that only streams have; it states why topics lack them."""
             if not hasattr(Stream, name):
                 raise AttributeError(f"a topic has no attribute {name!r}")
             return getattr(Stream(self.opened, self.engine), name)

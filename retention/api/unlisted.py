@@ -31,7 +31,7 @@ class UnlistedFinding:
 
     @property
     def sentence(self) -> str:
-        """Both clauses; empty: there are no such streams."""
+        """Both clauses; empty if there are no such streams."""
         return "; ".join(unlisted_streams(self.names, self.config)) if self.names else ""
 
     @property

@@ -83,7 +83,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         """A stream or topic that the configuration names, or that was written to.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is no log of that name.
         """
         self._refuse_unknown(name)
         return self._log(name)
@@ -92,7 +92,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         """A stream, as `log` returns it; the name of a topic gives the topic, without the methods of streams.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is no log of that name.
         """
         return cast("Stream", self.log(name))
 
@@ -133,7 +133,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         return Topic(opened, self.engine)
 
     def topic_stats(self, names: Iterable[str] | None = None) -> ShownStats:
-        """Totals of topics (all of the configuration, if `names` is None): each partition, topic, Iggy's stream, all.
+        """Totals of topics (all of the configuration, if `names` is None), by partition, topic and Iggy's stream.
 
         Raises:
             UsageError, RefusedError, DamagedError: one is not a topic, or cannot be read.

@@ -26,7 +26,7 @@ class CompactionTotals:
 
     @property
     def amplification(self) -> float | None:
-        """The number of writes per byte: the first one, and those of compactions; None: nothing was merged yet."""
+        """The average number of writes of a byte: the first, and those by compactions; None: nothing was merged yet."""
         return 1 + self.written / self.came if self.came else None
 
     def with_merged(self, files: Iterable[pa.Table], written: int) -> CompactionTotals:

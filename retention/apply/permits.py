@@ -1,4 +1,4 @@
-"""Permissions of a pass: guards and an approval that apply when it commits, and are spent by it."""
+"""The permission of a pass: guards that apply when it commits, and an approval that its commit spends."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def read_values(source: Path | Iterable[bytes]) -> Iterator[tuple[str, Value]]:
         source: a file of lines, or the lines.
 
     Raises:
-        UsageError: a line is not such an object; the error gives its number.
+        UsageError: a line is not such an object; the error names its number.
     """
     with open_lines(source) as lines:
         for number, line in enumerate(lines, start=1):

@@ -20,7 +20,7 @@ Value: TypeAlias = bytes | str | Mapping[str, Any] | Sequence[Any] | int | float
 """Bytes; text, kept in UTF-8; or a JSON value, kept as JSON."""
 
 COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload")
-"""The columns from which an entry is made."""
+"""The columns of a message that an entry is made from."""
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,8 @@ class Lock:
         """Prepare the lock; it is not acquired before the block.
 
         Args:
-            reader: of the bucket.
-            writer: of the bucket.
+            reader: a reader of the bucket.
+            writer: a writer to the bucket.
             key: the lock's name.
             lifetime: the time after which a dead holder loses it.
             wait_s: how long to wait for another holder, in seconds.

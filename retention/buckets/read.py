@@ -86,7 +86,7 @@ class BucketReader:
         return entries
 
     def keys(self, filters: Sequence[str] = ()) -> list[str]:
-        """The keys that have a value, sorted; with filters, those that one of them matches.
+        """The keys that have a value, sorted; with filters, only matching keys.
 
         Raises:
             UsageError: a filter matches no key.
@@ -101,7 +101,7 @@ class BucketReader:
         return sorted(keys)
 
     def last_entries(self, filters: Sequence[str] = ()) -> Iterator[Entry]:
-        """The last entry of each key, including deletions, ascending by revision; with filters, those that one matches.
+        """The last entry of each key, including deletions, ascending by revision; with filters, only of matching keys.
 
         Raises:
             UsageError: a filter matches no key.

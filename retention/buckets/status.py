@@ -18,7 +18,7 @@ class BucketStatus:
     bucket: str
     stream: str
     values: int
-    """The messages in the stream: all kept values, deletions, and those that a pass would remove now."""
+    """The messages in the stream: kept values, deletions, and messages that a pass would remove now."""
     bytes: int
     """Their sizes, as the broker counts them."""
     keys: int

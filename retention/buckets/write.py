@@ -45,7 +45,7 @@ class BucketWriter:
     """Writes to one bucket; each is one commit, and takes the next sequence of its stream as its revision."""
 
     def __init__(self, opened: OpenedStream, reader: BucketReader) -> None:
-        """Store the stream that keeps the bucket; the reader is of the same."""
+        """Store the stream that keeps the bucket, and a reader of the bucket."""
         self._opened = opened
         self._reader = reader
         self._turns = AllAtOnce(max(opened.wait_s, CONTENTION_WAIT_S))

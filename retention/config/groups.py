@@ -66,7 +66,7 @@ class Groups:
         return values
 
     def attributed(self, mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
-        """The mistakes, with each one of an inherited value reported once, at the group that has the value."""
+        """The mistakes; a mistake in an inherited value is reported once, at the group with the value."""
         met: dict[tuple[Place, str], list[str]] = defaultdict(list)
         known = {(mistake.place, mistake.text) for mistake in self.mistakes}
         for mistake in mistakes:

@@ -46,7 +46,7 @@ class ConfigRefusal:
     keys: tuple[str, ...]
     text: str
     code: int | None = None
-    """The server's error code; None: the refusal is ours."""
+    """The server's error code; None: only this program refuses it."""
     within: tuple[str | int, ...] = ()
     """The place of the mapping with the offending key, relative to the refused model."""
 
@@ -201,7 +201,7 @@ Span = Annotated[int, _reader(_parse_span, 0, INT64_MAX), _SPAN_SCHEMA]
 Size = Annotated[int, _reader(parse_size, 1, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, at least one."""
 Budget = Annotated[int, _reader(parse_size, 0, INT64_MAX), _SIZE_SCHEMA]
-"""Bytes, possibly none."""
+"""Bytes, at least 0."""
 Count = Annotated[int, _reader(_parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
 Several = Annotated[int, _reader(_parse_count, 2, INT32_MAX), WithJsonSchema(_INTEGER)]
 """A count of at least two."""

@@ -260,7 +260,7 @@ def _redeliveries_of(state: ConsumerState, seqs: Numbers) -> Numbers:
 
 
 def _looked_up(known: Numbers, values: Numbers, seqs: Numbers) -> Numbers:
-    """Look up sequences among ascending known ones: their values, 0 where there is none."""
+    """Look up the values of sequences among ascending ones; 0 for a missing sequence."""
     if not len(known):
         return np.zeros(len(seqs), np.int64)
     at = np.minimum(np.searchsorted(known, seqs), len(known) - 1)

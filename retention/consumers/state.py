@@ -143,7 +143,7 @@ def from_json(stored: Mapping[str, Any]) -> ConsumerState:
 
 
 def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[str]:
-    """Describe contradictions that no server's consumer can have, one sentence each; none for a sound state.
+    """Describe the contradictions in a state, one sentence each; the state of a server's consumer has none.
 
     Args:
         state: the state to check.

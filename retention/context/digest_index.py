@@ -1,4 +1,4 @@
-"""The subject digests of a stream, cached in memory between reads: those of a data file never change."""
+"""The subject digests of a stream, cached in memory between reads; the digest of a data file never changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Identity = tuple[str, int]
 
 
 class DigestIndex:
-    """Digests of the files at the last read; the next one reads only those of new files."""
+    """The digests of the files at the last read; the next read adds only those of new files."""
 
     def __init__(self) -> None:
         self._held = SUBJECT_COUNTS_OF_FILES.empty_table()

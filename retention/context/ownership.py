@@ -22,7 +22,7 @@ def other_owner(opened: OpenedStream) -> Owner | None:
 
 
 def is_unlisted(opened: OpenedStream) -> bool:
-    """Whether a stream has no policy although there is a configuration: neither it nor another one lists the stream."""
+    """Whether a stream has no policy although there is a configuration: no configuration lists the stream."""
     return not opened.is_listed and opened.owner is not None and other_owner(opened) is None
 
 

@@ -40,7 +40,7 @@ class Position:
 
     @property
     def turn(self) -> int:
-        """The number of batches without a partition that were assigned one."""
+        """The number of batches that named no partition and were assigned one."""
         return self.snapshot.counters.batches.get(TURN, 0)
 
     def tail(self, partition: int) -> Tail:
@@ -102,7 +102,7 @@ def _next_seq(counted: int, highest: int | None, floor: int) -> int:
 
 
 def _active(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
-    """The segment that is written to, from a partition's files; None: it never had one."""
+    """The active segment of a partition, from its files; None: it never had one."""
     bases = [base for base in (open_base, pc.max(files["segment"]).as_py()) if base is not None]
     if not bases:
         return None

@@ -30,7 +30,7 @@ def refuse_partition(opened: OpenedStream, partition: int) -> None:
     """Refuse a partition that a topic does not have.
 
     Raises:
-        UsageError: there is none of that number, or it is not a topic.
+        UsageError: the topic has no partition of that number, or it is not a topic.
     """
     partitions = topic_of(opened).partitions
     if not 0 <= partition < partitions:

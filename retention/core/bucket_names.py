@@ -46,7 +46,7 @@ def check_key(key: str) -> None:
     """Refuse an invalid key (ADR-8).
 
     Raises:
-        UsageError: it is none.
+        UsageError: the key is invalid.
     """
     if not _KEY.fullmatch(key):
         raise UsageError(
@@ -59,7 +59,7 @@ def check_key_filter(pattern: str) -> None:
     """Refuse an invalid key filter: a key with `*` for one token, or `>` at its end for one or more.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the filter is invalid.
     """
     has_empty_token = not all(pattern.split("."))
     if has_empty_token or not _FILTER.fullmatch(pattern):

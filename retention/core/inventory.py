@@ -25,7 +25,7 @@ STAGING_CLAIMS = "staging_claims"
 DROPPED = "dropped"
 """The name under which logs keep the instant at which the stream was dropped."""
 GENERATION = "generation"
-"""The name under which logs keep the epoch that the last table began after a drop."""
+"""The name under which logs keep the epoch in which the last table began, after a drop."""
 ARCHIVE_HEAD = "archive_head"
 """The name under which logs keep the number of the newest manifest of the table's archive."""
 _ATTEMPT_DIGITS = 16

@@ -91,7 +91,7 @@ def ask_concurrently(
     at_a_time: int,
     doing: str,
 ) -> list[Outcome[Value]]:
-    """Query each stream, several at a time; only the progress is logged, because this is no work on the stream."""
+    """Query each stream, several at a time; only the progress is logged, because a query is not a run."""
     names = list(dict.fromkeys(names))
     with _at_once(names, ask, clock, at_a_time) as outcomes:
         return list(with_progress(outcomes, len(names), doing))

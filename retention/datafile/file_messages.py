@@ -17,7 +17,7 @@ from retention.storage import files
 def messages_in(
     file: DataFile, columns: Sequence[str], wanted: MessageFilter
 ) -> Iterator[pa.Table]:
-    """The wanted ones of a file's visible messages, ascending by `seq`.
+    """The visible messages of a file that a filter selects, ascending by `seq`.
 
     Args:
         file: the file, as it was listed.

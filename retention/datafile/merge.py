@@ -74,7 +74,7 @@ def merge_files(task: MergeTask) -> MergeResult:
 
 
 def _digested(tables: Iterable[pa.Table], digest: ContentDigest) -> Iterator[pa.Table]:
-    """Pass decoded tables through, and add them to a digest in larger parts that are not written."""
+    """Pass decoded tables through, and add them to a digest in larger parts."""
     held = TableBuffer()
     for rows in tables:
         if held.takes(rows):

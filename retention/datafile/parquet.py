@@ -53,7 +53,7 @@ class Description:
 
 
 def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
-    """Write tables of shape `FILE_COLUMNS` as one Parquet file, durable when this returns."""
+    """Write tables of shape `FILE_COLUMNS` as one Parquet file; durable on return."""
     with open_message_writer(location) as write:
         for batch in batches:
             write(batch)
@@ -61,7 +61,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
 
 @contextmanager
 def open_message_writer(location: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Open a new Parquet file without other writers, for tables of `FILE_COLUMNS`; durable after the block."""
+    """Open a new Parquet file for tables of `FILE_COLUMNS`; it has no other writer, and is durable after the block."""
     with (
         files.create_unshared(location) as sink,
         pq.ParquetWriter(

@@ -1,4 +1,4 @@
-"""Reads of data files by row groups: some rows from the groups that have them, or all rows, group by group."""
+"""Reads of data files by row groups: a few rows, or all of them in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNKNOWN = (0, 2**63 - 1)
 
 
 def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Table:
-    """The rows of a file with a sequence in the ascending `seqs`, ascending; `columns` include `seq`.
+    """The rows of a file with the ascending sequences `seqs`, in order; `columns` include `seq`.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -40,7 +40,7 @@ def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Ta
 
 
 def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """All rows of a file, ascending by `seq`: one row group at a time if the groups are disjoint, or else at once.
+    """All rows of a file, ascending by `seq`: by row group if the groups are disjoint, otherwise all at once.
 
     Raises:
         DamagedError: the file cannot be read to its end.

@@ -16,7 +16,7 @@ _IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 MESSAGES_AT_ONCE = 4_000_000
-"""The maximum messages of files with digests in memory at once; no digest has more rows than messages."""
+"""The maximum messages of the files with digests in memory at one time; a digest has at most a row per message."""
 
 
 @dataclass(frozen=True)

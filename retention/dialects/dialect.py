@@ -141,7 +141,7 @@ class Dialect(Protocol):
         ...
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> Layer:
-        """Begin to lay rows after the ends of partitions.
+        """Begin a layout of rows after the ends of partitions.
 
         Args:
             tail_of: the end of a partition, by its number.

@@ -81,7 +81,7 @@ class JetStream:
         """The stored rows of a share, shape `FILE_COLUMNS`.
 
         Raises:
-            UsageError: a subject or a header block cannot be one.
+            UsageError: a subject or a header block is not valid.
         """
         refuse_malformed(rows)
         [stored] = with_sequences(
@@ -143,7 +143,7 @@ def refuse_malformed(rows: pa.Table) -> None:
         rows: `subject` and `headers`.
 
     Raises:
-        UsageError: a subject or a header block cannot be one.
+        UsageError: a subject or a header block is not valid.
     """
     subjects = rows["subject"].unique()
     valid = valid_mask(subjects)

@@ -38,7 +38,7 @@ def ok(check: str, detail: str, stream: str | None = None) -> Finding:
 
 
 def warning(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """A finding that costs time or may fail later; runs succeed."""
+    """A finding that costs time, or may become a problem later; runs succeed."""
     return Finding(check, "warning", detail, remedy, stream)
 
 

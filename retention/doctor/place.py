@@ -1,4 +1,4 @@
-"""Checks of a warehouse's location: its capabilities, tested with real files that are deleted again."""
+"""Checks of a warehouse's location: its capabilities, tested with real files that are deleted afterwards."""
 
 from __future__ import annotations
 

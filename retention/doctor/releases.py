@@ -9,11 +9,11 @@ from retention.doctor.finding import Finding, ok
 from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, check_format
 
 _SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
-"""Format version of a stream's directory → the command since which releases know it."""
+"""Format version of a stream's directory → the first command that writes it; releases without it refuse the stream."""
 
 
 def check_releases(opened: OpenedStream) -> Iterator[Finding]:
-    """Report which releases can read a stream that was written to."""
+    """Report the releases that can read an existing stream."""
     record = check_format(opened.layout, opened.config.format)
     if record is None or not opened.store.exists():
         return

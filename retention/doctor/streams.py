@@ -109,7 +109,7 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
 
 
 def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
-    """The work after a commit that an interrupted run leaves to the next."""
+    """The work that an interrupted run leaves to the next one after its commit."""
     if table.unmoved:
         yield warning(
             "moves",

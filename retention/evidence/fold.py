@@ -22,7 +22,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
 Tables = Callable[[], Iterable[pa.Table]]
-"""A function that gives the rows of a run, shape `EVIDENCE`, some at a time."""
+"""A function that returns the rows of a run, shape `EVIDENCE`, some at a time."""
 
 _PREPARED = "prepared"
 """The name used in place of a month."""
@@ -31,7 +31,7 @@ _MOST_REWRITTEN = 256 << 20
 
 
 def fold_evidence(directory: str, runs: Mapping[str, Tables]) -> None:
-    """Add runs to the evidence of a stream; durable when this returns. A run that is already there is not changed.
+    """Add runs to the evidence of a stream, durable on return; runs that it has already are unchanged.
 
     Args:
         directory: the directory of the stream's evidence; the caller holds the stream's maintenance lease.
@@ -69,7 +69,7 @@ class Prepared:
         return {run for file in self._files for run in file.runs()}
 
     def add(self, runs: Iterable[Iterable[pa.Table]]) -> None:
-        """Write the rows of runs, in order of runs; durable when this returns.
+        """Write the rows of runs, in order of runs; durable on return.
 
         Raises:
             StorageError: the storage failed.

@@ -18,7 +18,7 @@ _PRINTED = [
 _PAYLOAD = "payload_b64"
 """The key of every printed line, and of no other; handwritten lines have `data` or `data_b64`."""
 _OF_PLACE = frozenset(("partition", "segment", "seq", "size"))
-"""Keys with a message's place; it gets another place when it is published."""
+"""Keys of a message's position, which publishing assigns anew."""
 _DERIVED = frozenset(("operation", "marker", "user_headers"))
 """Keys that repeat information from the headers."""
 

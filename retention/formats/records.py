@@ -22,7 +22,7 @@ _BYTES = 8 << 20
 """The approximate bytes of the rows to convert to Python values at a time."""
 _UNITS = {"s": SECOND, "ms": MILLISECOND, "us": MICROSECOND, "ns": 1}
 _EASY = frozenset((str, bytes, int))
-"""Types without missing values that a line can have unchanged; most values have them, and the check is fast."""
+"""Types of values that are never missing and need no conversion; most values have one of them."""
 
 
 class Instant(int):

@@ -35,7 +35,7 @@ _LEADING_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class UncountableError(Exception):
-    """Carries the reason why an increment cannot be added, and the server's error code if there is one."""
+    """The reason why an increment cannot be added, with the server's error code if there is one."""
 
     def __init__(self, reason: str, code: int | None = None) -> None:
         super().__init__(reason)

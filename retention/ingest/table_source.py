@@ -1,4 +1,4 @@
-"""Taking rows without sequences from a source, each exactly once, however often it is requested."""
+"""The import of rows without sequences from a source: each row exactly once, even if it is requested again."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class MessageRefusal:
     code: int | None = None
     """The server's error code, if there is one."""
     malformed: bool = False
-    """Whether the message itself is invalid, whatever the stream."""
+    """Whether the message itself is invalid, for any stream."""
 
 
 class Validation:

@@ -35,7 +35,7 @@ class Period:
     """Nanoseconds since the epoch; None: to the last run."""
 
     def has(self, ns: int) -> bool:
-        """Whether an instant is in it."""
+        """Whether the period contains an instant."""
         is_late = self.since_ns is None or self.since_ns <= ns
         return is_late and (self.until_ns is None or ns < self.until_ns)
 

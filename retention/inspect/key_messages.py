@@ -31,7 +31,7 @@ class KeyMessages:
 
     store: Store
     files: pa.Table
-    """The inventory's, shape `FILE_STATS`."""
+    """The files of the inventory, shape `FILE_STATS`."""
     view: KeyView
     index: DigestIndex = field(default_factory=DigestIndex)
 
@@ -81,7 +81,7 @@ class KeyMessages:
         return shown
 
     def seqs_after(self, seq: int, filters: Collection[str]) -> np.ndarray:
-        """The sequences after a given one of unexpired messages, including those since replaced.
+        """The sequences of unexpired messages after a given sequence, including messages replaced since.
 
         Raises:
             DamagedError: a required file is damaged.

@@ -1,4 +1,4 @@
-"""A stream's lag behind its policy: the minimum that a pass would remove, and since when one could have."""
+"""A stream's lag behind its policy: the minimum that a pass would remove, and the earliest instant of such a pass."""
 
 from __future__ import annotations
 

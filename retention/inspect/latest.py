@@ -49,7 +49,7 @@ class Latest:
     stream: str
     store: Store
     files: pa.Table
-    """The inventory's, shape `FILE_STATS`."""
+    """The files of the inventory, shape `FILE_STATS`."""
     seqs: np.ndarray
     """The last sequence of each subject, ascending."""
 

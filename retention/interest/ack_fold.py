@@ -32,7 +32,7 @@ from retention.storage.places import spellings
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 _ROWS, _TAIL = "rows", "tail"
-"""Keys of a position in a log: the number of lines before it, and a digest of the last of them."""
+"""Keys of a position in a log: the number of lines before it, and a digest of the last ones."""
 
 
 PIECE_ROWS = 2_000_000
@@ -48,7 +48,7 @@ class FoldedLog:
     rows: int
     """Lines of the log."""
     before: int
-    """Lines that every consumer had folded in before; the counts below are of the others."""
+    """Lines folded into every consumer before; the counts below are of the other lines."""
     consumers: Mapping[str, FoldReport]
     """Report of every consumer that the lines name."""
     malformed: Sequence[Malformed]

@@ -26,7 +26,7 @@ KEYED = pa.schema(
 
 @dataclass(frozen=True)
 class ReadAcks:
-    """A task: read some lines of a log, and keep those about a stream's consumers."""
+    """A task: read lines of a log, and keep the ones about a stream's consumers."""
 
     lines: LogSlice
     stream: str

@@ -87,7 +87,7 @@ def count_edit(opened: OpenedStream, what: str, name: str) -> None:
 
     Args:
         opened: the stream.
-        what: the kind of object edited, one word.
+        what: the kind of edited object, one word.
         name: the object's name.
 
     Raises:

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def configured(warehouse: Warehouse, names: list[str]) -> list[str]:
-    """Choose from some streams those with `compact` in the configuration, and missing ones, to be refused."""
+    """The streams with `compact` in their configuration, and missing ones, which are refused later."""
     compacted = set(warehouse.compacted())
     return [name for name in names if name in compacted or not warehouse.has(name)]
 

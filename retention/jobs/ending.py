@@ -16,11 +16,11 @@ PATIENCE_S = 10.0
 
 
 def end_with(processes: Sequence[int]) -> None:
-    """Have this process end as soon as one of some processes ends; at once, if one already has.
+    """End this process as soon as one of the given processes ends; at once if one has ended already.
 
     A killed process cannot stop its children. Linux can notify a child of its parent's death, but a scheduler's task
     runner has a supervisor above it, and under `spark-submit` the parent is a JVM: so any process can be named. This
-    process is asked to end (143), and killed if it does not; a JVM of its own ends when it can read no more from it.
+    process is asked to end (143), and killed if it does not; its own JVM ends when their pipe closes.
 
     Args:
         processes: their ids; none: this process is not watched.

@@ -1,4 +1,4 @@
-"""Refusals that a job's caller lifts, once."""
+"""The arguments by which a job's caller lifts refusals, each for this run only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_lifts(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that lift refusals, each once."""
+    """Add the arguments that lift refusals for one run."""
     parser.add_argument(
         "--allow-large",
         action="store_true",

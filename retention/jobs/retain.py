@@ -124,7 +124,7 @@ def retain(
 
 
 def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -> dict[str, Any]:
-    """The JSON entry of a stream; has `earlier_try` if this try found nothing to do, and the task's last one did."""
+    """The JSON entry of a stream; `earlier_try` has the task's previous try, if only that one found something to do."""
     report = outcome.value
     if report is None or report.removed_messages or report.markers:
         return report_entry(outcome)
@@ -139,7 +139,7 @@ _NUMBERS = ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
 
 
 def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:
-    """The limits of a compaction that follows passes which began at an instant."""
+    """The limits of the compaction after passes that began at an instant."""
     reports = [outcome.value for outcome in outcomes if outcome.value is not None]
     size = sum(report.bytes_read + report.bytes_written for report in reports)
     return budget.rest(time.time_ns() - started_ns, size)
@@ -148,7 +148,7 @@ def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) ->
 def compact(
     warehouse: Warehouse, chosen: list[str], limits: CompactionLimits | None = None
 ) -> list[Outcome[CompactionReport]]:
-    """Compact those of the chosen streams that the configuration says to compact."""
+    """Compact the chosen streams with `compact` in the configuration."""
     names = [name for name in warehouse.compacted() if name in chosen]
     return warehouse.compact(names, limits).apply()
 

@@ -37,7 +37,7 @@ _log = logging.getLogger("retention.jobs")
 
 @dataclass(frozen=True)
 class JobResult:
-    """The end of a job's work."""
+    """The result of a job's work."""
 
     report: dict[str, Any]
     """JSON values, for `--report-file`."""
@@ -50,14 +50,14 @@ class JobResult:
     warehouse: Warehouse | None = None
     """The warehouse of the streams, for their measures."""
     unlisted: UnlistedFinding | None = None
-    """The streams to report that no configuration lists any more."""
+    """The streams to report because no configuration lists them any more."""
 
 
 def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
     """Run a job's work, which receives the instant at which it began.
 
     Args:
-        name: the job's.
+        name: the name of the job.
         arguments: those of `job_parser`.
         work: the job's work.
 
@@ -200,7 +200,7 @@ def _write_metrics(
 
 
 def _report_failure(path: str | None, error: BaseException) -> None:
-    """Write the error of a job that has no other report, for schedulers that show one sentence."""
+    """Write the error of a job without a report, for schedulers that show one sentence."""
     failure = {"exit_code": exit_code_of(error), "message": sentence_of(error)}
     # A failure to write the report is the job's own error, already reported.
     with suppress(RetentionError, OSError):

@@ -22,7 +22,7 @@ CLASS_NEVER = CLASS_WITHOUT_TTL + 1
 
 
 def lifetime_classes(rows: pa.Table) -> Array:
-    """The class of each message by its lifetime, the time from its storing to its deadline; int64, 0 the shortest.
+    """The class of each message by its lifetime, the time from its storage to its deadline; int64, 0 the shortest.
 
     Slices grow with the lifetime, so messages of one class that were stored together expire together. Lifetimes below a
     second are class 0; between n and 2n seconds (n a power of two) there are eight classes of equal width. Messages

@@ -1,4 +1,4 @@
-"""Assignment of restored messages to segments: theirs, or those that it was merged into or divided by since."""
+"""Assignment of restored messages to segments: their own, or those that a merge or another restore made of it."""
 
 from __future__ import annotations
 

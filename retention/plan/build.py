@@ -92,7 +92,7 @@ def make_removal(
     vetoed: Vetoed,
     request: Request | None = None,
 ) -> Plan:
-    """Build the plan of a request, or of a pass over a topic, of which only whole segments are removed.
+    """Build the plan of a request, or of a pass over a topic, which removes only whole segments.
 
     Args:
         inventory: the stream or topic.

@@ -25,7 +25,7 @@ class MergeBounds:
 
     settings: Compaction
     segment_size: int
-    """The bytes of a segment, by the broker's accounting; a file of 1/`min_files` of them is left alone."""
+    """The bytes of a segment, by the broker's accounting; a file of 1/`min_files` of them is not merged."""
     segment_span_ns: int | None = None
     """The longest time between the first and the last message of a segment; None: no bound."""
     joins_segments: bool = True

@@ -1,4 +1,4 @@
-"""Planning of requested removals: a request is a rule, whose decision passes the same fold and veto as a pass."""
+"""Planning of requested removals: a request is a rule, and its decision takes the fold and the veto of a pass."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _nothing_to_drop(opened: OpenedStream) -> str:
 
 
 def _refuse_kept(table: RequestTable, plan: Plan) -> None:
-    """Refuse to drop a stream of which vetoes keep messages: its files could not be removed."""
+    """Refuse to drop a stream if a veto keeps some of its messages: its files could not be removed."""
     kept, name = table.kept_by(plan), table.opened.name
     if kept:
         raise RefusedError(

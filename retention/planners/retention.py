@@ -192,7 +192,7 @@ def _vetoed(
 
 
 def _with_rows_beside_kept(decided: Evaluation, remaining: RemainingMessages) -> Evaluation:
-    """Ask the rows of spans with messages kept from the release, because not all of their files can be removed."""
+    """Read the rows of spans with messages kept from the release, because not all of their files can be removed."""
     if remaining.kept is None:
         return decided
     beside = remaining.kept.messages[remaining.numbers] > 0

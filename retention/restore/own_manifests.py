@@ -1,4 +1,4 @@
-"""The manifests of an archive that one table's history wrote, each proven."""
+"""The manifests of an archive that provably belong to one table's history."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def select_parts(
         copies: the copies that may have wanted messages.
         there: the table's files.
         wanted: the messages to restore.
-        withdrawn: partition → the sequences of markers that stay away, from `withdrawn_markers`.
+        withdrawn: partition → the sequences of markers that are not restored, from `withdrawn_markers`.
     """
     selected: list[CopyPart] = []
     already = 0

@@ -47,7 +47,7 @@ class Evaluation:
         return Question(span, parts, vetoes=vetoes)
 
     def under(self, vetoes: Sequence[Veto]) -> Evaluation:
-        """The decision under vetoes: spans of which they may keep only a part need their rows.
+        """The decision under vetoes: the rows of a span are needed if a veto may keep only a part of it.
 
         A completely kept span needs them as well if several rules remove its messages, to find the rule of each.
         """

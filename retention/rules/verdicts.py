@@ -61,7 +61,7 @@ class GivenDecision(Decision):
 
 
 class GivenRows(ABC):
-    """A question to the rows of one span whose rule does not scan."""
+    """A question to the rows of one span, from a rule that does not scan."""
 
     expires: ClassVar[bool] = False
 

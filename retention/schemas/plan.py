@@ -24,7 +24,7 @@ RULE_NAMES = (
     "drop",
     "max_subjects",
 )
-"""Every rule by name; saved plans hold indexes into this, so that a new name comes last."""
+"""Every rule by name; saved plans contain indexes into this tuple, so a new name is added at its end."""
 
 PLANNED_FILES = pa.schema(
     [

@@ -72,7 +72,7 @@ class Sidecar(Generic[Value]):
     """One file beside a table: its location, its encoding, and its conditions of validity.
 
     For a file that is absent, unreadable, torn, altered, of another edition or of another state, a reader gets `None`,
-    never an error and never a value. A write replaces the whole file.
+    never an error or a wrong value. A write replaces the whole file.
     """
 
     place: str

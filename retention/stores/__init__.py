@@ -31,7 +31,7 @@ def format_of(stream: str, name: str) -> TableFormat:
     """The format of a stream's table, by its name in the configuration.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no format of that name.
     """
     if name == "delta":
         # Load deltalake only if a Delta table is used.

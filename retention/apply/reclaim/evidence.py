@@ -80,7 +80,7 @@ def _prepared(opened: OpenedStream) -> Prepared:
 
 
 def _read(opened: OpenedStream, run: KeptRun) -> bool:
-    """Whether the record of a run has ranges with holes, so that only its files show which messages they had.
+    """Whether the record of a run has ranges with holes, so that only its files show which messages were in them.
 
     Raises:
         DamagedError: the record differs from what was written.

@@ -55,7 +55,7 @@ class Era(Protocol):
         """The unverified length and offset in a record's header; None if there can be no record."""
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """The ascending positions of all records with an offset from `low` to `high` (exclusive), and of few others."""
+        """The ascending positions of all records with an offset from `low` to `high` (exclusive), and a few others."""
 
     def is_sound(self, record: bytes) -> bool:
         """Whether the checksum of a record (in 0.9, of the batch) is correct."""

@@ -123,7 +123,7 @@ class OriginView:
         return spans_of(self.files)
 
     def start(self, done: int | None) -> int:
-        """The first sequence wanted after a position, or by `opt_start_seq` or `opt_start_time`."""
+        """The first wanted sequence: after a position, or by `opt_start_seq` or `opt_start_time`."""
         source = self.origin.source
         if done is not None:
             return max(source.opt_start_seq, done + 1)

@@ -19,7 +19,7 @@ def names_of(columns: Columns) -> list[str]:
 
 
 def without(columns: Columns, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns without some, and without the column for corrupt records."""
+    """The columns without the given ones, and without the column for corrupt records."""
     lowered = {name.lower() for name in names} | {"_corrupt_record"}
     fields = [field for field in columns["fields"] if field["name"].lower() not in lowered]
     return {**columns, "fields": fields}

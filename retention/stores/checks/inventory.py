@@ -131,7 +131,7 @@ def _those_of(layout: Layout) -> str:
 
 
 def refuse_known_overlaps(stream: str, live: pa.Table) -> None:
-    """Check the live files whose sequence ranges the log has, as `refuse_overlaps`."""
+    """Check live files as `refuse_overlaps`, as far as the log has their ranges of sequences."""
     known = live.filter(pc.and_(pc.is_valid(live["min_seq"]), pc.is_valid(live["max_seq"])))
     refuse_overlaps(stream, in_order(known))
 
