@@ -86,10 +86,10 @@ def parameter_mistake(conf: Mapping[str, Any], params: Mapping[str, Any]) -> str
         if name not in PARAMETERS:
             close = difflib.get_close_matches(name, PARAMETERS, n=1)
             hint = f"did you mean `{close[0]}`? " if close else ""
-            known = ", ".join(f"`{known}`" for known in PARAMETERS)
+            names = ", ".join(f"`{name}`" for name in PARAMETERS)
             return (
-                f"this run has a parameter `{name}`, which is none of {known}; {hint}nothing was done; start another "
-                "run"
+                f"this run has an unknown parameter `{name}`; {hint}nothing was done; start another run, with "
+                f"parameters among {names}"
             )
         if params.get(name) != value:
             return (
@@ -188,7 +188,7 @@ def _apply_arguments(past: Past) -> list[str]:
 
 
 _SKIP = "--skip-superseded"
-"""The option by which a pass that a later one has overtaken removes nothing, and succeeds."""
+"""The option with which a superseded pass removes nothing and succeeds."""
 
 
 def _lifting(past: Past) -> list[str]:
@@ -214,7 +214,7 @@ def _plan_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 def _apply_counts(entry: Mapping[str, Any]) -> Counts:
-    """The counts of a pass; if this try found nothing to do, those of the task's earlier try that did."""
+    """The counts of a pass; if only an earlier try of the task found something to do, the counts of that try."""
     earlier = entry.get("earlier_try")
     return _removal_counts(earlier or entry) | {
         "run": (earlier or entry)["run"],
