@@ -79,7 +79,7 @@ class Swap:
 
     @property
     def run_started_ns(self) -> int | None:
-        """Start of the run that commits this, nanoseconds since the epoch; None: it is none of the run history."""
+        """Start of the run that commits this, nanoseconds since the epoch; None: no recorded run commits it."""
         name = parse_run_name(str(self.metadata.get("run", "")))
         return None if name is None else name.started_ns
 
@@ -158,7 +158,7 @@ class IncrementalInventory(Protocol):
     """A stream's newest state, read without opening its table."""
 
     def head(self, files: int) -> Prefix | None:
-        """The oldest segments with at least so many files, or all; None: it is lost, so open the table."""
+        """The oldest segments with at least this many files, or all; None: it is lost, and the table must be opened."""
         ...
 
 
@@ -172,7 +172,32 @@ class Lifetime:
     """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
 
 
-class Store(Protocol):
+class StagingArea(Protocol):
+    """A source of new data files that no commit names yet: a store, or a run, which deletes those that it leaves."""
+
+    def stage(
+        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
+    ) -> tuple[DataFile, ...]:
+        """New files of a segment, each with a unique final path, not written yet; their directories exist.
+
+        Args:
+            partition: the segment's partition.
+            segment: the segment's base.
+            count: the number of files among which rows are to be divided; those that are not written do not matter.
+            merged: whether a merge writes them.
+        """
+        ...
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file to replace `source`, as from `stage`."""
+        ...
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete the files staged under these paths that no commit named, under every name that attempts gave them."""
+        ...
+
+
+class Store(StagingArea, Protocol):
     """One stream's table, for reading and writing."""
 
     def exists(self) -> bool:
@@ -225,27 +250,6 @@ class Store(Protocol):
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files` (`FILE_STATS` rows): shape `SUBJECT_COUNTS_OF_FILES`."""
-        ...
-
-    def stage(
-        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
-    ) -> tuple[DataFile, ...]:
-        """New files of a segment, each with a unique final path, not written yet; their directories exist.
-
-        Args:
-            partition: the segment's partition.
-            segment: the segment's base.
-            count: the number of files among which rows are to be divided; those that are not written do not matter.
-            merged: whether a merge writes them.
-        """
-        ...
-
-    def stage_copy(self, source: DataFile) -> DataFile:
-        """A new file to replace `source`, as from `stage`."""
-        ...
-
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete the files staged under these paths that no commit named, under every name that attempts gave them."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:

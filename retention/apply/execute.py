@@ -93,7 +93,7 @@ def carry_out(
     epochs = _epochs(plan, snapshot, history)
     permit = permit_of(opened, history, plan, snapshot, run, terms.guards)
     with recorded_run(opened, snapshot, run) as recorded:
-        prepared = prepare(opened, plan, snapshot, engines, recorded)
+        prepared = prepare(opened, plan, engines, recorded)
         intent = intent_of(replace(planned, plan=plan), run, epochs).updated(
             spark_application=engines.application(),
             approval=permit.approval,
@@ -127,24 +127,21 @@ class Prepared:
         return self.additions.read + self.ids_read + archived
 
 
-def prepare(
-    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines, run: RecordedRun
-) -> Prepared:
+def prepare(opened: OpenedStream, plan: Plan, engines: Engines, run: RecordedRun) -> Prepared:
     """Stage the files that a plan adds, archive those that it removes, and keep the message ids that still count.
 
     Raises:
         StalePlanError: messages were appended since, and the plan writes markers.
         VerificationError: a staged copy differs from the plan; nothing was committed.
     """
-    additions = stage_additions(opened, plan, snapshot, engines)
-    added = run.staged(stats_table(additions.stats))
-    archived = _archived(opened, plan, snapshot, engines)
-    ids_read = keep_ids_of(opened, plan, snapshot)
+    additions = stage_additions(opened, plan, engines, run)
+    archived = _archived(opened, plan, run.snapshot, engines)
+    ids_read = keep_ids_of(opened, plan, run.snapshot)
     if isinstance(plan.request, Drop):
         note_dropping(opened.layout, opened.config.format)
     change = Change(
         remove=plan.files.select(FILE_STATS.names),
-        add=added,
+        add=stats_table(additions.stats),
         archived=archived,
         ranges=ranges_of_plan(plan),
     )

@@ -57,7 +57,7 @@ def merge_batch(
     try:
         with recorded_run(opened, snapshot) as run:
             merges = _current(plan, batch, snapshot)
-            results = _written(opened, merges, engines)
+            results = _written(opened, run, merges, engines)
             damaged += [result.damage for result in results if result.damage is not None]
             whole = zip(merges, results, strict=True)
             done = [merge for merge, result in whole if result.damage is None]
@@ -81,43 +81,38 @@ def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -
 
 
 @labelled(step="merge files")
-def _written(opened: OpenedStream, merges: Sequence[Merge], engines: Engines) -> list[MergeResult]:
-    """Write and compare the new files of merges; on any failure all of them are deleted."""
-    tasks = [_task(opened, merge) for merge in merges]
+def _written(
+    opened: OpenedStream, run: RecordedRun, merges: Sequence[Merge], engines: Engines
+) -> list[MergeResult]:
+    """Write and compare the new files of merges; those of merges with a damaged file are deleted."""
+    tasks = [_task(opened, run, merge) for merge in merges]
     weights = [merge.bytes_rewritten for merge in merges]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    try:
-        results = engine.map(merge_files, tasks, weights)
-    except BaseException:
-        _discard(opened, tasks)
-        raise
-    _discard(opened, [task for task, result in zip(tasks, results, strict=True) if result.damage])
+    results = engine.map(merge_files, tasks, weights)
+    damaged = (task for task, result in zip(tasks, results, strict=True) if result.damage)
+    run.discard([target.path for task in damaged for target in task.targets])
     return results
 
 
-def _task(opened: OpenedStream, merge: Merge) -> MergeTask:
+def _task(opened: OpenedStream, run: RecordedRun, merge: Merge) -> MergeTask:
     sources = iter(opened.store.data_files(merge.files))
     return MergeTask(
         tuple(tuple(islice(sources, count)) for count in merge.spans),
-        _targets(opened, merge),
+        _targets(opened, run, merge),
         pc.sum(merge.files["messages"]).as_py(),
     )
 
 
-def _targets(opened: OpenedStream, merge: Merge) -> tuple[DataFile, ...]:
+def _targets(opened: OpenedStream, run: RecordedRun, merge: Merge) -> tuple[DataFile, ...]:
     """Locations for the new files: a file that is part of a split by deadline remains one."""
     if merge.files.num_rows == 1:
-        return (opened.store.stage_copy(opened.store.data_files(merge.files)[0]),)
+        return (run.stage_copy(opened.store.data_files(merge.files)[0]),)
     most_files = opened.config.most_files
-    return opened.store.stage(merge.partition, merge.segment, most_files, merged=True)
-
-
-def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:
-    opened.store.discard([target.path for task in tasks for target in task.targets])
+    return run.stage(merge.partition, merge.segment, most_files, merged=True)
 
 
 def _commit(opened: OpenedStream, run: RecordedRun, work: MergedBatch) -> None:
-    added = run.staged(stats_table(work.added))
+    added = stats_table(work.added)
     removed = pa.concat_tables([merge.files for merge in work.merged]).select(FILE_STATS.names)
     change = Change(
         remove=removed,

@@ -14,6 +14,7 @@ from retention.apply.archive import Archived, copies_of, terms_of
 from retention.apply.recover import basis
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.table_requirements import (
     AssertConsumerEdits,
@@ -84,10 +85,23 @@ class RecordedRun:
         self._makes_again = False
         self._files = 0
 
-    def staged(self, files: pa.Table) -> pa.Table:
-        """Take over staged files, shape `FILE_STATS`: they are deleted unless the run commits them, or may have."""
-        self._staged += files["path"].to_pylist()
-        return files
+    def stage(
+        self, partition: int, segment: int, count: int = 1, *, merged: bool = False
+    ) -> tuple[DataFile, ...]:
+        """New files of a segment, as `Store.stage`; they are deleted unless the run commits them, or may have."""
+        targets = self._opened.store.stage(partition, segment, count, merged=merged)
+        self._staged += (target.path for target in targets)
+        return targets
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file to replace `source`, as from `stage`."""
+        target = self._opened.store.stage_copy(source)
+        self._staged.append(target.path)
+        return target
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete some staged files that the run will not commit."""
+        self._opened.store.discard(paths)
 
     def commit(self, intent: Record, change: Change) -> Record:
         """Record the intent, with all that an undo needs, and commit the change; return the outcome.
@@ -144,10 +158,10 @@ class RecordedRun:
             # A table with lost commits cannot be finished; they are committed again one by one.
             self._opened.store.finish()
 
-    def discard(self) -> None:
+    def abandon(self) -> None:
         """Delete the staged files of a run that was not committed."""
         if self._staged:
-            self._opened.store.discard(self._staged)
+            self.discard(self._staged)
 
     def unknown(self, error: CommitUnknownError) -> CommitUnknownError:
         """The error of a run that may have committed."""
@@ -215,6 +229,6 @@ def recorded_run(
     except CommitUnknownError as error:
         raise run.unknown(error) from error
     except BaseException:
-        run.discard()
+        run.abandon()
         raise
     run.finish()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from retention.apply.preconditions import check_copy
+from retention.apply.recorded_run import RecordedRun
 from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.core.inventory import DataFile, ReadCount
@@ -21,7 +22,6 @@ from retention.errors import StalePlanError
 from retention.plan.actions import Rewrite
 from retention.plan.plan import Plan
 from retention.planners.scratch import within_reach
-from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
 from retention.stores.layout import is_split
 
@@ -44,15 +44,15 @@ class Additions:
 
 
 def stage_additions(
-    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
+    opened: OpenedStream, plan: Plan, engines: Engines, run: RecordedRun
 ) -> Additions:
-    """Stage all files that a plan's commit adds; on any failure all of them are deleted.
+    """Stage all files that a plan's commit adds.
 
     Args:
         opened: the stream.
         plan: the decisions.
-        snapshot: the version that the commit will be checked against.
         engines: where rows are copied.
+        run: the run that commits the files.
 
     Raises:
         StalePlanError: messages were appended since: a marker must not announce a deletion that did not happen.
@@ -61,15 +61,8 @@ def stage_additions(
     rewrite = plan.actions.rewrite
     lengths = rewrite.files["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
-    copies = _copies(opened, rewrite, engine)
-    staging = Staging(opened.store, opened.config.most_files)
-    try:
-        marked = _stage_markers(opened, plan, snapshot, staging)
-        written = _write(opened, rewrite, copies, engine)
-    except BaseException:
-        opened.store.discard([target.path for copy in copies for target in copy.targets])
-        staging.discard()
-        raise
+    marked = _stage_markers(opened, plan, run)
+    written = _write(opened, rewrite, _copies(opened, rewrite, engine, run), engine)
     return Additions(
         [*(row for copy in written for row in copy.stats), *(marked.stats if marked else [])],
         sum((copy.read for copy in written), ReadCount()),
@@ -77,21 +70,23 @@ def stage_additions(
     )
 
 
-def _copies(opened: OpenedStream, rewrite: Rewrite, engine: Engine) -> list[RewriteTask]:
+def _copies(
+    opened: OpenedStream, rewrite: Rewrite, engine: Engine, run: RecordedRun
+) -> list[RewriteTask]:
     sources = opened.store.data_files(rewrite.files)
     reached = within_reach(opened, engine, rewrite.removed, rewrite.numbers)
     return [
-        RewriteTask(source, _targets(opened, source), removed)
+        RewriteTask(source, _targets(opened, source, run), removed)
         for source, removed in zip(sources, reached.of_files(rewrite.numbers), strict=True)
     ]
 
 
-def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
+def _targets(opened: OpenedStream, source: DataFile, run: RecordedRun) -> tuple[DataFile, ...]:
     """Locations for a file's copies: part of a split by deadline remains one file, others are split by the layout."""
     most_files = opened.config.most_files
     if most_files == 1 or is_split(source.path):
-        return (opened.store.stage_copy(source),)
-    return opened.store.stage(source.partition, source.segment, most_files)
+        return (run.stage_copy(source),)
+    return run.stage(source.partition, source.segment, most_files)
 
 
 @labelled(step="copy rows that stay")
@@ -104,14 +99,12 @@ def _write(
     return written
 
 
-def _stage_markers(
-    opened: OpenedStream, plan: Plan, snapshot: Snapshot, staging: Staging
-) -> Staged | None:
+def _stage_markers(opened: OpenedStream, plan: Plan, run: RecordedRun) -> Staged | None:
     """Stage a plan's markers; None: the next sequence is unchanged."""
     mark = plan.actions.mark
     if mark is None:
         return None
-    position = locate(opened, snapshot)
+    position = locate(opened, run.snapshot)
     if position.next_seq != mark.first:
         raise StalePlanError(
             f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
@@ -120,4 +113,5 @@ def _stage_markers(
     raw = delete_markers.rows(mark.markers, plan.policy, plan.as_of_ns)
     rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
+    staging = Staging(run, opened.config.most_files)
     return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})

@@ -33,7 +33,7 @@ from retention.apply.undo_records import (
     read_record,
     refuse_claimed,
 )
-from retention.apply.undo_sources import UndoSources, find_sources, restore_files, stage_rows
+from retention.apply.undo_sources import UndoSources, find_files, find_rows
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
@@ -74,15 +74,11 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
     with maintaining(opened):
         settle_interrupted(opened, history)
         plan = _plan_undo(opened, history, run)
-        undo, sources = plan.undo, plan.sources
+        undo = plan.undo
         if DELETE_SEGMENTS in undo.outcome.by_rule:
             lower_watermarks(opened, undo.removed, plan.epochs[0])
         with recorded_run(opened, undo.snapshot) as transaction:
-            change = (
-                stage_rows(undo, sources, engines or Engines("local"))
-                if isinstance(sources, UndoSources)
-                else sources
-            )
+            change = plan.sources.stage(transaction, engines or Engines("local"))
             return _commit(plan, transaction, change)
 
 
@@ -105,8 +101,8 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
         "undoes": run,
         "restored_messages": outcome.removed_messages,
         "restored_bytes": outcome.removed_bytes,
-        "files": len(sources.rows) if isinstance(sources, UndoSources) else sources.add.num_rows,
-        "rewritten": plan.is_rewritten,
+        "files": sources.files,
+        "rewritten": sources.is_rewritten,
     }
 
 
@@ -117,13 +113,7 @@ class _UndoPlan:
     undo: RunToUndo
     epochs: tuple[int, int]
     """The epochs before and after the undo."""
-    sources: Change | UndoSources
-    """The removed files unchanged, or the messages to write anew."""
-
-    @property
-    def is_rewritten(self) -> bool:
-        """Whether messages are written anew."""
-        return isinstance(self.sources, UndoSources)
+    sources: UndoSources
 
 
 def _plan_undo(opened: OpenedStream, history: History, run: str) -> _UndoPlan:
@@ -146,7 +136,7 @@ def _plan_undo(opened: OpenedStream, history: History, run: str) -> _UndoPlan:
     return _UndoPlan(undo, epochs, _sources(undo))
 
 
-def _sources(undo: RunToUndo) -> Change | UndoSources:
+def _sources(undo: RunToUndo) -> UndoSources:
     """Choose between the removed files unchanged and the removed rows in new files.
 
     Raises:
@@ -156,13 +146,13 @@ def _sources(undo: RunToUndo) -> Change | UndoSources:
     touched = touched_since(undo)
     conflict = touched or foreign_change(undo) or merged_since(undo)
     if conflict is None:
-        return restore_files(undo)
+        return find_files(undo)
     purges = undo.outcome.ends_epoch is not None
     ranges = None if purges else find_ranges(undo.opened, undo.run)
     if ranges is None:
         raise conflict
     present = conflict if touched is None else present_again(undo)
-    return find_sources(undo, ranges.tables(), present)
+    return find_rows(undo, ranges.tables(), present)
 
 
 def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone:
@@ -175,16 +165,15 @@ def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone
         restored_bytes=outcome.removed_bytes,
         epoch=plan.epochs[1],
     )
-    if plan.is_rewritten:
+    if plan.sources.is_rewritten:
         intent = intent.updated(rewritten=True)
-    added = transaction.staged(change.add)
     return transaction.commit(
         intent,
         replace(
             change,
             requirements=[
                 AssertEpoch(plan.epochs[0]),
-                refuse_claimed(undo.opened, undo.snapshot, added),
+                refuse_claimed(undo.opened, undo.snapshot, change.add),
                 *change.requirements,
             ],
             updates=[

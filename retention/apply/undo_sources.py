@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change
+from retention.apply.recorded_run import Change, RecordedRun
 from retention.apply.undo_conflicts import describe_change, files_lost
 from retention.apply.undo_files import RunToUndo, seqs_of
 from retention.core.inventory import NO_RANGES, DataFile
@@ -62,17 +63,72 @@ class MarkedFile:
 
 
 @dataclass(frozen=True)
-class UndoSources:
-    """The messages to write anew, and the files of the table that are affected."""
+class UnchangedFiles:
+    """The removed files, which replace the copies of the run."""
 
+    change: Change
+    is_rewritten: ClassVar = False
+
+    @property
+    def files(self) -> int:
+        """The number of removed files."""
+        return self.change.add.num_rows
+
+    def stage(self, run: RecordedRun, engines: Engines) -> Change:
+        """The change; there is nothing to write."""
+        return self.change
+
+
+@dataclass(frozen=True)
+class RowsOfFiles:
+    """The removed messages, written anew into their present segments, each once."""
+
+    undo: RunToUndo
     rows: Sequence[RemovedRows]
     compared: pa.Array
     """Paths of live files whose rows were compared with the rows to restore, because their ranges overlap."""
     marked: Sequence[MarkedFile]
+    is_rewritten: ClassVar = True
+
+    @property
+    def files(self) -> int:
+        """The number of files that held the messages."""
+        return len(self.rows)
+
+    @labelled(step="bring rows back")
+    def stage(self, run: RecordedRun, engines: Engines) -> Change:
+        """Write the messages, and copies without markers of the files that have both.
+
+        Raises:
+            VerificationError: a source file has changed; nothing was committed.
+        """
+        live = self.undo.live
+        paths = pa.array([marked.file.path for marked in self.marked], pa.string())
+        has_markers = pc.is_in(live["path"], value_set=paths)
+        partly = [marked for marked in self.marked if marked.others]
+        copies = [*_copies_of_rows(self, run)] + [
+            _Copy(
+                RewriteTask(marked.file, (run.stage_copy(marked.file),), marked.markers),
+                marked.others,
+            )
+            for marked in partly
+        ]
+        added = _written(self.undo, copies, live.filter(pc.invert(has_markers)), engines)
+        removed = live.filter(has_markers)
+        markers = {marked.file.path: marked.markers for marked in partly}
+        return Change(
+            remove=removed,
+            add=added,
+            ranges=[ranges_of_files(removed, markers)],
+            requirements=[AssertSegmentOrder(added), RowsCompared(self.compared)],
+        )
 
 
-def restore_files(undo: RunToUndo) -> Change:
-    """Restore the files that a run removed, in place of its copies.
+UndoSources = UnchangedFiles | RowsOfFiles
+
+
+def find_files(undo: RunToUndo) -> UnchangedFiles:
+    """Find the files that a run removed, and verify that the table has none of their messages.
 
     Raises:
         VerificationError: a removed file is gone.
@@ -80,11 +136,13 @@ def restore_files(undo: RunToUndo) -> Change:
     """
     if undo.lost:
         raise VerificationError(describe_change(undo))
-    return Change(
-        remove=undo.added,
-        add=undo.removed,
-        ranges=[ranges_of_files(undo.markers, {}, [])],
-        requirements=_compared_files(undo),
+    return UnchangedFiles(
+        Change(
+            remove=undo.added,
+            add=undo.removed,
+            ranges=[ranges_of_files(undo.markers, {})],
+            requirements=_compared_files(undo),
+        )
     )
 
 
@@ -103,7 +161,7 @@ def _compared_files(undo: RunToUndo) -> list[RowsCompared]:
     return [RowsCompared(kept["path"].combine_chunks())]
 
 
-def find_sources(undo: RunToUndo, ranges: Iterable[pa.Table], present: RefusedError) -> UndoSources:
+def find_rows(undo: RunToUndo, ranges: Iterable[pa.Table], present: RefusedError) -> RowsOfFiles:
     """Find the files that held what a run removed, and verify that no removed message is in the table.
 
     Args:
@@ -131,7 +189,8 @@ def find_sources(undo: RunToUndo, ranges: Iterable[pa.Table], present: RefusedEr
             if undo.already_present(rows.file.partition, rows.seqs()).any():
                 raise present
             compared.update(overlapping["path"].to_pylist())
-    return UndoSources(sources, pa.array(sorted(compared), pa.string()), list(_marked_files(undo)))
+    paths = pa.array(sorted(compared), pa.string())
+    return RowsOfFiles(undo, sources, paths, list(_marked_files(undo)))
 
 
 def rows_of_files(ranges: Iterable[pa.Table]) -> Iterator[RemovedRows]:
@@ -203,45 +262,18 @@ class _Copy:
     messages: int
 
 
-@labelled(step="bring rows back")
-def stage_rows(undo: RunToUndo, sources: UndoSources, engines: Engines) -> Change:
-    """Stage exactly the messages that a run removed, each once, in their present segments.
-
-    Raises:
-        VerificationError: a source file has changed; nothing was committed.
-    """
-    store, live = undo.opened.store, undo.live
-    paths = pa.array([marked.file.path for marked in sources.marked], pa.string())
-    has_markers = pc.is_in(live["path"], value_set=paths)
-    partly = [marked for marked in sources.marked if marked.others]
-    copies = [*_copies_of_rows(undo, sources.rows)] + [
-        _Copy(
-            RewriteTask(marked.file, (store.stage_copy(marked.file),), marked.markers),
-            marked.others,
-        )
-        for marked in partly
-    ]
-    added = _staged(undo, copies, live.filter(pc.invert(has_markers)), engines)
-    removed = live.filter(has_markers)
-    markers = {marked.file.path: marked.markers for marked in partly}
-    return Change(
-        remove=removed,
-        add=added,
-        ranges=[ranges_of_files(removed, markers, [])],
-        requirements=[AssertSegmentOrder(added), RowsCompared(sources.compared)],
-    )
-
-
-def _copies_of_rows(undo: RunToUndo, sources: Sequence[RemovedRows]) -> Iterator[_Copy]:
+def _copies_of_rows(sources: RowsOfFiles, run: RecordedRun) -> Iterator[_Copy]:
     """The copies of removed messages, one for each file and present segment."""
-    ends = [(rows.file.partition, rows.file.segment, int(rows.ranges[-1, 1])) for rows in sources]
-    assignment = SegmentAssignment.of(undo.live, ends)
+    ends = [
+        (rows.file.partition, rows.file.segment, int(rows.ranges[-1, 1])) for rows in sources.rows
+    ]
+    assignment = SegmentAssignment.of(sources.undo.live, ends)
     for rows, lowest, is_divided in zip(
-        sources, assignment.segments, assignment.divided, strict=True
+        sources.rows, assignment.segments, assignment.divided, strict=True
     ):
         pieces = _pieces(assignment, rows, lowest) if is_divided else [(rows, lowest)]
         for piece, base in pieces:
-            [target] = undo.opened.store.stage(rows.file.partition, base)
+            [target] = run.stage(rows.file.partition, base)
             yield _Copy(RewriteTask(rows.file, (target,), piece.others), piece.messages)
 
 
@@ -254,23 +286,25 @@ def _pieces(
         yield replace(rows, messages=messages, ranges=ranges), base
 
 
-def _staged(undo: RunToUndo, copies: Sequence[_Copy], kept: pa.Table, engines: Engines) -> pa.Table:
-    """Make the copies, shape `FILE_STATS`; on any failure all of them are deleted."""
+def _written(
+    undo: RunToUndo, copies: Sequence[_Copy], kept: pa.Table, engines: Engines
+) -> pa.Table:
+    """Make the copies, shape `FILE_STATS`.
+
+    Raises:
+        VerificationError: a source file has changed.
+    """
     opened = undo.opened
     weights = [
         length or 0 for length in files.lengths([copy.task.source.location for copy in copies])
     ]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    try:
-        written = engine.map(copy_remaining, [copy.task for copy in copies], weights)
-        for copy, result in zip(copies, written, strict=True):
-            _check_count(opened.name, copy, result.total("messages"))
-        added = stats_table([row for result in written for row in result.stats])
-        together = inventory.in_order(pa.concat_tables([kept, added.cast(kept.schema)]))
-        inventory.refuse_overlaps(opened.name, together)
-    except BaseException:
-        opened.store.discard([target.path for copy in copies for target in copy.task.targets])
-        raise
+    written = engine.map(copy_remaining, [copy.task for copy in copies], weights)
+    for copy, result in zip(copies, written, strict=True):
+        _check_count(opened.name, copy, result.total("messages"))
+    added = stats_table([row for result in written for row in result.stats])
+    together = inventory.in_order(pa.concat_tables([kept, added.cast(kept.schema)]))
+    inventory.refuse_overlaps(opened.name, together)
     return added
 
 

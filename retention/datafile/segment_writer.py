@@ -17,7 +17,7 @@ from retention.datafile import parquet
 from retention.datafile.deadline_writer import write_by_deadline
 from retention.errors import VerificationError
 from retention.layout.partition_tails import Ends, StreamEnds
-from retention.ports import Store
+from retention.ports import StagingArea
 from retention.schemas.messages import FILE_COLUMNS
 
 PARTITION = 0
@@ -28,18 +28,18 @@ class Staging:
     """The files that one attempt writes.
 
     Args:
-        store: the stream's table.
+        area: the source of new files.
         most_files: the maximum number of files to split a segment's messages among by deadline.
     """
 
-    def __init__(self, store: Store, most_files: int = 1) -> None:
-        self._store = store
+    def __init__(self, area: StagingArea, most_files: int = 1) -> None:
+        self._area = area
         self._most_files = most_files
         self._files: list[DataFile] = []
 
     def new(self, segment: int, partition: int = PARTITION) -> tuple[DataFile, ...]:
         """New files of `segment`; at least one of them will be written."""
-        files = self._store.stage(partition, segment, self._most_files)
+        files = self._area.stage(partition, segment, self._most_files)
         self._files.extend(files)
         return files
 
@@ -51,7 +51,7 @@ class Staging:
 
     def discard(self) -> None:
         """Delete the uncommitted files."""
-        self._store.discard([file.path for file in self._files])
+        self._area.discard([file.path for file in self._files])
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def commit_removal(
     )
     with recorded_run(opened, snapshot, removal.run) as run, Engines("local") as engines:
         change = replace(
-            prepare(opened, plan, snapshot, engines, run).change,
+            prepare(opened, plan, engines, run).change,
             publish=swap.add,
             stepped_over=unstored,
             requirements=swap.requirements,

@@ -38,20 +38,17 @@ def ranges_of_plan(plan: Plan) -> Iterator[pa.Table]:
         yield _parts(plan.files, parts)
 
 
-def ranges_of_files(files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str]) -> pa.Table:
-    """The ranges that a run removes from files by one rule, or by none; shape `RUN_RANGES`.
+def ranges_of_files(files: pa.Table, lost: Mapping[str, Array]) -> pa.Table:
+    """The ranges that a run removes from files by no rule; shape `RUN_RANGES`.
 
     Args:
         files: the files that it removes or replaces; the columns of `FILE_STATS`.
         lost: path → ranges removed from a replaced file, each sequence of them a message; shape (n,
             2). Files without an entry are removed completely.
-        rules: the rule, or empty.
     """
     partly = pc.is_in(files["path"], value_set=pa.array(list(lost), pa.string()))
     going = files.filter(pc.invert(partly))
     counts = np.zeros((going.num_rows, len(RULES)), dtype=np.int64)
-    for rule in rules:
-        counts[:, RULES.index(rule)] = going["messages"].to_numpy()
     numbers = np.arange(going.num_rows)
     shares = _Shares(numbers, counts, counts > 0, going["messages"].to_numpy(), going["bytes"])
     whole = _whole_files(going, shares)
@@ -63,8 +60,8 @@ def ranges_of_files(files: pa.Table, lost: Mapping[str, Array], rules: Sequence[
             "first_seq": first,
             "last_seq": last,
             "messages": last - first + 1,
-            "rules": list(rules),
-            "counts": [last - first + 1] * len(rules),
+            "rules": [],
+            "counts": [],
             "except_firsts": [],
             "except_lasts": [],
         }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from retention.apply.archive import digest_of
+from retention.apply.recorded_run import RecordedRun
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
@@ -23,7 +23,7 @@ from retention.datafile.parquet import (
 )
 from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
-from retention.errors import CommitUnknownError, DamagedError
+from retention.errors import DamagedError
 from retention.layout.segment_assignment import SegmentAssignment
 from retention.restore.open_archive import Archive
 from retention.restore.select import CopyPart
@@ -46,41 +46,39 @@ class CopyTask:
         return replace(self, copy=self.copy.attempt())
 
 
-@contextmanager
-def staged(
+@labelled(step="restore rows")
+def stage_copies(
     opened: OpenedStream,
+    run: RecordedRun,
     archive: Archive,
     parts: Sequence[CopyPart],
     live: pa.Table,
     engines: Engines,
-) -> Iterator[pa.Table]:
-    """Stage the files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them.
+) -> pa.Table:
+    """Stage the messages to restore, and return their files, shape `FILE_STATS`.
 
     Args:
         opened: the stream.
+        run: the run that commits the files.
         archive: the archive of the copies.
         parts: the messages to restore.
         live: the stream's files, shape `FILE_STATS`; segments may have been merged since.
         engines: where rows are copied.
+
+    Raises:
+        DamagedError: a copy differs from the archived file.
     """
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
     pieces = list(_divided(archive, parts, live))
     tasks = [
-        _task(archive, part, opened.store.stage(part.copy.partition, base)[0], subject)
+        _task(archive, part, run.stage(part.copy.partition, base)[0], subject)
         for part, base in pieces
     ]
     weights = [part.copy.file_bytes for part, _ in pieces]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    try:
-        with labelled(step="restore rows"):
-            written = engine.map(run_copy, tasks, weights)
-        yield stats_table([row for copied in written for row in copied.stats])
-    except CommitUnknownError:
-        raise
-    except BaseException:
-        opened.store.discard([target.path for task in tasks for target in task.copy.targets])
-        raise
+    written = engine.map(run_copy, tasks, weights)
+    return stats_table([row for copied in written for row in copied.stats])
 
 
 def _divided(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
@@ -39,7 +40,7 @@ from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
-from retention.restore.copy_back import staged
+from retention.restore.copy_back import stage_copies
 from retention.restore.left_out import IgnoredManifest, left_out
 from retention.restore.open_archive import Archive, open_any_archive, open_archive
 from retention.restore.own_manifests import home_of
@@ -156,12 +157,13 @@ def restore_in_place(
             others = left_out(archive.others)
             return Restored(opened.name, archive.directory, 0, 0, already, left_out=others)
         ends = _ends(opened.name, position_in(opened, snapshot, inventory), selected)
-        with staged(opened, archive, selected, inventory.files, engines) as added:
+        with _transaction(opened, snapshot, run) as transaction:
+            added = stage_copies(opened, transaction, archive, selected, inventory.files, engines)
             live = inventory.files.select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([live, added])))
             compared = RowsCompared(live["path"].combine_chunks())
             change = _change(added, set_next_seqs(ends), compared)
-            _commit(opened, _intent(opened, run, archive, added, ends), change, snapshot)
+            transaction.commit(_intent(opened, run, archive, added, ends), change)
         again = _expires_again(opened, added, engines)
     return _restored(opened, archive, added, run, again, already)
 
@@ -204,11 +206,13 @@ def restore_as(
                 target.name, archive.directory, 0, 0, sum(part.messages for part in selected)
             )
         _refuse_used(target, snapshot)
-        with staged(target, archive, selected, FILE_STATS.empty_table(), engines) as added:
+        with _transaction(target, snapshot, run) as transaction:
+            nothing = FILE_STATS.empty_table()
+            added = stage_copies(target, transaction, archive, selected, nothing, engines)
             ends = _highest(added)
             updates = [*set_next_seqs(ends), *set_open_bases(ends), *set_batches(identity.batches)]
             intent = _intent(target, run, archive, added, ends)
-            _commit(target, intent, _change(added, updates), snapshot)
+            transaction.commit(intent, _change(added, updates))
         again = _expires_again(target, added, engines)
     return _restored(target, archive, added, run, again, 0)
 
@@ -241,10 +245,16 @@ def _ends(stream: str, position: Position, selected: Sequence[CopyPart]) -> dict
     return ends
 
 
-def _commit(opened: OpenedStream, intent: RestoredRun, change: Change, snapshot: Snapshot) -> None:
+@contextmanager
+def _transaction(opened: OpenedStream, snapshot: Snapshot, run: str) -> Iterator[RecordedRun]:
+    """A recorded run that is not repeated after a lost race.
+
+    Raises:
+        BusyError: another commit came first.
+    """
     try:
-        with recorded_run(opened, snapshot, intent.run) as run:
-            run.commit(intent, change)
+        with recorded_run(opened, snapshot, run) as transaction:
+            yield transaction
     except (ConflictError, StalePlanError) as error:
         raise BusyError(
             f"{opened.name}: another writer committed first; nothing was restored; try again"

@@ -259,7 +259,7 @@ def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
     with recorded_run(opened, snapshot) as run:
         change = Change(
             remove=leaving,
-            ranges=[ranges_of_files(leaving, {}, [])],
+            ranges=[ranges_of_files(leaving, {})],
             updates=set_next_seqs(_known_from_files(opened, snapshot)),
             metadata={"repair": KIND},
         )

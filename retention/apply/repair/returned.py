@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change, recorded_run
+from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
@@ -214,8 +214,8 @@ def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -
     with recorded_run(opened, snapshot) as run:
         change = Change(
             remove=whole,
-            add=run.staged(_copies(opened, whole, repair)),
-            ranges=[ranges_of_files(whole, lost, [])],
+            add=_copies(run, whole, repair),
+            ranges=[ranges_of_files(whole, lost)],
             metadata={"repair": KIND},
         )
         intent = ReturnedRemoved(
@@ -233,31 +233,24 @@ def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -
     return ReturnedRepair(opened.name, repair.commits, repair.back, run.name)
 
 
-def _copies(opened: OpenedStream, whole: pa.Table, repair: ReturnedRepair) -> pa.Table:
-    """Stage the files without resurrected messages, shape `FILE_STATS`; on any failure all copies are deleted."""
-    copies = [
-        RewriteTask(part.file, (opened.store.stage_copy(part.file),), part.ranges)
+def _copies(run: RecordedRun, whole: pa.Table, repair: ReturnedRepair) -> pa.Table:
+    """Stage the files without resurrected messages, shape `FILE_STATS`."""
+    written = [
+        copy_remaining(RewriteTask(part.file, (run.stage_copy(part.file),), part.ranges))
         for part in repair.back
         if part.stays
     ]
-    try:
-        written = [copy_remaining(copy) for copy in copies]
-        _check(opened, whole, written, repair)
-    except BaseException:
-        opened.store.discard([target.path for copy in copies for target in copy.targets])
-        raise
+    _check(whole, written, repair)
     return stats_table([row for copied in written for row in copied.stats])
 
 
-def _check(
-    opened: OpenedStream, whole: pa.Table, written: Sequence[RewriteResult], repair: ReturnedRepair
-) -> None:
+def _check(whole: pa.Table, written: Sequence[RewriteResult], repair: ReturnedRepair) -> None:
     """Compare the copies, as read back, with the expected remainder."""
     for name, gone in (("messages", repair.messages), ("bytes", repair.bytes)):
         expected = pc.sum(whole[name], min_count=0).as_py() - gone
         held = sum(copied.total(name) for copied in written)
         if held != expected:
             raise VerificationError(
-                f"{opened.name}: copies without the reappeared messages hold {held:,} {name} instead of {expected:,}; "
-                "nothing was committed; run again, and report it if it happens again"
+                f"{repair.stream}: copies without the reappeared messages hold {held:,} {name} instead of "
+                f"{expected:,}; nothing was committed; run again, and report it if it happens again"
             )

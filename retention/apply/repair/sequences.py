@@ -275,24 +275,19 @@ def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, in
 
 def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) -> SequenceRepair:
     with recorded_run(opened, diagnosis.snapshot) as run:
-        added = run.staged(_copies(opened, diagnosis))
+        added = _copies(opened, run, diagnosis)
         return _commit(opened, history, run, diagnosis, added)
 
 
-def _copies(opened: OpenedStream, diagnosis: _Diagnosis) -> pa.Table:
-    """Stage the files without the rows to remove, shape `FILE_STATS`; on any failure all copies are deleted."""
-    copies, staged = [], []
-    try:
-        for result in diagnosis.examined:
-            if result.impossible.kept:
-                target = opened.store.stage_copy(result.file)
-                staged.append(target.path)
-                copies += copy_remaining(RewriteTask(result.file, (target,), result.gone)).stats
-        added = stats_table(copies)
-        _refuse_broken(opened, pa.concat_tables([diagnosis.sound, added]))
-    except BaseException:
-        opened.store.discard(staged)
-        raise
+def _copies(opened: OpenedStream, run: RecordedRun, diagnosis: _Diagnosis) -> pa.Table:
+    """Stage the files without the rows to remove, shape `FILE_STATS`."""
+    copies = []
+    for result in diagnosis.examined:
+        if result.impossible.kept:
+            target = run.stage_copy(result.file)
+            copies += copy_remaining(RewriteTask(result.file, (target,), result.gone)).stats
+    added = stats_table(copies)
+    _refuse_broken(opened, pa.concat_tables([diagnosis.sound, added]))
     return added
 
 
@@ -378,4 +373,4 @@ def _recorded(diagnosis: _Diagnosis) -> pa.Table:
 def _ranges(diagnosis: _Diagnosis) -> pa.Table:
     """The sequences to remove, by no rule, shape `RUN_RANGES`; numbers below 0 are not sequences."""
     lost = {result.file.path: result.gone[result.gone[:, 0] >= 0] for result in diagnosis.examined}
-    return ranges_of_files(_recorded(diagnosis), lost, [])
+    return ranges_of_files(_recorded(diagnosis), lost)

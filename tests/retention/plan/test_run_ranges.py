@@ -71,17 +71,13 @@ def shown(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(row[name] for name in columns) for row in table.to_pylist()]
 
 
-def test_a_file_that_goes_whole_is_one_range() -> None:
-    table = ranges_of_files(files(("a", 5, 6, 12), ("b", 3, 20, 22)), {}, ["rollup"])
-    assert shown(table) == [(6, 12, 5, ["rollup"], [], []), (20, 22, 3, ["rollup"], [], [])]
+def test_a_repair_removes_whole_files_by_no_rule() -> None:
+    table = ranges_of_files(files(("a", 5, 6, 12), ("b", 3, 20, 22)), {})
+    assert shown(table) == [(6, 12, 5, [], [], []), (20, 22, 3, [], [], [])]
+    assert table["counts"].to_pylist() == [[], []]
 
 
-def test_a_file_that_is_replaced_has_the_ranges_that_go() -> None:
+def test_a_replaced_file_has_the_removed_ranges() -> None:
     lost = {"partition=0/segment=1/a.parquet": np.array([[3, 4], [7, 7]])}
-    table = ranges_of_files(files(("a", 9, 1, 9)), lost, ["rollup"])
-    assert shown(table) == [(3, 4, 2, ["rollup"], [], []), (7, 7, 1, ["rollup"], [], [])]
-
-
-def test_a_repair_takes_messages_by_no_rule() -> None:
-    [row] = ranges_of_files(files(("a", 9, 1, 9)), {}, []).to_pylist()
-    assert (row["messages"], row["rules"], row["counts"]) == (9, [], [])
+    table = ranges_of_files(files(("a", 9, 1, 9)), lost)
+    assert shown(table) == [(3, 4, 2, [], [], []), (7, 7, 1, [], [], [])]
