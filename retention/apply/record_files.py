@@ -96,14 +96,14 @@ def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> Reco
             "changed; restore the record from a copy if there is one"
         )
     record = RecordFile(location, length - _DIGEST_BYTES)
-    with judged(location, run):
+    with refusing_undecodable(location, run):
         for table in record.tables():
             check(table)
     return record
 
 
 @contextmanager
-def judged(location: str, run: str) -> Iterator[None]:
+def refusing_undecodable(location: str, run: str) -> Iterator[None]:
     """Refuse a record that the block cannot decode, or rejects.
 
     Raises:

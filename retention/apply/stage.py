@@ -101,17 +101,17 @@ def _write(
 
 def _stage_markers(opened: OpenedStream, plan: Plan, run: RecordedRun) -> Staged | None:
     """Stage a plan's markers; None: the next sequence is unchanged."""
-    mark = plan.actions.mark
-    if mark is None:
+    used = plan.actions.sequence_use
+    if used is None:
         return None
     position = locate(opened, run.snapshot)
-    if position.next_seq != mark.first:
+    if position.next_seq != used.first:
         raise StalePlanError(
             f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
-            f"{mark.first:,} on: messages were stored since; nothing was changed; plan again"
+            f"{used.first:,} on: messages were stored since; nothing was changed; plan again"
         )
-    raw = delete_markers.rows(mark.markers, plan.policy, plan.as_of_ns)
+    raw = delete_markers.rows(used.markers, plan.policy, plan.as_of_ns)
     rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     staging = Staging(run, opened.config.most_files)
-    return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})
+    return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: used.after})

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from retention.apply.record_files import RecordFile, content_of, judged, verified
+from retention.apply.record_files import RecordFile, content_of, refusing_undecodable, verified
 from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, SUFFIX, directory_of, undo_location
 from retention.core.file_records import check_columns, check_file_records, check_ranges
@@ -67,7 +67,7 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
             "period), so the run cannot be undone; nothing was changed; restore messages from an archive or a backup"
         )
     together = pa.concat_tables([FILE_STATS.empty_table(), *record.tables()])
-    with judged(location, run):
+    with refusing_undecodable(location, run):
         check_file_records(together, FILE_STATS)
     return together
 

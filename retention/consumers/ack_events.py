@@ -62,7 +62,7 @@ def read_events(state: ConsumerState, lines: AckLines, unseen: UnseenRuns) -> Ac
         unseen: the deliveries unknown to the state, up to the highest consumer sequence of the lines.
     """
     new = lines.seq > state.delivered.stream_seq
-    possible = ~new | unseen.open_ended().hold(lines.consumer_seq)
+    possible = ~new | unseen.open_ended().cover(lines.consumer_seq)
     order = np.flatnonzero(possible)
     order = order[np.argsort(lines.consumer_seq[order], kind="stable")]
     consumer_seqs, seqs = lines.consumer_seq[order], lines.seq[order]

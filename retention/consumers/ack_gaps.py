@@ -52,7 +52,7 @@ class UnseenRuns:
         """The runs that may have delivered a message above the stream sequence `floor`."""
         return self.take(self.before - 1 > np.maximum(self.after, floor))
 
-    def hold(self, consumer_seqs: Numbers) -> Mask:
+    def cover(self, consumer_seqs: Numbers) -> Mask:
         """Mask of the consumer sequences in a run."""
         return self._at(consumer_seqs) >= 0
 
@@ -75,7 +75,7 @@ class UnseenRuns:
             first_consumer_seqs: the first deliveries among them, ascending.
             first_seqs: the stream sequences of the same deliveries, ascending.
         """
-        cuts = consumer_seqs[self.hold(consumer_seqs)]
+        cuts = consumer_seqs[self.cover(consumer_seqs)]
         first = np.sort(np.concatenate([self.first, cuts + 1]), kind="stable")
         last = np.sort(np.concatenate([self.last, cuts - 1]), kind="stable")
         first, last = first[first <= last], last[first <= last]
@@ -120,7 +120,7 @@ class AckGaps:
     matching: Numbers | None
     """The sequences that the consumer can have received, ascending; None: any."""
 
-    def hold(self, seqs: Numbers) -> Mask:
+    def cover(self, seqs: Numbers) -> Mask:
         """Mask of the stream sequences in a gap."""
         return self._at(seqs) >= 0
 
@@ -132,7 +132,7 @@ class AckGaps:
         """
         if self.matching is not None:
             above = self.matching[np.searchsorted(self.matching, floor, side="right") :]
-            return above[self.hold(above)]
+            return above[self.cover(above)]
         low = np.maximum(self.low, floor + 1)
         counts = np.maximum(self.high - low + 1, 0)
         if counts.sum() > MOST_KEPT:

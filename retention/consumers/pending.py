@@ -89,7 +89,7 @@ def redelivered_after(
 def _held(guesses: Numbers, delivered: int, delivery_lines: AckLines, gaps: AckGaps) -> Numbers:
     """The guesses that still fall in gaps, and the unreported sequences of gaps above the last delivery."""
     more = gaps.seqs_above(delivered)
-    return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, delivery_lines.seq)]])
+    return np.concatenate([guesses[gaps.cover(guesses)], more[~np.isin(more, delivery_lines.seq)]])
 
 
 def _together(
@@ -97,7 +97,7 @@ def _together(
 ) -> PendingMessages:
     order = np.argsort(seq)
     seq, consumer_seq, ts_ns = seq[order], consumer_seq[order], ts_ns[order]
-    is_guess = gaps.hold(seq)
+    is_guess = gaps.cover(seq)
     consumer_seq[is_guess] = gaps.consumer_seqs(seq[is_guess])
     return PendingMessages(seq, consumer_seq, ts_ns, is_guess)
 

@@ -14,7 +14,7 @@ from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
 
 _SLOT = SUBJECT_COUNTS_OF_FILES.field("file")
 _MOST_CHUNKS = 64
-MOST_HELD = 8_000_000
+MOST_IN_MEMORY = 8_000_000
 """Maximum messages of a stream with cached digests, up to a hundred bytes each; larger streams are not cached."""
 
 _Identity = tuple[str, int]
@@ -41,7 +41,7 @@ class DigestIndex:
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
         """
-        if pc.sum(files["messages"], min_count=0).as_py() > MOST_HELD:
+        if pc.sum(files["messages"], min_count=0).as_py() > MOST_IN_MEMORY:
             pieces = (_naming(subject, counts) for counts in counts_in_pieces(store, files))
             return pa.concat_tables([SUBJECT_COUNTS_OF_FILES.empty_table(), *pieces])
         paths, messages = (files[name].to_pylist() for name in ("path", "messages"))

@@ -126,7 +126,7 @@ def check_columns(table: pa.Table, schema: pa.Schema) -> None:
         there = dict(zip(table.schema.names, table.schema.types, strict=True))
         differing = [field.name for field in schema if there.get(field.name) != field.type]
         raise ValueError(f"{', '.join(differing) or 'its columns'} are not as they must be")
-    _judge_values(table, schema)
+    _check_values(table, schema)
     if "path" in schema.names:
         outside = table["path"].filter(outside_mask(table["path"]))
         if len(outside):
@@ -135,7 +135,7 @@ def check_columns(table: pa.Table, schema: pa.Schema) -> None:
             )
 
 
-def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
+def _check_values(table: pa.Table, schema: pa.Schema) -> None:
     for field in schema:
         if not field.nullable and table[field.name].null_count:
             raise ValueError(f"{field.name} is missing in a row")

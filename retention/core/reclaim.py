@@ -60,11 +60,11 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class DeadFileDecision:
     """The dead files to delete, and those to keep, each with the first reason."""
 
-    going: tuple[DeadFile, ...]
-    staying: Mapping[Hindrance, tuple[DeadFile, ...]]
+    to_delete: tuple[DeadFile, ...]
+    kept: Mapping[Hindrance, tuple[DeadFile, ...]]
 
 
 def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
@@ -80,14 +80,16 @@ def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
     return Hindrance.RECENT if file.path in evidence.recent else None
 
 
-def judge(files: Iterable[DeadFile], evidence: Evidence) -> Judgement:
+def decide_dead(files: Iterable[DeadFile], evidence: Evidence) -> DeadFileDecision:
     """Split dead files into those to delete and those to keep; a path that died twice counts with its latest death."""
-    going: list[DeadFile] = []
-    staying: dict[Hindrance, list[DeadFile]] = {}
+    to_delete: list[DeadFile] = []
+    kept: dict[Hindrance, list[DeadFile]] = {}
     for file in latest_deaths(files):
         reason = hindrance(file, evidence)
-        (going if reason is None else staying.setdefault(reason, [])).append(file)
-    return Judgement(tuple(going), {reason: tuple(held) for reason, held in staying.items()})
+        (to_delete if reason is None else kept.setdefault(reason, [])).append(file)
+    return DeadFileDecision(
+        tuple(to_delete), {reason: tuple(held) for reason, held in kept.items()}
+    )
 
 
 def latest_deaths(files: Iterable[DeadFile]) -> list[DeadFile]:

@@ -32,7 +32,7 @@ def messages_in(
     stored = [name for name in FILE_COLUMNS.names if name in needed]
     try:
         for rows in rows_in_order(file, stored):
-            yield with_place(file, wanted.rows(rows)).select(list(columns))
+            yield with_position(file, wanted.rows(rows)).select(list(columns))
     except DamagedError as error:
         if _is_there(file):
             raise
@@ -42,7 +42,7 @@ def messages_in(
         ) from error
 
 
-def with_place(file: DataFile, rows: pa.Table) -> pa.Table:
+def with_position(file: DataFile, rows: pa.Table) -> pa.Table:
     """Rows of a file with the columns of its directory, `PARTITION_COLUMNS`, after their own."""
     for name in PARTITION_COLUMNS:
         value = pa.scalar(getattr(file, name), MESSAGES.field(name).type)

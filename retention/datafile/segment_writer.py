@@ -70,7 +70,7 @@ class Staged:
     """Partition → the highest assigned but unstored sequence, if there is one."""
 
     @classmethod
-    def behind(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:
+    def ending_at(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:
         """Messages in files, with the ends of partitions after them."""
         return cls(stats, ends.next_seq, ends.open_base, ends.batches)
 
@@ -104,7 +104,7 @@ def stage_rows(staging: Staging, rows: Iterable[pa.Table], ends: StreamEnds) -> 
     Raises:
         VerificationError: a file differs from the rows written to it.
     """
-    return Staged.behind(write_segments(staging, _pieces(rows, ends)), ends)
+    return Staged.ending_at(write_segments(staging, _pieces(rows, ends)), ends)
 
 
 def write_segments(

@@ -162,7 +162,7 @@ class MonthFile:
 
     def _metadata(self) -> pq.FileMetaData:
         if self._footer is None:
-            with self._judged(), files.open_input(self.location) as source:
+            with self._refusing_damage(), files.open_input(self.location) as source:
                 self._footer = _verified_footer(source, self.location)
         return self._footer
 
@@ -174,12 +174,12 @@ class MonthFile:
 
     def _read(self, group: int, columns: list[str]) -> pa.Table:
         metadata = self._metadata()
-        with self._judged(), files.open_input(self.location) as source:
+        with self._refusing_damage(), files.open_input(self.location) as source:
             opened = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
             return opened.read_row_group(group, columns)
 
     @contextmanager
-    def _judged(self) -> Iterator[None]:
+    def _refusing_damage(self) -> Iterator[None]:
         try:
             yield
         except (FileNotFoundError, StorageError):

@@ -13,7 +13,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import is_valid_filter, matching_mask
-from retention.datafile.file_messages import with_place
+from retention.datafile.file_messages import with_position
 from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import UsageError
@@ -97,7 +97,7 @@ def files_of_span(store: Store, files: pa.Table, spans: Spans, span: int) -> lis
 
 def _rows_of(file: DataFile) -> pa.Table:
     rows, _ = read_columns(file, FILE_COLUMNS.names)
-    return with_place(file, rows).select(MESSAGES.names)
+    return with_position(file, rows).select(MESSAGES.names)
 
 
 def _select(rows: pa.Table, wanted: Selection) -> pa.Table:

@@ -17,12 +17,10 @@ from retention.history.kinds import Dropped, Repaired
 from retention.history.runs import History, history_of
 from retention.inspect.removals import Recovery, RemovalRun, removals_of, rows_of
 from retention.plan.explanation import Explanation
+from retention.planners.plan_rows import MessageRef
 from retention.rules import RULES
 from retention.rules.facts import spell_age
 from retention.schemas.messages import NEVER, RULE_COLUMNS
-
-Place = tuple[int, int]
-"""Partition and sequence."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class _Taken:
     """Whether the range had it; False: the range encloses it and has holes, and the deciding file is deleted."""
 
 
-def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
+def explain_removed(opened: OpenedStream, ref: MessageRef, now_ns: int) -> Explanation:
     """Explain a message that is not in a stream.
 
     The explanation names the newest run in force that removed it. A run of an earlier version of this program recorded
@@ -44,7 +42,7 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
 
     Args:
         opened: the stream, which has a table.
-        place: partition and sequence of the message.
+        ref: partition and sequence of the message.
         now_ns: the clock, which decides whether grace is over.
 
     Raises:
@@ -56,35 +54,35 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
     epoch = position.snapshot.counters.epoch
     counting = {known for known in _epochs(removals) if history.continuing(known)[-1] == epoch}
     here = [removal for removal in removals if removal.epoch in counting]
-    taker, undone = _taker(here, place)
+    taker, undone = _taker(here, ref)
     if taker is not None:
-        return _explained(taker, place, now_ns)
-    next_seq = position.tail(place[0]).next_seq
-    if place[1] < next_seq:
+        return _explained(taker, ref, now_ns)
+    next_seq = position.tail(ref[0]).next_seq
+    if ref[1] < next_seq:
         for removal in here:
-            if removal.undone_by is None and _may_have_taken(removal, place):
-                return _perhaps(removal, place, now_ns)
+            if removal.undone_by is None and _may_have_taken(removal, ref):
+                return _perhaps(removal, ref, now_ns)
         deleted = [
             removal for removal in here if removal.undone_by is None and removal.is_forgotten()
         ]
         if deleted:
             raise MissingMessageError(
-                f"{_named(opened, place)} is missing, and it is unknown whether a run removed it: "
+                f"{_named(opened, ref)} is missing, and it is unknown whether a run removed it: "
                 f"{_deleted(deleted)}"
             )
-        raise MissingMessageError(_unrecorded(opened, position, place, undone))
+        raise MissingMessageError(_unrecorded(opened, position, ref, undone))
     before = [removal for removal in removals if removal.epoch not in counting]
-    earlier = next((hit for hit in _taken(before, place) if hit.removal.undone_by is None), None)
+    earlier = next((hit for hit in _taken(before, ref) if hit.removal.undone_by is None), None)
     if earlier is not None:
-        return _explained(earlier, place, now_ns, _of_epoch(history, earlier.removal))
+        return _explained(earlier, ref, now_ns, _of_epoch(history, earlier.removal))
     deleted = [removal for removal in before if removal.is_forgotten()]
     if deleted:
         raise MissingMessageError(
-            f"{_named(opened, place)} is missing: the next message gets {next_seq:,}; it is unknown whether one with "
+            f"{_named(opened, ref)} is missing: the next message gets {next_seq:,}; it is unknown whether one with "
             f"that sequence was stored before the sequences started again: {_deleted(deleted)}"
         )
     raise MissingMessageError(
-        f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` shows the "
+        f"{_named(opened, ref)} was never stored: the next message gets {next_seq:,}; `retention state` shows the "
         "first and last sequence"
     )
 
@@ -93,11 +91,13 @@ def _epochs(removals: Sequence[RemovalRun]) -> set[int]:
     return {removal.epoch for removal in removals}
 
 
-def _taker(removals: Sequence[RemovalRun], place: Place) -> tuple[_Taken | None, list[RemovalRun]]:
+def _taker(
+    removals: Sequence[RemovalRun], ref: MessageRef
+) -> tuple[_Taken | None, list[RemovalRun]]:
     """The newest run in force that removed a message, or otherwise may have; and the newer ones that were undone."""
     undone: list[RemovalRun] = []
     perhaps: _Taken | None = None
-    for taken in _taken(removals, place):
+    for taken in _taken(removals, ref):
         if taken.removal.undone_by is not None:
             undone += [taken.removal] if taken.is_certain else []
         elif taken.is_certain:
@@ -107,27 +107,27 @@ def _taker(removals: Sequence[RemovalRun], place: Place) -> tuple[_Taken | None,
     return perhaps, undone
 
 
-def _taken(removals: Sequence[RemovalRun], place: Place) -> Iterator[_Taken]:
+def _taken(removals: Sequence[RemovalRun], ref: MessageRef) -> Iterator[_Taken]:
     for removal in removals:
-        reaching = removal.taken.reaching(removal.run, *place)
-        for row in rows_of(reaching.filter(pc.is_valid(reaching["rules"])), place[1]):
-            held = removal.holds(row, place[1])
+        reaching = removal.taken.reaching(removal.run, *ref)
+        for row in rows_of(reaching.filter(pc.is_valid(reaching["rules"])), ref[1]):
+            held = removal.holds(row, ref[1])
             if held is not False:
                 yield _Taken(removal, row, is_certain=held is True)
 
 
-def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> Explanation:
+def _explained(taken: _Taken, ref: MessageRef, now_ns: int, of_epoch: str = "") -> Explanation:
     removal, rules = taken.removal, taken.row["rules"]
-    message = _message(taken, place[1])
+    message = _message(taken, ref[1])
     recovery = removal.recovery(now_ns)
     is_certain = taken.is_certain and removal.outcome.is_done
-    named = _named(removal.opened, place, message)
+    named = _named(removal.opened, ref, message)
     reasons = [removal.reason(rule) for rule in rules]
     earlier = "" if taken.is_certain else " or an earlier one"
     why = " or ".join(reasons) if reasons else _what(removal)
     return Explanation(
         removal.opened.name,
-        *place,
+        *ref,
         subject=message.get("subject"),
         ts_ns=message.get("ts_ns"),
         size=message.get("size", taken.row["bytes"] if taken.row["messages"] == 1 else None),
@@ -141,20 +141,20 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
     )
 
 
-def _perhaps(removal: RemovalRun, place: Place, now_ns: int) -> Explanation:
+def _perhaps(removal: RemovalRun, ref: MessageRef, now_ns: int) -> Explanation:
     """Explain a message in the range of a file that a run of an earlier version removed."""
     rules = [rule for rule in RULES if rule in removal.outcome.by_rule]
     recovery = removal.recovery(now_ns)
     return Explanation(
         removal.opened.name,
-        *place,
+        *ref,
         subject=None,
         ts_ns=None,
         size=None,
         goes=False,
         rule=None,
         sentence=(
-            f"{_named(removal.opened, place)} may have been removed by {_by_run(removal)}: an earlier version of this "
+            f"{_named(removal.opened, ref)} may have been removed by {_by_run(removal)}: an earlier version of this "
             "program recorded the files that a run removed, not the messages, and the sequences of one include it; "
             f"{recovery.sentence}, if so."
         ),
@@ -163,19 +163,19 @@ def _perhaps(removal: RemovalRun, place: Place, now_ns: int) -> Explanation:
     )
 
 
-def _may_have_taken(removal: RemovalRun, place: Place) -> bool:
+def _may_have_taken(removal: RemovalRun, ref: MessageRef) -> bool:
     """Whether a run without a record of its ranges removed a file with a range that encloses a message."""
-    reaching = removal.taken.reaching(removal.run, *place)
+    reaching = removal.taken.reaching(removal.run, *ref)
     of_files = reaching.filter(pc.is_null(reaching["rules"]))
     reaches = pc.any(pc.greater(of_files["messages"], 0), min_count=0)
     return bool(removal.messages) and bool(reaches.as_py())
 
 
 def _unrecorded(
-    opened: OpenedStream, position: Position, place: Place, undone: Sequence[RemovalRun]
+    opened: OpenedStream, position: Position, ref: MessageRef, undone: Sequence[RemovalRun]
 ) -> str:
     """The words for a message that was assigned, is missing, and is not known to be removed by a run in force."""
-    named = _named(opened, place)
+    named = _named(opened, ref)
     if undone:
         removal = undone[0]
         return (
@@ -183,10 +183,10 @@ def _unrecorded(
             f"{removal.undone_by} restored it, and its later removal is not in the run history: another program "
             "removed it, or an older copy of the table was restored"
         )
-    highest = position.inventory.counters.removed.get(place[0])
+    highest = position.inventory.counters.removed.get(ref[0])
     expired = (
         f"; the table says that removals reach up to {highest:,}, so a run without records may have removed it"
-        if highest is not None and place[1] <= highest
+        if highest is not None and ref[1] <= highest
         else ""
     )
     return (
@@ -207,10 +207,10 @@ def _deleted(removals: Sequence[RemovalRun]) -> str:
     )
 
 
-def _named(opened: OpenedStream, place: Place, message: dict[str, Any] | None = None) -> str:
-    partition = f" of partition {place[0]}" if opened.dialect.is_topic else ""
+def _named(opened: OpenedStream, ref: MessageRef, message: dict[str, Any] | None = None) -> str:
+    partition = f" of partition {ref[0]}" if opened.dialect.is_topic else ""
     subject = f" ({message['subject']})" if message and not opened.dialect.is_topic else ""
-    return f"{opened.name} {place[1]:,}{partition}{subject}"
+    return f"{opened.name} {ref[1]:,}{partition}{subject}"
 
 
 def _by_run(removal: RemovalRun) -> str:

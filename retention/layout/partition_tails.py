@@ -9,7 +9,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partitioner import ROUND_ROBIN, TURN, partition_in_turn
 from retention.layout.segment_roll import RollRule, SegmentPart, Tail, roll, taken_whole
-from retention.layout.topic_segment_roll import AppendedBatch, BatchCut, lay_out, place
+from retention.layout.topic_segment_roll import AppendedBatch, BatchCut, append_cut, lay_out
 
 
 class Ends(Protocol):
@@ -117,7 +117,7 @@ class PartitionTails:
     def append_batch(self, address: int, cut: BatchCut) -> tuple[int, AppendedBatch]:
         """Append one batch that is already cut; returns its partition and the batch."""
         partition, tail = self._addressed(address)
-        [batch], self._tails[partition] = place(tail, [cut], self._policy, self._now_us)
+        [batch], self._tails[partition] = append_cut(tail, [cut], self._policy, self._now_us)
         return partition, batch
 
     def _addressed(self, address: int) -> tuple[int, Tail]:

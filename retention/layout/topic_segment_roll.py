@@ -49,10 +49,10 @@ def lay_out(
     Returns:
         The batches, and the end of the partition after them.
     """
-    return place(tail, _cut(sizes, policy), policy, now_us)
+    return append_cut(tail, _cut(sizes, policy), policy, now_us)
 
 
-def place(
+def append_cut(
     tail: Tail, cuts: Iterable[BatchCut], policy: TopicPolicy, now_us: int
 ) -> tuple[list[AppendedBatch], Tail]:
     """Append batches that are already cut; other arguments and the result are as in `lay_out`."""
@@ -61,7 +61,7 @@ def place(
         ts_us = _time(tail, policy, now_us)
         active = _with_room(tail, ts_us, policy)
         batches.append(AppendedBatch(active.base, start, end, tail.next_seq, ts_us, size))
-        tail = _behind(active, batches[-1], policy)
+        tail = _tail_after(active, batches[-1], policy)
     return batches, tail
 
 
@@ -104,7 +104,7 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
     return active
 
 
-def _behind(before: ActiveSegment, batch: AppendedBatch, policy: TopicPolicy) -> Tail:
+def _tail_after(before: ActiveSegment, batch: AppendedBatch, policy: TopicPolicy) -> Tail:
     """The end of a partition after a batch; a full segment is sealed at once.
 
     A 0.9 server seals a segment that has reached `segment_size`. A 0.8 server measures the bytes before the batch, so

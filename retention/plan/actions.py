@@ -52,7 +52,7 @@ class Rewrite(PartialRemoval):
 
 
 @dataclass(frozen=True)
-class Mark:
+class SequenceUse:
     """Sequences that the plan uses: for appended delete markers, or skipped by a purge."""
 
     markers: pa.Table
@@ -63,7 +63,7 @@ class Mark:
     """The stream's next sequence after the action."""
 
 
-Action = FileDrop | Rewrite | Mark
+Action = FileDrop | Rewrite | SequenceUse
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Actions:
         """Iterate over the kinds of action, each with all its files; kinds without effect are skipped."""
         to_files = (self.drop, self.rewrite)
         yield from (action for action in to_files if action.files.num_rows)
-        if self.mark is not None:
-            yield self.mark
+        if self.sequence_use is not None:
+            yield self.sequence_use
 
     @property
     def drop(self) -> FileDrop:
@@ -100,9 +100,9 @@ class Actions:
         return Rewrite(*self._with_action(REWRITE), self.removed)
 
     @property
-    def mark(self) -> Mark | None:
+    def sequence_use(self) -> SequenceUse | None:
         """The sequences used; None: the next sequence is unchanged."""
-        return None if self.sequences is None else Mark(self.markers, *self.sequences)
+        return None if self.sequences is None else SequenceUse(self.markers, *self.sequences)
 
     @property
     def files_with_rules(self) -> pa.Table:

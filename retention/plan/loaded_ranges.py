@@ -13,7 +13,7 @@ from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import files
 from retention.storage.scratch_files import ScratchDirectory, local_directory
 
-MOST_HELD = 1 << 18
+MOST_IN_MEMORY = 1 << 18
 """The maximum number of ranges of one plan in memory; if there are more, all are spilled."""
 _OF_PART = 1 << 16
 """Ranges per scratch file, without a split of a data file's ranges; a reader of one file's ranges reads them all."""
@@ -34,7 +34,7 @@ def loaded_ranges(tables: Iterable[pa.Table]) -> RemovedRanges:
     for piece in _whole_files(tables):
         held.append(piece)
         rows += piece.num_rows
-        if rows > MOST_HELD:
+        if rows > MOST_IN_MEMORY:
             scratch = scratch or local_directory()
             numbered = enumerate((some for some in held if some.num_rows), start=len(parts))
             parts += [_stored(some, number, scratch) for number, some in numbered]

@@ -164,12 +164,12 @@ def load_plans(location: str) -> list[Plan]:
     """
     location = place_of(location)
     document = _document(location)
-    with _judged(location):
+    with _refusing_undecodable(location):
         return _plans(location, document)
 
 
 @contextmanager
-def _judged(location: str) -> Iterator[None]:
+def _refusing_undecodable(location: str) -> Iterator[None]:
     """Refuse a saved plan that cannot be decoded."""
     try:
         yield
@@ -208,7 +208,7 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
         made_from = partial(_cause_files, location, causes, number)
         plans.append(_plan(header, Actions(**of_plan, removed=removed), made_from))
     for plan, header in zip(plans, headers, strict=True):
-        _judge_parts(plan)
+        _check_parts(plan)
         if plan.plan_id != header["plan_id"]:
             raise _damaged(
                 location, f"the plan of {plan.stream} does not have the identity it claims"
@@ -222,7 +222,7 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     return plans
 
 
-def _judge_parts(plan: Plan) -> None:
+def _check_parts(plan: Plan) -> None:
     """Refuse parts of a plan that no pass can produce.
 
     Raises:
@@ -293,7 +293,7 @@ def _cause_files(
     Raises:
         DamagedError: their values are invalid.
     """
-    with _judged(location):
+    with _refusing_undecodable(location):
         return read().get(number, CauseFiles())
 
 

@@ -73,13 +73,13 @@ class FileRanges:
     """Removed ranges of one file, in memory or stored; picklable, so that tasks read them."""
 
     file: int
-    held: Array
+    in_memory: Array
     """Shape (n, 2)."""
     parts: tuple[StoredPart, ...]
 
     def read(self) -> Array:
         """The ranges, ascending, both ends inclusive; shape (n, 2)."""
-        ranges = self.held
+        ranges = self.in_memory
         for part in self.parts:
             table = part.read()
             ranges = union_of_ranges(
@@ -90,27 +90,27 @@ class FileRanges:
 
 @dataclass(frozen=True)
 class RemovedRanges:
-    """Ranges that rules remove from files; few are held in memory, many are referenced in stored files."""
+    """Ranges that rules remove from files; few are in memory, many are referenced in stored files."""
 
-    held: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    in_memory: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
     """Shape `REMOVED_RANGES`."""
     parts: tuple[StoredPart, ...] = ()
     """Ascending by file; different spans share no file."""
 
     def __bool__(self) -> bool:
         """Whether there are any ranges."""
-        return self.held.num_rows > 0 or len(self.parts) > 0
+        return self.in_memory.num_rows > 0 or len(self.parts) > 0
 
     @cached_property
     def _in_order(self) -> pa.Table:
-        return self.held.sort_by(_ORDER)
+        return self.in_memory.sort_by(_ORDER)
 
     @cached_property
     def _numbers(self) -> Array:
         return self._in_order["file"].to_numpy()
 
     @cached_property
-    def _held_ends(self) -> Array:
+    def _ends_in_memory(self) -> Array:
         return _ends(self._in_order)
 
     @cached_property
@@ -160,13 +160,13 @@ class RemovedRanges:
 
     def of_file(self, number: int) -> pa.Table:
         """Ranges of one file, by its row number; shape `REMOVED_RANGES`, by first sequence."""
-        tables = [self.held, *(part.read() for part in self._parts_of_file.get(number, ()))]
+        tables = [self.in_memory, *(part.read() for part in self._parts_of_file.get(number, ()))]
         whole = pa.concat_tables(tables)
         return whole.filter(pc.equal(whole["file"], number)).sort_by("first_seq")
 
     def of_files(self, numbers: Array) -> list[Array | FileRanges]:
         """Ranges of several files, by ascending row numbers: arrays of shape (n, 2), or references to stored ranges."""
-        ends, parts = self._held_ends, self._parts_of_file
+        ends, parts = self._ends_in_memory, self._parts_of_file
         bounds = np.searchsorted(self._numbers, np.stack([numbers, numbers + 1]))
         return [
             FileRanges(number, ends[start:end], tuple(parts[number]))
@@ -177,8 +177,8 @@ class RemovedRanges:
 
     def renumbered(self, numbers: Array) -> RemovedRanges:
         """The same with new row numbers: `numbers` maps the current ones; a negative number omits a file."""
-        renumbered = numbers[self.held["file"].to_numpy()]
-        held = self.held.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
+        renumbered = numbers[self.in_memory["file"].to_numpy()]
+        held = self.in_memory.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
         parts = (part.renumbered(numbers) for part in self.parts)
         return RemovedRanges(
             held.filter(pa.array(renumbered >= 0)), tuple(part for part in parts if len(part.files))
@@ -190,12 +190,15 @@ class RemovedRanges:
 
     def joined(self, others: RemovedRanges) -> RemovedRanges:
         """The union with other ranges, under the same row numbers."""
-        held = pa.concat_tables([self.held, others.held])
+        held = pa.concat_tables([self.in_memory, others.in_memory])
         return RemovedRanges(held, (*self.parts, *others.parts))
 
     def last_seq(self) -> int | None:
         """The highest sequence in any range; None: there are no ranges."""
-        ends = [self.held["last_seq"], *(part.stored.counts["last_seq"] for part in self.parts)]
+        ends = [
+            self.in_memory["last_seq"],
+            *(part.stored.counts["last_seq"] for part in self.parts),
+        ]
         highest = [pc.max(end).as_py() for end in ends]
         return max((seq for seq in highest if seq is not None), default=None)
 

@@ -141,10 +141,10 @@ class MarkerPlanner:
             replace(decided.question(span).before_expiry, in_full=True)
             for span in range(len(spans))
         ]
-        judged = self.asks(limit_span, spans, questions)
-        rows = pa.concat_tables([span.rows for span, _, _ in judged])
-        verdicts = np.concatenate([span_verdicts for _, span_verdicts, _ in judged])
-        kept = np.concatenate([span_kept for _, _, span_kept in judged])
+        by_span = self.asks(limit_span, spans, questions)
+        rows = pa.concat_tables([span.rows for span, _, _ in by_span])
+        verdicts = np.concatenate([span_verdicts for _, span_verdicts, _ in by_span])
+        kept = np.concatenate([span_kept for _, _, span_kept in by_span])
         # Spans decided by deadlines alone are single files, and may interleave.
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
         expiry = [
@@ -155,11 +155,11 @@ class MarkerPlanner:
         in_order = rows.take(pa.array(order))
         done = replay(in_order, verdicts[order], kept[order], self.policy, expiry, self.next_seq)
         verdicts[order] = done.verdicts
-        ends = np.cumsum([span.rows.num_rows for span, _, _ in judged])[:-1]
+        ends = np.cumsum([span.rows.num_rows for span, _, _ in by_span])[:-1]
         parts = np.split(verdicts, ends)
         answers = [
             Answer(number, removed_ranges(span, part), None, span.read)
-            for number, ((span, _, _), part) in enumerate(zip(judged, parts, strict=True))
+            for number, ((span, _, _), part) in enumerate(zip(by_span, parts, strict=True))
         ]
         refused = frozenset(done.refused.tolist())
         replayed = replace(decided, ask=np.ones(len(spans), dtype=bool))

@@ -16,7 +16,7 @@ from retention.planners.explain_stream import StreamExplainer
 from retention.planners.explain_topic import TopicExplainer
 from retention.planners.plan_rows import (
     MessageContext,
-    Place,
+    MessageRef,
     PlannedFileRows,
     PlanRows,
     live_message,
@@ -42,7 +42,7 @@ class Explainer(Protocol):
         """The name of a message in sentences."""
         ...
 
-    def missing(self, place: Place) -> MissingMessageError:
+    def missing(self, ref: MessageRef) -> MissingMessageError:
         """The error for a missing message."""
         ...
 
@@ -70,14 +70,14 @@ def _whole_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     return plan_table(opened, as_of_ns, engines).planning.plan
 
 
-def explain_by(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
+def explain_by(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation:
     """Explain one message by a plan, from the plan's own inputs.
 
     Args:
         opened: the stream; only files known to the plan are read. A message in an unknown file is
             read from the table.
         plan: the plan.
-        place: partition and sequence of the message.
+        ref: partition and sequence of the message.
 
     Raises:
         MissingMessageError: the message was not in the stream when the plan was made, and was not added since.
@@ -85,9 +85,9 @@ def explain_by(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
         DamagedError: a file is damaged.
     """
     rows = PlanRows(plan, PlannedFileRows(opened, plan))
-    around = rows.find(place)
+    around = rows.find(ref)
     if around is None:
-        return _elsewhere(opened, plan, place)
+        return _elsewhere(opened, plan, ref)
     return _explainer(plan).planned(rows, around)
 
 
@@ -96,21 +96,21 @@ def _explainer(plan: Plan) -> Explainer:
     return StreamExplainer(plan) if topic is None else TopicExplainer(plan, topic)
 
 
-def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
+def _elsewhere(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation:
     """Explain a message in no file of the plan."""
     explainer = _explainer(plan)
     if not opened.store.exists():
-        raise explainer.missing(place)
-    message, snapshot = live_message(opened, place)
+        raise explainer.missing(ref)
+    message, snapshot = live_message(opened, ref)
     if message is None:
         if _knows_every_file(plan) or not _has_changed(plan, snapshot):
-            raise explainer.missing(place)
+            raise explainer.missing(ref)
         raise StalePlanError(
-            f"{plan.stream}: message {place[1]} is missing; this plan does not know every file, and the stream has "
+            f"{plan.stream}: message {ref[1]} is missing; this plan does not know every file, and the stream has "
             "changed since; plan again"
         )
     if _has_changed(plan, snapshot) and (
-        _knows_every_file(plan) or place[1] >= plan.cause.end(place[0])
+        _knows_every_file(plan) or ref[1] >= plan.cause.end(ref[0])
     ):
         line = "it was stored after this plan was made"
         sentence = f"{explainer.named(message)} is kept: {line}."

@@ -13,7 +13,7 @@ from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
 from retention.planners.explain_pass import explain_behind, explain_message, removed_by
-from retention.planners.plan_rows import MessageContext, Place, PlanRows
+from retention.planners.plan_rows import MessageContext, MessageRef, PlanRows
 from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.requests import Delete, Purge
 
@@ -41,19 +41,19 @@ class StreamExplainer:
         """The name of a message in sentences: its stream, sequence and subject."""
         return f"{self.plan.stream} {message['seq']:,} ({message['subject']})"
 
-    def missing(self, place: Place) -> MissingMessageError:
+    def missing(self, ref: MessageRef) -> MissingMessageError:
         """The error for a missing message."""
         plan, cause = self.plan, self.plan.cause
         if not plan.table_id:
             return MissingMessageError(
-                f"{plan.stream}: the stream holds nothing yet, so there is no message {place[1]}"
+                f"{plan.stream}: the stream holds nothing yet, so there is no message {ref[1]}"
             )
         held, files = "none", cause.files
         if files.num_rows:
             end = cause.end(0) if cause.tail.segments else pc.max(files["max_seq"]).as_py() + 1
             held = f"{files['min_seq'][0].as_py():,} to {end - 1:,}"
         return MissingMessageError(
-            f"{plan.stream}: there is no message {place[1]} (sequences held: {held}); it was never stored, or an "
+            f"{plan.stream}: there is no message {ref[1]} (sequences held: {held}); it was never stored, or an "
             "earlier run or the broker removed it: `retention history` lists the runs"
         )
 

@@ -13,7 +13,7 @@ from retention.core.units import MICROSECOND, format_duration, format_instant, f
 from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
-from retention.planners.plan_rows import MessageContext, Place, PlanRows
+from retention.planners.plan_rows import MessageContext, MessageRef, PlanRows
 from retention.planners.topic import RULE_OF, decide_topic, segments_of
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
@@ -58,10 +58,10 @@ class TopicExplainer:
         """The name of a message in sentences: its topic, offset and partition."""
         return f"{self.plan.stream} {message['seq']:,} of partition {message['partition']}"
 
-    def missing(self, place: Place) -> MissingMessageError:
+    def missing(self, ref: MessageRef) -> MissingMessageError:
         """The error for a missing message."""
         return MissingMessageError(
-            f"{self.plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells "
+            f"{self.plan.stream}: there is no message {ref[1]} in partition {ref[0]}; `retention state` tells "
             "where its partitions begin and end"
         )
 

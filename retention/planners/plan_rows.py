@@ -22,8 +22,8 @@ from retention.ports import Snapshot
 from retention.schemas.messages import RULE_COLUMNS
 from retention.schemas.plan import CAUSE_FILES
 
-Place = tuple[int, int]
-"""Partition and sequence."""
+MessageRef = tuple[int, int]
+"""The partition and the sequence of a message."""
 
 
 class FileRows(Protocol):
@@ -106,9 +106,9 @@ class PlanRows:
     plan: Plan
     files: FileRows
 
-    def find(self, place: Place) -> MessageContext | None:
+    def find(self, ref: MessageRef) -> MessageContext | None:
         """A message with its neighbouring rows; None: no file of the plan has it."""
-        partition, seq = place
+        partition, seq = ref
         rows, numbers = self._stored(partition, seq, seq)
         at = np.flatnonzero(rows["seq"].to_numpy() == seq)
         if not len(at):
@@ -226,13 +226,13 @@ class PlanRows:
         return rows.filter(pa.array(stays | (seqs == seq)))
 
 
-def live_message(opened: OpenedStream, place: Place) -> tuple[dict[str, Any] | None, Snapshot]:
+def live_message(opened: OpenedStream, ref: MessageRef) -> tuple[dict[str, Any] | None, Snapshot]:
     """The narrow columns of a message stored now (None if there is none), and the table.
 
     Raises:
         RefusedError, DamagedError: as planning.
     """
-    partition, seq = place
+    partition, seq = ref
     snapshot = opened.store.snapshot()
     files = opened.store.inventory(snapshot).files
     covers = pc.and_(

@@ -38,7 +38,7 @@ from retention.schemas.plan import REMOVED_RANGES
 from retention.storage import files, scratch_files
 from retention.storage.scratch_files import ScratchDirectory
 
-MOST_HELD = 1_024
+MOST_IN_MEMORY = 1_024
 """The maximum number of ranges of one span that a Spark task returns to the driver; more are stored in a file."""
 
 
@@ -98,8 +98,8 @@ class RemainingRows:
         config = self.opened.config
         engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
         scratch = self._scratch(engine)
-        leaving = None if scratch is None else Leaving(scratch.location, MOST_HELD)
-        answers = engine.map(partial(_tell, rule, leaving), probes, weights)
+        spill = None if scratch is None else ResultSpill(scratch.location, MOST_IN_MEMORY)
+        answers = engine.map(partial(_tell, rule, spill), probes, weights)
         return answers if scratch is None else [_owned(answer, scratch) for answer in answers]
 
     def _scratch(self, engine: Engine) -> ScratchDirectory | None:
@@ -131,11 +131,11 @@ class Probe(Generic[Asked]):
 
 
 @dataclass(frozen=True)
-class Leaving:
+class ResultSpill:
     """A directory for results that are too large to return to the driver."""
 
     directory: str
-    most_held: int
+    most_in_memory: int
     """The maximum number of rows returned with an answer; if there are more, all are stored."""
 
     def of(self, answer: Told) -> Told:
@@ -145,7 +145,7 @@ class Leaving:
                 answer = replace(answer, digests=self._digests(answer))
             if (
                 isinstance(answer, (Answer, InterestAnswer))
-                and answer.removed.num_rows > self.most_held
+                and answer.removed.num_rows > self.most_in_memory
             ):
                 place = scratch_files.new_place(self.directory, f"ranges-{answer.span}")
                 stored = store_ranges(answer.removed, place)
@@ -154,7 +154,7 @@ class Leaving:
 
     def _digests(self, answer: InterestAnswer) -> Mapping[InventoryRow, pa.Table | StoredDigest]:
         tables = {number: digest_in(digest) for number, digest in answer.digests.items()}
-        if sum(map(len, tables.values())) <= self.most_held:
+        if sum(map(len, tables.values())) <= self.most_in_memory:
             return tables
         place = scratch_files.new_place(self.directory, f"digests-{answer.span}")
         numbered = (
@@ -178,12 +178,12 @@ def _owned(answer: Told, scratch: ScratchDirectory) -> Told:
     return answer
 
 
-def _tell(rule: Rule[Asked, Told], leaving: Leaving | None, probe: Probe[Asked]) -> Told:
+def _tell(rule: Rule[Asked, Told], spill: ResultSpill | None, probe: Probe[Asked]) -> Told:
     question = with_fetched_shares(probe.question)
     stored, of_stored, read = read_span(probe.files, question.columns)
     rows, file_of_row = visible_rows(stored, of_stored, probe.hidden)
     answer = rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
-    return answer if leaving is None else leaving.of(answer)
+    return answer if spill is None else spill.of(answer)
 
 
 def read_span(

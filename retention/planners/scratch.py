@@ -47,7 +47,7 @@ def within_reach(
     if engine.name != "local" and any(not _lies_below(shared, part) for part in parts):
         scratch = new_scratch(opened, engine)
         parts = [part if _lies_below(shared, part) else _copied(part, scratch) for part in parts]
-    return RemovedRanges(ranges.held, tuple(parts))
+    return RemovedRanges(ranges.in_memory, tuple(parts))
 
 
 def _copied(part: StoredPart, scratch: ScratchDirectory) -> StoredPart:

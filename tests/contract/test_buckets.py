@@ -398,7 +398,7 @@ def test_a_dropped_bucket_begins_anew(lake: Lake) -> None:
 def test_digests_that_are_too_many_to_hold_are_read_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digest_index, "MOST_HELD", 2)
+    monkeypatch.setattr(digest_index, "MOST_IN_MEMORY", 2)
     kv = lake.kv("PLAIN")
     kv.put_all({"a": b"1", "b": b"2", "c": b"3"})
     kv.put("a", b"4")

@@ -128,7 +128,7 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
     monkeypatch: pytest.MonkeyPatch,
     limits: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(probe, "MOST_HELD", 1)
+    monkeypatch.setattr(probe, "MOST_IN_MEMORY", 1)
     saved, left, reports = {}, {}, {}
     for engine in ENGINES:
         warehouse = copied(laid, tmp_path / engine, engine, limits)
@@ -157,7 +157,7 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
 def test_what_consumers_leave_is_the_same_wherever_it_lies(
     laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "MOST_HELD", 1)
+    monkeypatch.setattr(probe, "MOST_IN_MEMORY", 1)
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     limits = {"retention": "interest", "max_msgs_per_subject": 2, "max_age": "820s"}
     left, reports = [], []

@@ -10,7 +10,7 @@ from retention.apply.reclaim.report import Amount
 from retention.apply.reclaim.survey import dead_files, evidence, present
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
-from retention.core.reclaim import DeadFile, Reason, judge
+from retention.core.reclaim import DeadFile, Reason, decide_dead
 from retention.core.table_requirements import AssertClaims
 from retention.core.table_updates import SetClaims
 from retention.errors import CommitUnknownError, RetentionError
@@ -69,7 +69,7 @@ def delete_dead(
         with places.at_rest(snapshot) as live:
             runs = tuple(runs_with_records(opened, history, places, version))
             again = [file for file in deaths(runs) if file.path in claimed]
-            going = judge(again, evidence(places, runs, again, live, cutoff_ns)).going
+            going = decide_dead(again, evidence(places, runs, again, live, cutoff_ns)).to_delete
             for first in range(0, len(going), _AT_A_TIME):
                 part = going[first : first + _AT_A_TIME]
                 unlink([place for file in part for place in places.places(file)])

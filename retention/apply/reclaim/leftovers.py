@@ -53,8 +53,8 @@ def find_leftovers(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns)
     now_ns = opened.clock()
     grace_ns = _grace_ns(opened)
-    judged = _judged(_met(opened, _noted(opened).load() or {}, now_ns), now_ns - grace_ns)
-    return ReclaimReport(opened.name, grace_ns, _going(judged.going), judged.staying)
+    decision = _decide(_met(opened, _noted(opened).load() or {}, now_ns), now_ns - grace_ns)
+    return ReclaimReport(opened.name, grace_ns, _amounts(decision.to_delete), decision.kept)
 
 
 def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
@@ -76,39 +76,39 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
         met = _met(opened, noted.load() or {}, now_ns)
         if met:
             noted.write({item.place.removeprefix(opened.root): item.since_ns for item in met})
-        judged = _judged(met, now_ns - grace_ns)
-        deletion = _deleted(opened, judged.going, now_ns - grace_ns)
+        decision = _decide(met, now_ns - grace_ns)
+        deletion = _deleted(opened, decision.to_delete, now_ns - grace_ns)
         drop_spent(opened)
-    went = _going(item for item in judged.going if item.path not in deletion.spared)
-    return ReclaimReport(opened.name, grace_ns, went, judged.staying, deletion.run, is_done=True)
+    deleted = _amounts(item for item in decision.to_delete if item.path not in deletion.spared)
+    return ReclaimReport(opened.name, grace_ns, deleted, decision.kept, deletion.run, is_done=True)
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Decision:
     """Leftovers that may be deleted, and the amounts of kept ones, by hindrance."""
 
-    going: tuple[Leftover, ...]
-    staying: dict[str, Amount]
+    to_delete: tuple[Leftover, ...]
+    kept: dict[str, Amount]
 
 
-def _judged(met: Iterable[Leftover], cutoff_ns: int) -> _Judged:
-    going: list[Leftover] = []
-    staying: dict[str, Amount] = {}
+def _decide(met: Iterable[Leftover], cutoff_ns: int) -> _Decision:
+    to_delete: list[Leftover] = []
+    kept: dict[str, Amount] = {}
     for item in met:
         if item.is_marked and item.since_ns < cutoff_ns:
-            going.append(item)
+            to_delete.append(item)
             continue
         hindrance = str(Hindrance.GRACE) if item.is_marked else UNMARKED
-        staying[hindrance] = staying.get(hindrance, Amount()) + Amount(1, item.bytes)
-    return _Judged(tuple(going), staying)
+        kept[hindrance] = kept.get(hindrance, Amount()) + Amount(1, item.bytes)
+    return _Decision(tuple(to_delete), kept)
 
 
-def _going(items: Iterable[Leftover]) -> dict[str, Amount]:
+def _amounts(items: Iterable[Leftover]) -> dict[str, Amount]:
     total = sum((Amount(1, item.bytes) for item in items), Amount())
     return {LEFTOVERS: total} if total.files else {}
 
 
-def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) -> Deletion:
+def _deleted(opened: OpenedStream, to_delete: Sequence[Leftover], cutoff_ns: int) -> Deletion:
     """Delete leftovers: data files under a claim, all others at once."""
     layout = opened.layout
     trash = layout.engine_path("trash", "")
@@ -119,7 +119,7 @@ def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) ->
             Reason.REMOVED if item.place.startswith(trash) else Reason.ABANDONED,
             item.since_ns,
         )
-        for item in going
+        for item in to_delete
         if item.path is not None
     ]
 
@@ -128,7 +128,7 @@ def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) ->
 
     snapshot = opened.store.snapshot()
     deletion = delete_dead(opened, snapshot, dead, cutoff_ns, deaths) if dead else Deletion()
-    unlink([item.place for item in going if item.path is None])
+    unlink([item.place for item in to_delete if item.path is None])
     return deletion
 
 

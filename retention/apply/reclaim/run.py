@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retention.apply.reclaim.beside import delete_spent, remove_emptied
 from retention.apply.reclaim.claim import (
     Deletion,
     by_reason,
@@ -15,6 +14,7 @@ from retention.apply.reclaim.claim import (
 from retention.apply.reclaim.evidence import fold_spent, prepare_evidence
 from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.report import Amount, ReclaimReport
+from retention.apply.reclaim.spent_metadata import delete_spent, remove_emptied
 from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
@@ -85,7 +85,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
         drop_spent(opened)
         going = _going(looked, deletion)
-        gone = (file for file in looked.judgement.going if file.path not in deletion.spared)
+        gone = (file for file in looked.decision.to_delete if file.path not in deletion.spared)
         remove_emptied(layout, gone, looked.snapshot.counters.open_base)
         going |= _forget_notes(looked)
         fold_spent(looked, deletion, now_ns)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
 from retention.context.context import OpenedStream
-from retention.core.reclaim import DeadFile, Evidence, Hindrance, Judgement, judge
+from retention.core.reclaim import DeadFile, DeadFileDecision, Evidence, Hindrance, decide_dead
 from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files
@@ -29,7 +29,7 @@ class Survey:
     """The longer of the configuration's grace period and the table's, nanoseconds."""
     cutoff_ns: int
     runs: tuple[KeptRun, ...]
-    judgement: Judgement
+    decision: DeadFileDecision
 
     @property
     def dead_files(self) -> DeadFiles:
@@ -45,13 +45,13 @@ class Survey:
     @cached_property
     def present(self) -> tuple[DeadFile, ...]:
         """The files that may be deleted and still exist, with their length."""
-        return tuple(present(self.dead_files, self.judgement.going))
+        return tuple(present(self.dead_files, self.decision.to_delete))
 
     @cached_property
     def absent(self) -> list[DeadFile]:
         """The files that may be deleted and no longer exist."""
         there = {file.path for file in self.present}
-        return [file for file in self.judgement.going if file.path not in there]
+        return [file for file in self.decision.to_delete if file.path not in there]
 
     def records(self, spared: Collection[str] = ()) -> list[str]:
         """Locations of the records of the runs in `spent`."""
@@ -65,7 +65,7 @@ class Survey:
         """
         held = {
             file.path
-            for reason, held in self.judgement.staying.items()
+            for reason, held in self.decision.kept.items()
             if reason is not Hindrance.LIVE
             for file in held
         }.union(spared)
@@ -79,7 +79,7 @@ class Survey:
     @property
     def oldest_ns(self) -> int | None:
         """The time of death of the oldest existing dead file; None: there is none."""
-        held = self.judgement.staying.items()
+        held = self.decision.kept.items()
         staying = [file for reason, some in held if reason is not Hindrance.LIVE for file in some]
         return min((file.since_ns for file in (*self.present, *staying)), default=None)
 
@@ -87,7 +87,7 @@ class Survey:
         """Hindrance → the dead files that are kept."""
         return {
             reason: Amount(len(held), sum(file.file_bytes for file in held))
-            for reason, held in self.judgement.staying.items()
+            for reason, held in self.decision.kept.items()
             if reason is not Hindrance.LIVE
         }
 
@@ -97,7 +97,7 @@ def survey(opened: OpenedStream, now_ns: int) -> Survey:
 
     Args:
         opened: the stream; its table exists.
-        now_ns: the instant by which grace periods are judged, nanoseconds since the epoch.
+        now_ns: the instant by which grace periods end, nanoseconds since the epoch.
 
     Raises:
         DamagedError: a record or an entry of the log cannot be read.
@@ -110,8 +110,8 @@ def survey(opened: OpenedStream, now_ns: int) -> Survey:
     runs = tuple(runs_with_records(opened, history, dead, snapshot.version))
     deaths = [file for run in runs for file in run.dead]
     cutoff_ns = now_ns - grace_ns
-    judgement = judge(deaths, evidence(dead, runs, deaths, snapshot.files, cutoff_ns))
-    return Survey(opened, snapshot, grace_ns, cutoff_ns, runs, judgement)
+    decision = decide_dead(deaths, evidence(dead, runs, deaths, snapshot.files, cutoff_ns))
+    return Survey(opened, snapshot, grace_ns, cutoff_ns, runs, decision)
 
 
 def evidence(

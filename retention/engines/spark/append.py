@@ -102,7 +102,7 @@ class SortedFrame:
         placed: list[list[PlacedShare]] = [[] for _ in self._parts]
         for share in laid.shares():
             placed[share.part].append(PlacedShare(share, staging.new(share.base, share.partition)))
-        return Staged.behind(self._write(placed), laid.ends)
+        return Staged.ending_at(self._write(placed), laid.ends)
 
     def _write(self, placed: Sequence[Sequence[PlacedShare]]) -> list[dict[str, Any]]:
         """Write the rows; returns rows of `FILE_STATS`, in order."""

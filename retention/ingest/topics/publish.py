@@ -122,7 +122,7 @@ def publish_sent(
                 for row in write_segments(attempt.staging, messages.pieces(sent, dialect))
             ]
             answers, partitions = _answered(sent, assigned)
-            append.commit(Staged.behind(stats, ends))
+            append.commit(Staged.ending_at(stats, ends))
     return TopicPublished(opened.name, answers, append.done, partitions=partitions)
 
 

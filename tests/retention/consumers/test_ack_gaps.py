@@ -68,7 +68,7 @@ def test_gaps_hold_every_message_that_an_unseen_delivery_may_have_been() -> None
     some = gaps((2, 3, 10, 14), (5, 5, 10, 14), (8, 8, 20, OPEN), (9, 9, 30, 31), delivered=22)
     assert some.seqs_above(0).tolist() == [11, 12, 13, 21, 22]
     assert some.seqs_above(12).tolist() == [13, 21, 22]
-    assert some.hold(numbers(10, 11, 13, 14, 21, 23)).tolist() == [
+    assert some.cover(numbers(10, 11, 13, 14, 21, 23)).tolist() == [
         False,
         True,
         True,

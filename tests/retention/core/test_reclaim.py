@@ -14,8 +14,8 @@ from retention.core.reclaim import (
     Hindrance,
     LogWindow,
     Reason,
+    decide_dead,
     hindrance,
-    judge,
     latest_deaths,
     log_window,
 )
@@ -56,7 +56,7 @@ def test_a_file_stays_for_a_reason(
 def test_of_two_removals_the_latest_counts() -> None:
     again = replace(DEAD, since_ns=CUTOFF + 5)
     assert latest_deaths([again, DEAD]) == latest_deaths([DEAD, again]) == [again]
-    assert judge([DEAD, again], SOUND).going == ()
+    assert decide_dead([DEAD, again], SOUND).to_delete == ()
 
 
 def test_a_file_that_a_record_calls_abandoned_is_claimed_as_such() -> None:
@@ -115,11 +115,11 @@ def test_nothing_goes_that_anything_speaks_for(
     deaths: list[DeadFile], live: set[str], recent: set[str], unfinished: set[str], whole: bool
 ) -> None:
     evidence = Evidence(CUTOFF, live, recent, unfinished, whole)
-    judged = judge(deaths, evidence)
-    going = {file.path for file in judged.going}
+    judged = decide_dead(deaths, evidence)
+    going = {file.path for file in judged.to_delete}
     assert not going & (live | recent | unfinished)
     assert all(death.since_ns < CUTOFF for death in deaths if death.path in going)
     assert whole or not going
-    staying = {file.path for files in judged.staying.values() for file in files}
+    staying = {file.path for files in judged.kept.values() for file in files}
     assert going | staying == {death.path for death in deaths}
     assert not going & staying

@@ -21,12 +21,12 @@ from retention.plan.loaded_ranges import loaded_ranges
 from retention.plan.removed_ranges import RemovedRanges
 from retention.schemas.plan import REMOVED_RANGES
 
-MOST_HELD, OF_PART = 6, 4
+MOST_IN_MEMORY, OF_PART = 6, 4
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HELD", MOST_HELD)
+    monkeypatch.setattr(module, "MOST_IN_MEMORY", MOST_IN_MEMORY)
     monkeypatch.setattr(module, "_OF_PART", OF_PART)
 
 
@@ -45,8 +45,8 @@ def test_however_tables_are_cut_the_ranges_are_the_same(counts: list[int], cuts:
     edges = sorted({0, table.num_rows} | {cut for cut in cuts if cut < table.num_rows})
     pieces = [table.slice(a, b - a) for a, b in pairwise(edges)]
     loaded, held = loaded_ranges(pieces), RemovedRanges(table)
-    assert bool(loaded.parts) is (table.num_rows > MOST_HELD)
-    assert loaded.held.num_rows == (0 if loaded.parts else table.num_rows)
+    assert bool(loaded.parts) is (table.num_rows > MOST_IN_MEMORY)
+    assert loaded.in_memory.num_rows == (0 if loaded.parts else table.num_rows)
     assert loaded.table == held.table
     numbers = np.arange(len(counts))
     assert loaded.files.tolist() == held.files.tolist()

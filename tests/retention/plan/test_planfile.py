@@ -26,7 +26,7 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "many":
         # Force all saved data to exceed the limits of memory and of pieces.
         for of, name in (
-            (loaded_ranges, "MOST_HELD"),
+            (loaded_ranges, "MOST_IN_MEMORY"),
             (loaded_ranges, "_OF_PART"),
             (removed_ranges, "AT_A_TIME"),
             (saved_tables, "READ_VALUES"),
@@ -78,8 +78,8 @@ def test_the_ranges_of_a_plan_and_of_its_cause_come_back(saved: str) -> None:
         assert loaded.plan_id == plan.plan_id
         for ranges in (loaded.actions.removed, loaded.cause.parts):
             # Many ranges are not held in memory.
-            assert ranges.held.num_rows == (0 if ranges.parts else len(ranges.table))
-            assert bool(ranges.parts) is (len(ranges.table) > loaded_ranges.MOST_HELD)
+            assert ranges.in_memory.num_rows == (0 if ranges.parts else len(ranges.table))
+            assert bool(ranges.parts) is (len(ranges.table) > loaded_ranges.MOST_IN_MEMORY)
     _, whole = load_plans(saved)
     assert whole.cause.parts.table == plans[1].cause.parts.table
     assert len(whole.cause.parts.table) == 12

@@ -11,7 +11,7 @@ import pytest
 from retention.core.inventory import ReadCount
 from retention.plan.remaining import InventoryRow, StoredDigest, digest_in
 from retention.planners.interest import InterestAnswer
-from retention.planners.probe import Leaving
+from retention.planners.probe import ResultSpill
 from retention.rules.row_verdicts import Answer
 from retention.schemas.files import SUBJECT_COUNTS
 from retention.schemas.plan import REMOVED_RANGES
@@ -34,12 +34,12 @@ def answers() -> tuple[Answer, InterestAnswer]:
 
 def test_much_stays_where_it_is_and_little_comes(tmp_path: Path) -> None:
     for answer in answers():
-        left = Leaving(str(tmp_path), 1).of(answer)
+        left = ResultSpill(str(tmp_path), 1).of(answer)
         assert left.removed.num_rows == 0
         assert left.stored is not None
         assert left.counts["messages"].to_pylist() == [3]
-        assert Leaving(str(tmp_path), 3).of(answer) == answer
-    released = Leaving(str(tmp_path), 1).of(answers()[1])
+        assert ResultSpill(str(tmp_path), 3).of(answer) == answer
+    released = ResultSpill(str(tmp_path), 1).of(answers()[1])
     assert all(isinstance(digest, StoredDigest) for digest in released.digests.values())
     assert digest_in(released.digests[InventoryRow(3)]).equals(COUNTS)
     assert digest_in(released.digests[InventoryRow(4)]).equals(COUNTS.slice(1))
@@ -54,4 +54,4 @@ def test_where_nothing_may_be_written_everything_comes(
 
     monkeypatch.setattr(scratch_files, "write_table", refused)
     for answer in answers():
-        assert Leaving(str(tmp_path), 1).of(answer) is answer
+        assert ResultSpill(str(tmp_path), 1).of(answer) is answer

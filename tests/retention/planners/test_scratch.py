@@ -35,7 +35,7 @@ def opened(tmp_path: Path) -> OpenedStream:
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> RemovedRanges:
     """Two ranges in each of three files, each file in its own part."""
-    monkeypatch.setattr(loaded_ranges, "MOST_HELD", 0)
+    monkeypatch.setattr(loaded_ranges, "MOST_IN_MEMORY", 0)
     monkeypatch.setattr(loaded_ranges, "_OF_PART", 1)
     rows = [(file, 0, seq, seq, 1, 10) for file in range(3) for seq in (10 * file, 10 * file + 5)]
     columns = dict(zip(REMOVED_RANGES.names, zip(*rows, strict=True), strict=True))
