@@ -61,7 +61,7 @@ class UnlistedOperator(BaseOperator):  # type: ignore[misc]
             AirflowFailException: there are such streams, and `unlisted: fail`; or the configuration is wrong.
         """
         if context["params"].get("streams"):
-            skip_task(context, "this run chooses streams, and does not look at others")
+            skip_task(context, "this run is for chosen streams, and does not check others")
         program = present(self.engine, "retention")
         done = subprocess.run(  # noqa: S603  (words of our own)
             [program, "--config", self.engine.config, "validate"],

@@ -38,7 +38,7 @@ class Ending:
         if error:
             return str(error["message"])
         if self.report is not None:
-            return "the job has failed beside its work on streams; its log is above"
+            return "the job failed outside its work on streams; its log is above"
         return "the job was ended from outside, or did not start; its log is above"
 
 

@@ -60,6 +60,6 @@ class Engine:
         for name in ("config", "environment", "reports"):
             if not Path(getattr(self, name)).is_absolute():
                 raise ValueError(
-                    f"{name}: {getattr(self, name)} is no absolute path on a disk, and tasks run in folders of their "
-                    "own; write one"
+                    f"{name}: {getattr(self, name)} is not an absolute path on a disk, and tasks run in folders of "
+                    "their own; write one"
                 )

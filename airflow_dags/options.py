@@ -31,7 +31,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in OPTIONS:
             raise ValueError(
-                f"options: {name!r} is no option of jobs in a DAG; there are {', '.join(OPTIONS)}"
+                f"options: {name!r} is not an option of jobs in a DAG; the options are {', '.join(OPTIONS)}"
             )
     path = options.get(_FILE)
     if path and not all(part in str(path) for part in _PARTS):

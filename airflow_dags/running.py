@@ -106,7 +106,7 @@ class JobTask(Launcher, Generic[Result]):
         except AirflowTaskTimeout:
             self.on_kill()
             raise AirflowFailException(
-                f"{label}: {self.step.name} was not done within {self.execution_timeout} and was stopped; nothing "
+                f"{label}: {self.step.name} did not finish within {self.execution_timeout} and was stopped; nothing "
                 "is half done; give it more time, or see in the log above what it waits for"
             ) from None
         ending = read_ending(code, path)

@@ -137,10 +137,9 @@ class AckGaps:
         counts = np.maximum(self.high - low + 1, 0)
         if counts.sum() > MOST_KEPT:
             raise RefusedError(
-                f"the log lacks deliveries, consumer sequence {self.runs.first[0]} first, and any of"
-                f" {counts.sum()} messages may have been them, {low[0]} first; say which match the"
-                " consumer's filters, start from its state in a backup, or fold the log from its"
-                " beginning"
+                f"the log lacks deliveries, from consumer sequence {self.runs.first[0]} on, which may have been those "
+                f"of any of {counts.sum()} messages, from {low[0]} on; say which match the consumer's filters, start "
+                "from its state in a backup, or fold the log from its beginning"
             )
         starts = np.cumsum(counts) - counts
         return np.repeat(low - starts, counts) + np.arange(counts.sum())

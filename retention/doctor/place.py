@@ -98,11 +98,11 @@ def _ability(name: str, place: str, tried: Callable[[str], bool], trial: str) ->
         held = tried(trial)
     except Exception as error:  # any error of the file system is the finding
         detail = next(iter(str(error).splitlines()), type(error).__name__)
-        return problem(name, f"{place}: this place has no {name} ({detail})", _OTHER_PLACE)
+        return problem(name, f"{place}: this location has no {name} ({detail})", _OTHER_PLACE)
     if not held:
         return problem(
             name,
-            f"{place}: {name} do not exclude there: the second of two was let through",
+            f"{place}: {name} do not exclude each other there: the second of two succeeded",
             "use a store with conditional put (If-None-Match)"
             if files.is_remote(place)
             else _OTHER_PLACE,
@@ -116,7 +116,7 @@ def _room(place: str) -> Finding:
     except OSError as error:
         return problem_of_error("free space", error)
     detail = f"{format_size(free)} are free in {place}"
-    remedy = "free space, or run `retention apply` to let old messages go"
+    remedy = "free space, or run `retention apply` to remove old messages"
     if free < _NO_ROOM:
         return problem("free space", detail, remedy)
     return (

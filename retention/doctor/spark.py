@@ -117,7 +117,8 @@ def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
             "install the same versions everywhere, or bring them with `retention package --venv FILE`",
         )
     return ok(
-        "spark packages", f"workers have {', '.join(sorted(set(wanted.values())))} as the driver"
+        "spark packages",
+        f"workers have the driver's versions of {', '.join(sorted(set(wanted.values())))}",
     )
 
 
@@ -155,6 +156,8 @@ def _warehouse(spark: SparkSession, location: str) -> Finding:
         return problem(check, f"{location}: a task cannot write there ({error})", shared)
     if unseen:
         written_there = counted(len(written), "file")
-        detail = f"{location}: of {written_there} that tasks wrote there the driver does not see {unseen}"
+        detail = (
+            f"{location}: tasks wrote {written_there} there, and the driver does not see {unseen}"
+        )
         return problem(check, detail, shared)
     return ok(check, f"tasks write to {location}, and the driver reads it")

@@ -58,7 +58,7 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
         return
     count = table.files.num_rows
     if table.version < 0:
-        yield ok("table", "not made yet, and files of another writer are there", name)
+        yield ok("table", "not created yet, but there are files of another writer", name)
     else:
         yield ok("table", f"opens at version {table.version} with {counted(count, 'file')}", name)
     if table.unfit:
@@ -239,11 +239,10 @@ def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
     young = sum(1 for orphan in leftovers if orphan.since_ns > opened.clock() - DAY)
     yield warning(
         "leftovers",
-        f"{counted(len(leftovers), 'file')} that no commit accounts for ({young:,} of them younger than a day, "
-        f"perhaps of a run "
-        f"under way), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
-        "they cost room and nothing else; `retention reclaim --leftovers --yes` notes them, and deletes them when they "
-        "have been noted for the grace",
+        f"{counted(len(leftovers), 'file')} that no commit accounts for ({young:,} of them younger than a day, perhaps "
+        f"of a run in progress), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
+        "they only take up space; `retention reclaim --leftovers --yes` notes them, and deletes them once they have "
+        "been noted for the grace period",
         name,
     )
 

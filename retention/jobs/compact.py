@@ -23,7 +23,7 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    parser = job_parser("compact", "Merge small and hollow files into good ones.")
+    parser = job_parser("compact", "Merge small and hollow files.")
     add_wait(parser)
     parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much")
     parser.add_argument("--max-time", metavar="DURATION", help="start no merge after this time")

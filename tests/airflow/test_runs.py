@@ -255,7 +255,7 @@ def test_a_task_that_takes_too_long_ends_its_job(
     run = dag.test(run_conf={"streams": ["ORDERS"]})
     assert states(run)["ORDERS"] == ("failed", *("upstream_failed",) * 4)
     logged = capfd.readouterr()
-    assert "ORDERS: plan was not done within 0:00:05 and was stopped" in logged.out + logged.err
+    assert "ORDERS: plan did not finish within 0:00:05 and was stopped" in logged.out + logged.err
     until(lambda: not engines(str(world.reports)), seconds=20)
 
 

@@ -237,14 +237,17 @@ def test_a_pass_that_was_overtaken_names_the_run() -> None:
 
 
 def test_relative_paths_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"config: retention\.yaml is no absolute path"):
+    with pytest.raises(ValueError, match=r"config: retention\.yaml is not an absolute path"):
         Engine("retention.yaml", "/e", "/r")
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"wate": "5m"}, "'wate' is no option of jobs in a DAG; there are metrics_file, "),
+        (
+            {"wate": "5m"},
+            "'wate' is not an option of jobs in a DAG; the options are metrics_file, ",
+        ),
         ({"metrics_file": "/m/one.prom"}, "one file that every task would overwrite"),
     ],
 )

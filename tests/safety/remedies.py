@@ -257,7 +257,7 @@ KINDS = {
         untested="disks, memories, clocks, buckets, JARs and workers are no part of a stream",
     ),
     "findings that cost time": Kind(
-        r"they cost room|raise segment_size|retention (plan|apply)`|VACUUM follows|wait for it, or end",
+        r"they only take up space|raise segment_size|retention (plan|apply)`|VACUUM follows|wait for it, or end",
         untested="they are warnings: passes and publishes work",
     ),
 }
