@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +23,12 @@ from retention.doctor.releases import readers
 from retention.engines.spark import workers
 from retention.history.runs import history_of
 from retention.storage import files
-from retention.storage.crash_points import Step, watched_by
+from retention.storage.crash_points import Step
 from retention.stores.checks import capability_probe
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
+from tests.support.kills import killed_at
 from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 from tests.support.trees import tree
@@ -160,7 +160,7 @@ def test_files_that_nothing_accounts_for_are_counted(orders: Commands) -> None:
 
 def test_interrupted_moves_are_a_warning_until_somebody_opens_the_stream(tmp_path: Path) -> None:
     orders = commands(tmp_path / "w", ORDERS, format="parquet")
-    with watched_by(killed_at(Step.ENTRY_LINKED, 2)), pytest.raises(Interrupted):
+    with killed_at(Step.ENTRY_LINKED, 2):
         orders.run("publish", "ORDERS", stdin="\n".join(lines(72)))
     found = examined(orders)["ORDERS", "moves"]
     assert found["result"] == "warning"
@@ -179,21 +179,6 @@ def test_a_table_that_says_another_grace_is_a_warning_until_a_run_follows(tmp_pa
     assert "delta.deletedFileRetentionDuration = interval 259200 seconds" in found["detail"]
     orders.json("apply", "--yes", "ORDERS")
     assert ("ORDERS", "grace") not in examined(orders)
-
-
-class Interrupted(BaseException):
-    """A stand-in for SIGKILL."""
-
-
-def killed_at(step: Step, nth: int) -> Callable[[Step], None]:
-    left = [nth]
-
-    def watcher(reached: Step) -> None:
-        left[0] -= reached == step
-        if reached == step and not left[0]:
-            raise Interrupted
-
-    return watcher
 
 
 def test_the_holder_of_a_lease_is_named(orders: Commands) -> None:

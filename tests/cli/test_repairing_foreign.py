@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from tests.contract.streams import rows
+from tests.support.kills import killed_at
 from tests.support.sandboxes import Commands, commands, lines
 from tests.support.trees import tree
 
@@ -142,15 +142,7 @@ def test_a_killed_repair_is_settled_with_what_it_moved(tmp_path: Path) -> None:
     assert publish(command, 4) == 0
     for number in range(3):
         put(place, 500 + number, range(1, 3), f"bad-{number}")
-
-    class Killed(BaseException):
-        pass
-
-    def kill(step: Step) -> None:
-        if step is Step.FILE_MOVED:
-            raise Killed
-
-    with crash_points.watched_by(kill), pytest.raises(Killed):
+    with killed_at(Step.FILE_MOVED):
         command.run("repair", "foreign", "ORDERS", "--yes")
     moved = command.json("repair", "foreign", "ORDERS", "--yes")
     assert len(moved["files"]) == 2

@@ -18,6 +18,7 @@ from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import commit_tokens
 from retention.stores.layout import Layout
+from tests.support.kills import killed_at
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.overwritten_log import SPARK, log_of, newest, overwrite
 from tests.support.sandboxes import Commands
@@ -234,12 +235,7 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(tmp_path: Path, step: S
     warehouse = laid(tmp_path)
     warehouse.stream("ORDERS").publish([LINE] * 3)
     overwrite(warehouse, newest(warehouse))
-
-    def dies(reached: Step) -> None:
-        if reached == step:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), crash_points.watched_by(dies):
+    with killed_at(step):
         warehouse.stream("ORDERS").repair_lost_commits().apply()
     warehouse.stream("ORDERS").repair_lost_commits().apply()
     warehouse.apply(["ORDERS"])

@@ -6,6 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -382,31 +383,22 @@ def test_interleaved_files_of_a_segment_are_fine_and_read_once(stage: Stage, sto
     assert again.inventory(again.snapshot()).read == ReadCount()
 
 
-def test_a_sequence_that_stands_twice_is_refused(stage: Stage, store: Store) -> None:
-    append(store, range(1, 11))
-    stage.foreign(range(10, 13), segment=1)
-    with pytest.raises(ForeignRowsError, match="sequence 10 stands twice"):
-        store.inventory(store.snapshot())
-
-
-def test_a_sequence_twice_in_one_file_is_refused(stage: Stage, store: Store) -> None:
-    append(store, range(1, 3))
-    stage.foreign(range(3, 5), segment=1, seq=[3, 3])
-    with pytest.raises(ForeignRowsError, match="twice"):
-        store.inventory(store.snapshot())
-
-
-def test_segments_that_overlap_are_refused(stage: Stage, store: Store) -> None:
-    append(store, range(1, 11))
-    stage.foreign(range(12, 15), segment=5)
-    with pytest.raises(ForeignRowsError, match="not below 5, the next base"):
-        store.inventory(store.snapshot())
-
-
-def test_rows_below_the_base_of_their_segment_are_refused(stage: Stage, store: Store) -> None:
-    append(store, range(1, 11))
-    stage.foreign(range(11, 15), segment=13)
-    with pytest.raises(ForeignRowsError, match="below the base"):
+@pytest.mark.parametrize(
+    ("last", "foreign", "terms", "refusal"),
+    [
+        (10, range(10, 13), {"segment": 1}, "sequence 10 stands twice"),
+        (2, range(3, 5), {"segment": 1, "seq": [3, 3]}, "twice"),
+        (10, range(12, 15), {"segment": 5}, "not below 5, the next base"),
+        (10, range(11, 15), {"segment": 13}, "below the base"),
+    ],
+    ids=["a sequence twice", "twice in one file", "segments that overlap", "rows below the base"],
+)
+def test_rows_that_break_the_rules_of_segments_are_refused(
+    stage: Stage, store: Store, last: int, foreign: range, terms: dict[str, Any], refusal: str
+) -> None:
+    append(store, range(1, last + 1))
+    stage.foreign(foreign, **terms)
+    with pytest.raises(ForeignRowsError, match=refusal):
         store.inventory(store.snapshot())
 
 

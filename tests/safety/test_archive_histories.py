@@ -15,7 +15,8 @@ from retention.api.warehouse import Warehouse, open_warehouse
 from retention.doctor.streams import check_stream
 from retention.errors import RefusedError
 from retention.storage.checksum import with_checksum
-from retention.storage.crash_points import Step, watched_by
+from retention.storage.crash_points import Step
+from tests.support.kills import killed_at
 from tests.support.laying import SECOND, START, held
 from tests.support.overwritten_log import newest, overwrite
 from tests.support.sandboxes import Commands
@@ -290,14 +291,7 @@ def test_manifests_of_earlier_releases_without_a_history_come_back_apart_or_not_
 def test_a_run_that_was_killed_before_its_commit_changes_nothing(
     lake: Lake, tmp_path: Path
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    def kill(step: Step) -> None:
-        if step is Step.ARCHIVE_TOLD:
-            raise Killed
-
-    with watched_by(kill), pytest.raises(Killed):
+    with killed_at(Step.ARCHIVE_TOLD):
         lake.day("second", range(5, 9))
     assert len(lake.manifests()) == 2
     restored = lake.stream().restore()

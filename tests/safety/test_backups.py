@@ -15,8 +15,9 @@ from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
 from retention.history.runs import History, history_of
 from retention.storage.checksum import verified, with_checksum
-from retention.storage.crash_points import Step, watched_by
+from retention.storage.crash_points import Step
 from retention.stores.lease import KINDS
+from tests.support.kills import killed_at
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 FORMATS = ("delta", "parquet")
@@ -249,15 +250,8 @@ def test_a_table_whose_log_is_gone_is_not_made_anew(
 def test_a_table_that_was_being_made_when_its_maker_died_is_made(
     tmp_path: Path, format_: str, step: Step
 ) -> None:
-    class Died(BaseException):
-        """An exception that no code catches."""
-
-    def die(reached: Step) -> None:
-        if reached == step:
-            raise Died
-
     warehouse = opened(tmp_path, ORDERS, format=format_)
-    with pytest.raises(Died), watched_by(die):
+    with killed_at(step):
         publish(warehouse, 1)
     assert publish(warehouse, 1) == [1]
     said = json.loads((root_of(tmp_path) / "_retention" / "format.json").read_text())

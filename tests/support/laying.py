@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
@@ -65,6 +66,14 @@ def laid_stream(
     if segments and not opened.store.exists():
         lay(opened, even_segments(segments, 10))
     return opened
+
+
+def forty(folder: Path, format_: str, **settings: Any) -> Stream:
+    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
+    stream = warehouse_with(folder, format_, START + 100 * SECOND, **settings).stream("ORDERS")
+    if not stream.opened.store.exists():
+        lay(stream.opened, even_segments(4, 10))
+    return stream
 
 
 def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) -> None:

@@ -12,7 +12,8 @@ from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import archive
 from retention.errors import DamagedError, RefusedError, StalePlanError, VerificationError
 from retention.plan.planfile import load_plans
-from retention.storage.crash_points import Step, watched_by
+from retention.storage.crash_points import Step
+from tests.support.kills import killed_at
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
@@ -114,14 +115,7 @@ def test_a_file_that_is_not_what_was_committed_stays(warehouse: Warehouse) -> No
 
 
 def test_a_second_run_uses_what_the_first_has_copied(warehouse: Warehouse) -> None:
-    class Killed(BaseException):
-        pass
-
-    def kill(step: Step) -> None:
-        if step is Step.ARCHIVE_TOLD:
-            raise Killed
-
-    with watched_by(kill), pytest.raises(Killed):
+    with killed_at(Step.ARCHIVE_TOLD):
         warehouse.stream("ORDERS").plan(AS_OF).apply()
     assert len(live(warehouse)) == 4
     times = {path: found.stat().st_mtime_ns for path, found in archived(warehouse).items()}

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import ConsumerState
 from retention.core.dropped import StreamDrop
@@ -24,6 +23,7 @@ from tests.support.laying import (
     START,
     Laid,
     even_segments,
+    forty,
     held,
     lay,
     rows_of,
@@ -39,14 +39,6 @@ NOW = START + 100 * SECOND
 def store(request: pytest.FixtureRequest) -> str:
     format_: str = request.param
     return format_
-
-
-def forty(folder: Path, store: str, **settings: Any) -> Stream:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
-    stream = warehouse_with(folder, store, NOW, **settings).stream("ORDERS")
-    if not stream.opened.store.exists():
-        lay(stream.opened, even_segments(4, 10))
-    return stream
 
 
 def reopened(folder: Path, now_ns: int = NOW) -> Warehouse:

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 import pytest
 
 from retention.api.log import BoundPlan
-from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import execute
 from retention.apply.keep_ids import keep_ids_of
@@ -22,7 +21,7 @@ from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import progress, stand
 from tests.retention.planners.test_plan_explains_itself import Oldest
-from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.laying import SECOND, START, even_segments, forty, lay, warehouse_with
 from tests.support.topics import World, line
 
 NOW = START + 100 * SECOND
@@ -36,14 +35,6 @@ SIZE = 30
 def store(request: pytest.FixtureRequest) -> str:
     format_: str = request.param
     return format_
-
-
-def forty(folder: Path, store: str, **settings: Any) -> Stream:
-    """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn."""
-    stream = warehouse_with(folder, store, NOW, **settings).stream("ORDERS")
-    if not stream.opened.store.exists():
-        lay(stream.opened, even_segments(4, 10))
-    return stream
 
 
 def reopened(folder: Path) -> Warehouse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,7 @@ Make = Callable[..., OpenedStream]
 @pytest.fixture(params=["delta", "parquet"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A stream of four segments of ten messages on s.0, s.1 and s.2 in turn, a second apart."""
-
-    def made(**settings: Any) -> OpenedStream:
-        return laid_stream(tmp_path, request.param, NOW, 4, **settings)
-
-    return made
+    return partial(laid_stream, tmp_path, request.param, NOW, segments=4)
 
 
 def read_ranges(opened: OpenedStream, run: str) -> pa.Table:

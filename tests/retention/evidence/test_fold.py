@@ -16,12 +16,9 @@ from retention.evidence.months import RemovalEvidence, month_files
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
 from tests.support.evidence import run_name, scattered
+from tests.support.kills import killed_at
 
 RUNS = [run_name(number) for number in range(4)]
-
-
-class Killed(BaseException):
-    """The kill of a process."""
 
 
 def source(run: str, first: int = 1) -> Callable[[], Iterable[pa.Table]]:
@@ -72,12 +69,7 @@ def test_a_fold_that_is_killed_loses_nothing_and_counts_nothing_twice(
     tmp_path: Path, step: Step
 ) -> None:
     fold_evidence(str(tmp_path), sources(0))
-
-    def die(at: Step) -> None:
-        if at is step:
-            raise Killed
-
-    with watched_by(die), pytest.raises(Killed):
+    with killed_at(step):
         fold_evidence(str(tmp_path), sources(1))
     assert counts(tmp_path) == [10, 10, 0, 0]
     fold_evidence(str(tmp_path), sources(1))
@@ -156,12 +148,7 @@ def test_a_damaged_file_stays_and_nothing_is_folded(tmp_path: Path) -> None:
 
 def test_after_a_kill_forgetting_leaves_one_file(tmp_path: Path) -> None:
     fold_evidence(str(tmp_path), sources(0, 1))
-
-    def die(at: Step) -> None:
-        if at is Step.EVIDENCE_FOLDED:
-            raise Killed
-
-    with watched_by(die), pytest.raises(Killed):
+    with killed_at(Step.EVIDENCE_FOLDED):
         forget_evidence(str(tmp_path), [RUNS[0]])
     forget_evidence(str(tmp_path), [RUNS[0]])
     assert counts(tmp_path) == [0, 10, 0, 0]

@@ -15,7 +15,7 @@ from retention.history.record import FORMAT, RecordedRequest, RunRecord
 from retention.history.runs import History
 from retention.rules.requests import Delete, Drop, Purge, Request
 from retention.storage.checksum import with_checksum
-from tests.support.run_records import run_record
+from tests.support.run_records import counted_reads, run_record
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "fixtures/run-records.json").read_text(encoding="utf-8")
@@ -114,14 +114,7 @@ def test_a_record_vouches_for_those_before_it(
     """A pass does not reread a year of passes."""
     for run in "acd":
         history.finish(run_record(run, status="done"))
-    read: list[str] = []
-    of_history = History._read
-
-    def counted(of: History, name: str) -> RunRecord | None:
-        read.append(name)
-        return of_history(of, name)
-
-    monkeypatch.setattr(History, "_read", counted)
+    read = counted_reads(monkeypatch)
     history.refuse_newer()
     assert read == ["d.done.json"]
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from retention.errors import DamagedError
-from retention.history.record import RunRecord
 from retention.history.runs import History
-from tests.support.run_records import run_record
+from tests.support.run_records import counted_reads, run_record
 
 INSTANT = 1_700_000_000_123_456_789
 
@@ -71,14 +70,7 @@ def test_each_outcome_is_read_once_for_the_next_sequences(
     for second in (1, 2, 3):
         run = history.name_run(second * 10**9)
         history.finish(run_record(run, status="done", next_seq={"0": 7}))
-    read: list[str] = []
-    of_history = History._read
-
-    def counted(of: History, name: str) -> RunRecord | None:
-        read.append(name)
-        return of_history(of, name)
-
-    monkeypatch.setattr(History, "_read", counted)
+    read = counted_reads(monkeypatch)
     assert history.next_seqs(0) == {0: 7}
     assert len(read) == 1
     assert history.next_seqs(4) == {}

@@ -280,14 +280,17 @@ def held_of(
     return found, told, plan
 
 
-@law
-@given(
+in_any_world = given(
     data=st.data(),
     world=worlds.filter(lambda world: len(world.files) > 0),
     policy=policies,
     as_of_ns=instants,
     rule=holds.rules,
 )
+
+
+@law
+@in_any_world
 def test_a_pass_takes_what_it_would_take_but_what_is_held(
     data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: ConsumerProtection
 ) -> None:
@@ -304,13 +307,7 @@ def test_a_pass_takes_what_it_would_take_but_what_is_held(
 
 
 @law
-@given(
-    data=st.data(),
-    world=worlds.filter(lambda world: len(world.files) > 0),
-    policy=policies,
-    as_of_ns=instants,
-    rule=holds.rules,
-)
+@in_any_world
 def test_a_second_pass_takes_nothing_more(
     data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: ConsumerProtection
 ) -> None:

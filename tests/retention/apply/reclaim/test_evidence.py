@@ -19,17 +19,14 @@ from retention.evidence.months import RemovalEvidence, evidence_directory, month
 from retention.history.runs import history_of
 from retention.plan.explanation import Explanation
 from retention.storage import files
-from retention.storage.crash_points import Step, watched_by
+from retention.storage.crash_points import Step
 from retention.stores import storage_clock
+from tests.support.kills import killed_at
 from tests.support.laying import even_segments, lay
 from tests.support.reclaiming import TICK_S, again, emptied, later, real_warehouse, run_pass
 from tests.support.topics import line
 
 pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
-
-
-class KilledError(Exception):
-    """The kill of a process during a reclaim."""
 
 
 def opened_at(folder: Path) -> Warehouse:
@@ -113,13 +110,8 @@ def test_holes_that_were_read_outlive_a_kill_behind_the_deletion(
     tmp_path: Path, format_: str
 ) -> None:
     _, second = holed(tmp_path, format_)
-
-    def die(at: Step) -> None:
-        if at is Step.DEAD_DELETED:
-            raise KilledError
-
     time.sleep(TICK_S)
-    with watched_by(die), pytest.raises(KilledError):
+    with killed_at(Step.DEAD_DELETED):
         reclaim_now(again(tmp_path))
     assert " or an earlier one: " in explained(tmp_path, 6).sentence
     reclaimed(tmp_path)
@@ -295,12 +287,7 @@ def test_a_reclaim_that_is_killed_says_the_same_when_it_is_done_again(
     opened = emptied(tmp_path, format_)
     run = opened_at(tmp_path).history()[0]["run"]
     lost, before = losses(tmp_path, run), cause(explained(tmp_path, 3))
-
-    def die(at: Step) -> None:
-        if at is step:
-            raise KilledError
-
-    with watched_by(die), pytest.raises(KilledError):
+    with killed_at(step):
         reclaim_now(opened)
     for _ in range(2):
         assert losses(tmp_path, run) == lost

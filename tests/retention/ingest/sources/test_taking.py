@@ -16,15 +16,11 @@ from retention.ingest.sources.directory_source import DirectorySource
 from retention.ingest.sources.positions import DirectoryPosition
 from retention.ingest.sources.records import Records
 from retention.ingest.sources.taking import Taking
-from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.storage.listing import list_files
+from tests.support.kills import killed_at
 from tests.support.list_reader import ListReader
 from tests.support.plain_store import opened_stream, store_of
-
-
-class Killed(BaseException):
-    """The kill of a process."""
 
 
 class World:
@@ -101,14 +97,7 @@ def test_a_run_that_is_killed_repeats_and_loses_nothing(
     monkeypatch.setattr(batches, "MOST_FILES", 1)
     for name in "abc":
         world.write(name, name)
-    reached = []
-
-    def kill(at: Step) -> None:
-        reached.append(at)
-        if at is step and reached.count(step) == time:
-            raise Killed
-
-    with pytest.raises(Killed), crash_points.watched_by(kill):
+    with killed_at(step, time):
         world.take()
     before = world.rows()
     assert len(before) == (time if step is Step.TAKEN_SETTLED else time - 1)

@@ -203,24 +203,23 @@ def test_what_comes_back_with_an_epoch_is_no_new_data(place: Stage, store: Store
     assert [add["dataChange"] for add in entry(place, version)["add"]] == [False]
 
 
-def test_quiet_removals_are_refused_with_a_change_data_feed(place: Stage) -> None:
-    store = place.open(quiet=True)
-    store.create()
-    set_property(place, "delta.enableChangeDataFeed", "true")
-    append(store, range(1, 11))
-    snapshot, files = latest(store)
-    with pytest.raises(RefusedError, match="change data feed"):
-        store.commit(removing(files), snapshot)
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_nothing_is_removed_from_an_append_only_table(place: Stage, quiet: bool) -> None:
+@pytest.mark.parametrize(
+    ("quiet", "setting", "value", "named"),
+    [
+        (True, "enableChangeDataFeed", "true", "change data feed"),
+        (False, "appendOnly", "TRUE", "appendOnly"),
+        (True, "appendOnly", "TRUE", "appendOnly"),
+    ],
+)
+def test_nothing_is_removed_from_a_table_with_a_property_against_it(
+    place: Stage, quiet: bool, setting: str, value: str, named: str
+) -> None:
     store = place.open(quiet=quiet)
     store.create()
-    set_property(place, "delta.appendOnly", "TRUE")
+    set_property(place, f"delta.{setting}", value)
     append(store, range(1, 11))
     snapshot, files = latest(store)
-    with pytest.raises(RefusedError, match="appendOnly"):
+    with pytest.raises(RefusedError, match=named):
         store.commit(removing(files), snapshot)
     assert len(sequences(store)) == 10
 
