@@ -288,7 +288,7 @@ class InventoryCaching(Protocol):
         ...
 
     def cache_inventory(self, inventory: Inventory, token: VersionToken) -> None:
-        """Cache the inventory of a token's state, from which later incremental inventories go on."""
+        """Cache the inventory of a token's state, from which later incremental inventories continue."""
         ...
 
     def count_undescribed(self, snapshot: Snapshot) -> int:

@@ -61,7 +61,7 @@ class BucketConfig(StorageSettings, Selected, DescriptiveFields):
     limit_marker_ttl: Duration = 0
     """The lifetime of the markers of expired keys, nanoseconds; if set, a key can have a TTL of its own (ADR-48)."""
     allow_msg_ttl: Flag = False
-    """Whether a key can have a TTL of its own without it, as in buckets that nats-py makes."""
+    """Whether a key can have a TTL of its own without `limit_marker_ttl`, as in buckets of nats-py."""
     storage: Literal["file", "memory"] = "file"
     num_replicas: Count = 1
     compression: Flag = False

@@ -122,7 +122,7 @@ class _BoundedComposer(Composer):
 
 
 class _TooDeepError(Exception):
-    """Carries the line at which a text nests too deeply."""
+    """The line at which a text nests too deeply."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)

@@ -74,7 +74,7 @@ class ConsumerLimits(ConfigMapping):
 
 
 class ConsumerHold(ConfigMapping):
-    """The consumers for which limits keep messages, and bounds of that; 0: no bound."""
+    """The consumers for which limits keep messages, and the bounds of this protection; 0: no bound."""
 
     consumers: Everyone = None
     action: HoldAction = "hold"

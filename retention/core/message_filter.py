@@ -42,7 +42,7 @@ class MessageFilter:
         return _filtered(files, list(self._possible(files)))
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """The wanted ones of a file from `files`.
+        """The wanted rows of a file from `files`.
 
         Args:
             rows: a table with `columns`.

@@ -74,7 +74,7 @@ class JetStream:
         return np.asarray(sizes)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> StreamLayer:
-        """Begin to lay rows after the stream's last message."""
+        """Begin a layout of rows after the stream's last message."""
         return StreamLayer(tail_of(PARTITION), self)
 
     def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:

@@ -27,5 +27,5 @@ class CompactionReport:
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values; `dead_bytes` and `left` are of earlier builds, and always empty."""
+        """The report as JSON values; `dead_bytes` and `left`, of earlier builds, are always empty."""
         return vars(self) | {"runs": list(self.runs), "dead_bytes": 0, "left": []}

@@ -28,7 +28,7 @@ def refuse_batch_ids(screen: Validation, blocks: pa.ChunkedArray, config: Stream
 
 
 def refuse_sources(screen: Validation, blocks: pa.ChunkedArray) -> None:
-    """Refuse messages that claim to come from another stream; only sources may say that."""
+    """Refuse messages that claim to come from another stream: only sources may store that header."""
     screen.refuse(having(blocks, STREAM_SOURCE), f"only sources store a {STREAM_SOURCE}", 10227)
 
 

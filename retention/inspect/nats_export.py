@@ -59,7 +59,7 @@ class Exported:
 
 
 class _OtherBytesError(Exception):
-    """Carries the messages' bytes by the stream's storage, where these are not the sum of their sizes."""
+    """The bytes of the messages by the stream's storage, which differ from the sum of their sizes."""
 
 
 def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:

@@ -35,7 +35,7 @@ class PartitionState(PartitionCounts):
     held_back: int = 0
     """Messages that would be due, had all readers read them."""
     waits_for_roll: int = 0
-    """Messages that would be due, were the active segment sealed."""
+    """Messages that would be due if the active segment were sealed."""
     roll_due_ns: int | None = None
     """Instant from which `roll_after` makes the next publish or pass seal the active segment; None: only size does."""
 

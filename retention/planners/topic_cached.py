@@ -1,4 +1,4 @@
-"""Planning of a topic without opening it, if it is remembered as not due yet."""
+"""Planning of a topic without opening it, if the cache shows that nothing is due yet."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def open_any_archive(place: str, stream: str, home: Home | None) -> Archive:
 
 
 def _directory(place: str, stream: str, home: ArchiveOrigin | None) -> str:
-    """The directory of one table that a location is, is in, or contains."""
+    """The directory of one table at, above or below a location."""
     inside = directory_with(place)
     if inside is not None:
         return inside

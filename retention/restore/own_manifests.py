@@ -22,7 +22,7 @@ from retention.stores.archive_manifest import (
 
 @dataclass(frozen=True)
 class Home:
-    """The present table, which proves which manifests are its own."""
+    """The present table, by which its own manifests are recognized."""
 
     origin: ArchiveOrigin
     head: str | None

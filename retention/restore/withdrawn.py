@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 def withdrawn_markers(opened: OpenedStream, epoch: int) -> Mapping[int, Array]:
     """Partition → the sequences of withdrawn markers, as ascending, disjoint, inclusive ranges, shape (n, 2).
 
-    Markers in a file that is gone, and whose sequences nothing on record tells, are not among them; nor are those of an
-    undo whose record is damaged, which is logged: a restore brings messages back rather than none.
+    Markers are missing here if their file is gone and no record has their sequences, or if the record of the undo is
+    damaged, which is logged: a restore of too many messages is better than none.
 
     Args:
         opened: the stream.

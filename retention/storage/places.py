@@ -1,4 +1,4 @@
-"""User-written places, each normalized to the one internal form: a path, or `s3://`."""
+"""Locations as users write them, normalized to one internal form: a path, or `s3://`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IS_TABLE = (
 
 
 def place_of(text: str) -> str:
-    """The normalized form of a place: `s3a://` becomes `s3://`, and `file:///path` becomes the path.
+    """The normalized form of a location: `s3a://` becomes `s3://`, and `file:///path` becomes the path.
 
     Raises:
         UsageError: it is neither a path nor an object-store location.

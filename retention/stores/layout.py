@@ -55,7 +55,7 @@ class StoreSettings:
     grace_ns: int = 7 * 86_400 * 10**9
     """The retention of removed files, nanoseconds."""
     exclusive: bool = False
-    """No other writer runs, so operations that an object store cannot exclude are allowed."""
+    """Whether no other writer runs: then operations are allowed that an object store cannot make exclusive."""
     quiet: bool = False
     """Removals are committed without a data change, so streaming readers of the table do not see them."""
     spark_writes: bool = False

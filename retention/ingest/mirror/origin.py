@@ -33,7 +33,7 @@ from retention.schemas.messages import FILE_COLUMNS
 
 Kind = Literal["mirror", "source"]
 Wanted = Callable[[pa.Table], np.ndarray]
-"""A function from a table with `seq` and `subject` to a mask of the rows that are wanted."""
+"""A function from a table with `seq` and `subject` to a mask of the wanted rows."""
 
 _NARROW = ["seq", "subject"]
 _COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload", "origin_ts_ns")

@@ -31,8 +31,8 @@ class SourceContents:
     """The comparable contents of a source's files.
 
     Args:
-        location: the source's.
-        format: of its files.
+        location: the location of the source.
+        format: the format of its files.
         readable: whether this process can read them; otherwise a changed file is refused.
     """
 

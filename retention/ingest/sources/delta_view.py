@@ -45,7 +45,7 @@ def view_entry(
 
 
 def _reading(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol that requires of a reader what the table's own requires, and nothing of a writer."""
+    """A protocol with the table's requirements on readers, and none on writers."""
     version = protocol["minReaderVersion"]
     if version < _READ:
         return {"minReaderVersion": version, "minWriterVersion": _WRITERS[version]}

@@ -30,7 +30,7 @@ class ReadableFile:
     origin: str
     """The source's own file."""
     start: int = 0
-    """Bytes of that file before those to read."""
+    """The bytes of the file before the ones to read."""
     width: int | None = None
     """For CSV: the number of columns in its first line, if fewer than the source has."""
 
