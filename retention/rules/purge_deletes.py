@@ -13,7 +13,8 @@ from retention.core.spans import Array, Spans
 from retention.core.units import spell_duration
 from retention.errors import UsageError
 from retention.rules import PURGE
-from retention.rules.verdicts import GivenRows, Verdicts
+from retention.rules.rule import RowRule
+from retention.rules.verdicts import Verdicts
 from retention.schemas.messages import NEVER
 
 _CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64())])
@@ -38,13 +39,13 @@ class PurgeDeletes:
 
 
 @dataclass(frozen=True)
-class BelowCuts(GivenRows):
+class BelowCuts(RowRule):
     """The rows of one span below the cuts of their subjects."""
 
     cuts: pa.Table
     """`subject` and `below`: the messages of the subject below that sequence are removed."""
-    rule: ClassVar[str] = PURGE
-    columns: ClassVar[tuple[str, ...]] = ("subject",)
+    rule = PURGE
+    columns = ("subject",)
 
     def takes(self, rows: pa.Table) -> Array:
         """A mask of these rows."""

@@ -17,7 +17,8 @@ from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, ROLLUP
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.purge_deletes import PurgeDeletes
-from retention.rules.verdicts import GivenRows, Verdicts
+from retention.rules.rule import RowRule
+from retention.rules.verdicts import Verdicts
 from retention.schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
@@ -157,7 +158,7 @@ def from_json(values: Mapping[str, Any]) -> Request:
 
 
 @dataclass(frozen=True)
-class NamedRows(GivenRows):
+class NamedRows(RowRule):
     """The rows of one span that meet every condition."""
 
     rule: str
@@ -191,12 +192,12 @@ class NamedRows(GivenRows):
 
 
 @dataclass(frozen=True)
-class OnSubjects(GivenRows):
+class OnSubjects(RowRule):
     """The rows of one span on some subjects, which a roll-up replaces."""
 
     subjects: pa.Array
-    rule: ClassVar[str] = ROLLUP
-    columns: ClassVar[tuple[str, ...]] = ("subject",)
+    rule = ROLLUP
+    columns = ("subject",)
 
     def takes(self, rows: pa.Table) -> Array:
         """A mask of these rows."""

@@ -24,35 +24,31 @@ from retention.rules.setting import Setting
 from retention.schemas.messages import NEVER
 
 
-class RowRule(Protocol):
+class RowRule(ABC):
     """A rule's question to the rows of one span; picklable."""
 
-    @property
-    def rule(self) -> str:
-        """The rule's name."""
-        ...
-
-    @property
-    def expires(self) -> bool:
-        """Whether the rule removes messages for their age: `Rule.expires`."""
-        ...
+    rule: str
+    """The rule's name."""
+    expires: bool = False
+    """Whether the rule removes messages for their age: `SpanRule.expires`."""
 
     @property
     def columns(self) -> Sequence[str]:
         """The columns that the rule reads in addition to `seq` and `size`."""
-        ...
+        return ()
 
+    @abstractmethod
     def takes(self, rows: pa.Table) -> Array:
         """A mask of the rows that the rule removes, unless a rule before it does or its scan ends before them.
 
         Args:
             rows: its columns, of all files of the span, ascending by `seq`.
         """
-        ...
 
     def stops(self, rows: pa.Table) -> Array | None:
         """A mask of the rows that end the rule's scan, unless a rule before it removes them; None: it does not scan."""
-        ...
+        del rows
+        return None
 
 
 class SubjectExcess(Protocol):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,26 +58,11 @@ class GivenDecision(Decision):
         return lower, np.where(self.rows, self.spans.messages, lower)
 
 
-class GivenRows(ABC):
-    """A question to the rows of one span, from a rule that does not scan."""
-
-    expires: ClassVar[bool] = False
-
-    @abstractmethod
-    def takes(self, rows: pa.Table) -> Array:
-        """A mask of the rows that the rule removes."""
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""
-        del rows
-
-
 @dataclass(frozen=True)
-class EveryRow(GivenRows):
+class EveryRow(RowRule):
     """All rows of a span."""
 
     rule: str
-    columns: ClassVar[tuple[str, ...]] = ()
 
     def takes(self, rows: pa.Table) -> Array:
         """Every row."""

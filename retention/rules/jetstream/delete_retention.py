@@ -178,21 +178,17 @@ class DeleteRetentionDecision(Decision):
 
 
 @dataclass(frozen=True)
-class OfDeleted:
+class OfDeleted(RowRule):
     """The rows of removed subjects."""
 
     names: pa.Array
     """The subjects, string."""
-    rule: ClassVar[str] = DELETE_RETENTION
-    expires: ClassVar[bool] = False
-    columns: ClassVar[tuple[str, ...]] = ("subject",)
+    rule = DELETE_RETENTION
+    columns = ("subject",)
 
     def takes(self, rows: pa.Table) -> Array:
         """Every row of these subjects."""
         return pc.is_in(rows["subject"], value_set=self.names).to_numpy()
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""
 
 
 def _last_is(facts: Facts) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules.jetstream.max_age_each import EachOld
+from retention.rules.jetstream.max_age import EachOld
 from retention.rules.jetstream.msg_ttl import Passed
 from retention.schemas.messages import NEVER
 

@@ -1,4 +1,4 @@
-"""MaxAge: a scan from the lowest sequence that removes messages up to the first young one."""
+"""Rules of `max_age`: their common part, and `MaxAge`, which scans from the lowest sequence up to a young message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.policy import Policy
+from retention.core.policy import Expiry, Policy
 from retention.core.spans import Array, Spans
 from retention.core.units import SECOND, format_duration, format_instant
 from retention.rules import MAX_AGE
@@ -30,38 +30,37 @@ _BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
-class MaxAge(ExpiryRule):
-    """A message is removed if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`.
-
-    The scan ends at the first message with `ts_ns > cutoff_ns` left by the rules before it (NATS
-    STREAM.UPDATE order, step 5a; ADR-43 for `never`).
-    """
+class AgeRule(ExpiryRule):
+    """A message may be removed if `ts_ns <= cutoff_ns` and its deadline is not `NEVER` (ADR-43)."""
 
     name: ClassVar[str] = MAX_AGE
     setting: ClassVar[Setting] = Setting("max_age", "max_age_ns", "ns")
+    expiry: ClassVar[Expiry]
+    """The policy's `expiry` under which the rule applies."""
     max_age_ns: int
     cutoff_ns: int
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
-        """The rule at the instant; None if age is unlimited, or does not scan."""
+        """The rule at the instant; None if age is unlimited, or the policy has the other rule."""
         del subjects
         age = policy.max_age_ns
-        return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
+        return None if age is None or policy.expiry != cls.expiry else cls(age, as_of_ns - age)
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
-        """Whether the message is old enough, and the scan reaches it."""
-        if policy.max_age_ns is None or policy.expiry != "head":
+        """Whether the message is old enough and not `never`, and a scan did not end before it."""
+        age = policy.max_age_ns
+        if age is None or policy.expiry != cls.expiry or facts.deadline_ns == NEVER:
             return False
-        return is_old(policy.max_age_ns, facts) and facts.scan_end is None
+        return facts.as_of_ns - facts.ts_ns >= age and facts.scan_end is None
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """The age of the message, and the reason to keep it."""
         age = policy.max_age_ns
-        return None if age is None or policy.expiry != "head" else age_line(age, facts)
+        return None if age is None or policy.expiry != cls.expiry else _age_line(age, facts)
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
@@ -69,6 +68,21 @@ class MaxAge(ExpiryRule):
         age = policy.max_age_ns or 0
         stored_by = format_instant((as_of_ns - age) // SECOND * SECOND)
         return f" {format_duration(age)}, stored by {stored_by}"
+
+    def most(self, spans: Spans) -> Array:
+        """The messages that are not `never`, less one if one is young."""
+        stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
+        return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
+
+
+@dataclass(frozen=True)
+class MaxAge(AgeRule):
+    """A scan that ends at the first message with `ts_ns > cutoff_ns` left by the rules before it.
+
+    NATS STREAM.UPDATE order, step 5a.
+    """
+
+    expiry: ClassVar[Expiry] = "head"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> MaxAgeDecision:
         """Walk the spans: those without a young message are removed, up to the first certainly kept young message.
@@ -100,10 +114,6 @@ class MaxAge(ExpiryRule):
     def everywhere(self) -> RowRule:
         """Ages, row by row."""
         return Old(self.cutoff_ns)
-
-    def most(self, spans: Spans) -> Array:
-        """The messages that are not `never`, less one if one is young."""
-        return most_expired(spans, self.cutoff_ns)
 
     def first_due(self, spans: Spans) -> Array:
         """The instant at which the scan has passed the youngest messages of all earlier spans, and finds an old one.
@@ -162,51 +172,31 @@ class MaxAgeDecision(Decision):
 
 
 @dataclass(frozen=True)
-class Old:
-    """The old rows up to the first young one."""
+class EachOld(RowRule):
+    """The old rows."""
 
     cutoff_ns: int
-    rule: ClassVar[str] = MAX_AGE
-    expires: ClassVar[bool] = True
-    columns: ClassVar[tuple[str, ...]] = ("ts_ns", "deadline_ns")
+    """The youngest instant that expires."""
+    rule = MAX_AGE
+    expires = True
+    columns = ("ts_ns", "deadline_ns")
 
     def takes(self, rows: pa.Table) -> Array:
         """Old rows that are not `never`."""
-        return has_expired(rows, self.cutoff_ns)
+        lasting = pc.fill_null(rows["deadline_ns"], 0).to_numpy() == NEVER
+        return (rows["ts_ns"].to_numpy() <= self.cutoff_ns) & ~lasting
+
+
+@dataclass(frozen=True)
+class Old(EachOld):
+    """The old rows up to the first young one."""
 
     def stops(self, rows: pa.Table) -> Array:
         """Young rows."""
         return rows["ts_ns"].to_numpy() > self.cutoff_ns
 
 
-def is_old(max_age_ns: int, facts: Facts) -> bool:
-    """Whether a message has reached an age, and its TTL is not `never`."""
-    return facts.as_of_ns - facts.ts_ns >= max_age_ns and facts.deadline_ns != NEVER
-
-
-def most_expired(spans: Spans, cutoff_ns: int) -> Array:
-    """The maximum number of expired messages of each span, by its statistics; int64.
-
-    Args:
-        spans: the stream.
-        cutoff_ns: the youngest instant that expires.
-    """
-    stay = np.maximum(spans.never, spans.max_ts_ns > cutoff_ns)
-    return np.where(spans.min_ts_ns <= cutoff_ns, spans.messages - stay, 0)
-
-
-def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:
-    """A mask of the rows that are old enough and not `never`.
-
-    Args:
-        rows: `ts_ns` and `deadline_ns`.
-        cutoff_ns: the youngest instant that expires.
-    """
-    lasting = pc.fill_null(rows["deadline_ns"], 0).to_numpy() == NEVER
-    return (rows["ts_ns"].to_numpy() <= cutoff_ns) & ~lasting
-
-
-def age_line(max_age_ns: int, facts: Facts) -> str:
+def _age_line(max_age_ns: int, facts: Facts) -> str:
     """The line of an explanation about the age of one message.
 
     Args:

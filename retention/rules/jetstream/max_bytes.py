@@ -102,17 +102,12 @@ class MaxBytesDecision(HeadTrim):
 
 
 @dataclass(frozen=True)
-class LowestBytes:
+class LowestBytes(RowRule):
     """The lowest messages of a span, up to a number of bytes."""
 
     bytes: int
-    rule: ClassVar[str] = MAX_BYTES
-    expires: ClassVar[bool] = False
-    columns: ClassVar[tuple[str, ...]] = ()
+    rule = MAX_BYTES
 
     def takes(self, rows: pa.Table) -> Array:
         """The lowest rows."""
         return np.arange(rows.num_rows) < lowest_until(self.bytes, rows["size"].to_numpy())
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""

@@ -97,17 +97,12 @@ class MaxMsgsDecision(HeadTrim):
 
 
 @dataclass(frozen=True)
-class Lowest:
+class Lowest(RowRule):
     """A number of lowest messages of a span."""
 
     messages: int
-    rule: ClassVar[str] = MAX_MSGS
-    expires: ClassVar[bool] = False
-    columns: ClassVar[tuple[str, ...]] = ()
+    rule = MAX_MSGS
 
     def takes(self, rows: pa.Table) -> Array:
         """The lowest rows."""
         return np.arange(rows.num_rows) < self.messages
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""

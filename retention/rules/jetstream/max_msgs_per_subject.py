@@ -120,22 +120,17 @@ class MaxMsgsPerSubjectDecision(Decision):
         return self.counted > 0
 
 
-class _OfSubjects:
+class _OfSubjects(RowRule):
     """The limit's rule for the rows of a span, in any encoding."""
 
-    rule: ClassVar[str] = MAX_MSGS_PER_SUBJECT
-    expires: ClassVar[bool] = False
-    columns: ClassVar[tuple[str, ...]] = ()
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""
+    rule = MAX_MSGS_PER_SUBJECT
 
 
 @dataclass(frozen=True)
 class KeepCounts(_OfSubjects):
     """The kept messages of one span, by the shorter of two lists of subjects."""
 
-    columns: ClassVar[tuple[str, ...]] = ("subject",)
+    columns = ("subject",)
     subjects: pa.Array
     """Subjects of the span, string."""
     counts: Array

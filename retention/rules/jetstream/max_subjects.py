@@ -126,21 +126,17 @@ class MaxSubjectsDecision(Decision):
 
 
 @dataclass(frozen=True)
-class OfExtraSubjects:
+class OfExtraSubjects(RowRule):
     """The rows of all subjects of a span except the kept ones."""
 
     kept: pa.Array
     """The kept subjects, string."""
     below: int
     """The sequence from which every message is on a kept subject."""
-    rule: ClassVar[str] = MAX_SUBJECTS
-    expires: ClassVar[bool] = False
-    columns: ClassVar[tuple[str, ...]] = ("subject",)
+    rule = MAX_SUBJECTS
+    columns = ("subject",)
 
     def takes(self, rows: pa.Table) -> Array:
         """Every row of another subject."""
         is_kept = pc.is_in(rows["subject"], value_set=self.kept).to_numpy()
         return ~is_kept & (rows["seq"].to_numpy() < self.below)
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""

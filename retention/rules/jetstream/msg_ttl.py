@@ -107,20 +107,17 @@ class MsgTtlDecision(Decision):
 
 
 @dataclass(frozen=True)
-class Passed:
+class Passed(RowRule):
     """The rows with a passed deadline."""
 
     due_ns: int
-    rule: ClassVar[str] = MSG_TTL
-    expires: ClassVar[bool] = True
-    columns: ClassVar[tuple[str, ...]] = ("deadline_ns",)
+    rule = MSG_TTL
+    expires = True
+    columns = ("deadline_ns",)
 
     def takes(self, rows: pa.Table) -> Array:
         """Rows with a passed deadline; the deadline of `never` is after every instant."""
         return pc.fill_null(rows["deadline_ns"], NEVER).to_numpy() <= self.due_ns
-
-    def stops(self, rows: pa.Table) -> None:
-        """None: the rule does not scan."""
 
 
 def _line(facts: Facts) -> str:
