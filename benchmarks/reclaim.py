@@ -33,7 +33,7 @@ def make_dead(folder: Path, live: int, dead: int) -> None:
     stream = open_warehouse(folder, engine="local").stream(STREAM)
     plan = stream.plan(END)
     layout = Layout(stream.opened.root, STREAM)
-    for path in plan.plan.files["path"].to_pylist():
+    for path in plan.plan.actions.files["path"].to_pylist():
         for place in (layout.live(path), layout.engine_path("subjects", path)):
             Path(place).parent.mkdir(parents=True)
             Path(place).write_bytes(CONTENT)

@@ -156,7 +156,7 @@ def quiet(folder: Path, instant: int, runs: int) -> list[float]:
 
 def _planned(folder: Path, instant: int, part: int) -> None:
     [outcome] = open_warehouse(folder, engine="local").plan([NAME], instant)
-    _check(done(outcome).segments.dropped, part)
+    _check(done(outcome).header.segments.dropped, part)
 
 
 def _applied(folder: Path, instant: int, part: int) -> None:

@@ -170,8 +170,9 @@ def plan(stream: Stream) -> None:
     """Print the plan, and the reasons for the largest group of segments and for the first partly removed segment."""
     with timed("plan") as sentences:
         planned = stream.plan(AS_OF).plan
+        header = planned.header
         sentences.append(
-            f"{plan_headline(planned)}; {segments_text(vars(planned.segments))}, {planned.read.files} files opened"
+            f"{plan_headline(planned)}; {segments_text(vars(header.segments))}, {header.read.files} files opened"
         )
     groups = groups_of(planned)
     tell("drop", max(groups, key=lambda group: group.removed).line)

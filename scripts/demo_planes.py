@@ -37,7 +37,7 @@ def show(directory: Path, flights: pa.Table, as_of: str, tell: Tell) -> None:
         f"{state.messages:,} departures of 2013-12-31 as states of planes, each with Nats-TTL {TTL}",
     )
     plan = stream.plan(as_of)
-    marker = plan.plan.markers.slice(0, 1).to_pylist()[0]
+    marker = plan.plan.actions.markers.slice(0, 1).to_pylist()[0]
     tell("why", stream.explain(marker["replaces"], as_of).sentence)
     report = plan.apply()
     left = stream.state(as_of)

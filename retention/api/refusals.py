@@ -25,7 +25,7 @@ def foretold(
     Returns:
         Stream → the sentence; None: the plan would be applied.
     """
-    by_name = {plan.stream: plan for plan in plans}
+    by_name = {plan.header.stream: plan for plan in plans}
     outcomes = ask_concurrently(
         by_name,
         lambda name: refusal_of(warehouse.log(name).opened, by_name[name], guards),

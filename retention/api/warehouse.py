@@ -210,7 +210,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
     ) -> list[Outcome[RunReport]]:
         """Apply saved plans, unchanged."""
-        by_name = {plan.stream: plan for plan in plans}
+        by_name = {plan.header.stream: plan for plan in plans}
         refuse_missing(self.config)
         with Engines(self.engine) as engines:
 

@@ -120,15 +120,16 @@ def check_approval(
     """
     if approved is None:
         return
-    limit = approved.get(plan.stream)
+    limit = approved.get(plan.header.stream)
     if limit is not None:
         _check_within(plan, limit)
         return
     reason = approval_need(settings, plan)
     if reason is not None:
         raise RefusedError(
-            f"{plan.stream}: {reason}; nothing was removed; have the report of jobs/plan.py approved and give it to "
-            f"jobs/retain.py with --approved, or apply it yourself: {command('apply', plan.stream)}"
+            f"{plan.header.stream}: {reason}; nothing was removed; have the report of jobs/plan.py approved "
+            f"and give it to jobs/retain.py with --approved, "
+            f"or apply it yourself: {command('apply', plan.header.stream)}"
         )
 
 
@@ -142,7 +143,7 @@ def _check_within(plan: Plan, limit: Approved) -> None:
         beyond.append(f"{plan.removed_bytes:,} instead of {counted(limit.bytes, 'byte')}")
     if beyond:
         raise RefusedError(
-            f"{plan.stream}: would remove more than was approved ({counted(limit.messages, 'message')}, "
+            f"{plan.header.stream}: would remove more than was approved ({counted(limit.messages, 'message')}, "
             f"{counted(limit.bytes, 'byte')}): {', '.join(beyond)}; nothing was removed; plan again, and have that "
             "plan approved"
         )

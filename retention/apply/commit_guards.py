@@ -80,7 +80,7 @@ def guarded_now(opened: OpenedStream, plan: Plan, snapshot: Snapshot, guards: Gu
 
 
 def _is_guarded(opened: OpenedStream, plan: Plan) -> bool:
-    return plan.request is None and opened.config.guards.rule() != NO_GUARDS
+    return plan.header.request is None and opened.config.guards.rule() != NO_GUARDS
 
 
 def _hold(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> GuardsHold:
@@ -90,5 +90,5 @@ def _hold(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> GuardsHold:
         loss_of(plan),
         released_by(plan),
         opened.store.inventory(snapshot).files.select(["path", "messages"]),
-        plan.files["path"].combine_chunks(),
+        plan.actions.files["path"].combine_chunks(),
     )

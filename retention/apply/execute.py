@@ -85,7 +85,7 @@ def carry_out(
         VerificationError: a staged copy differs from the plan; nothing was committed.
     """
     plan, engines = planned.plan, terms.engines
-    raise_watermark(opened, plan.request, plan.epoch)
+    raise_watermark(opened, plan.header.request, plan.header.epoch)
     if plan.is_empty:
         return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
@@ -102,9 +102,9 @@ def carry_out(
         change = _change(opened, plan, prepared, epochs)
         change = replace(change, requirements=[*change.requirements, *permit.requirements])
         version = recorded.commit(intent, change).committed_version
-        erase(opened, plan.request)
+        erase(opened, plan.header.request)
         size, archived = prepared.additions.bytes, prepared.archived
-        work = Work(prepared.read, size, plan.version, version, archived)
+        work = Work(prepared.read, size, plan.header.version, version, archived)
         report = report_of(opened, plan, run, work, started)
         recorded.outcome = outcome_of(history, intent, report)
     return report
@@ -137,10 +137,10 @@ def prepare(opened: OpenedStream, plan: Plan, engines: Engines, run: RecordedRun
     additions = stage_additions(opened, plan, engines, run)
     archived = _archived(opened, plan, run.snapshot, engines)
     ids_read = keep_ids_of(opened, plan, run.snapshot)
-    if isinstance(plan.request, Drop):
+    if isinstance(plan.header.request, Drop):
         note_dropping(opened.layout, opened.config.format)
     change = Change(
-        remove=plan.files.select(FILE_STATS.names),
+        remove=plan.actions.files.select(FILE_STATS.names),
         add=stats_table(additions.stats),
         archived=archived,
         ranges=ranges_of_plan(plan),
@@ -153,10 +153,10 @@ def _recorded_alone(
 ) -> RunReport:
     """Record a run with nothing to commit, but no pass without a policy: it would count as the last pass."""
     plan = planned.plan
-    work = Work(version_before=plan.version, version_after=plan.version)
+    work = Work(version_before=plan.header.version, version_after=plan.header.version)
     report = report_of(opened, plan, run, work, started)
-    if opened.is_listed or plan.request is not None:
-        intent = intent_of(planned, run, (plan.epoch, plan.epoch))
+    if opened.is_listed or plan.header.request is not None:
+        intent = intent_of(planned, run, (plan.header.epoch, plan.header.epoch))
         history.finish(outcome_of(history, intent, report))
     if planned.snapshot is not None:
         # Finish what a killed run left undone after its commit.
@@ -171,7 +171,7 @@ def _archived(
     if opened.config.archive is None:
         return None
     files = plan.actions.files_with_rules
-    leaving = LeavingFiles(files, plan.plan_id, plan.as_of_ns, plan.by_rule)
+    leaving = LeavingFiles(files, plan.plan_id, plan.header.as_of_ns, plan.by_rule)
     return archive(opened, leaving, snapshot, engines)
 
 
@@ -181,7 +181,7 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     Raises:
         StalePlanError: one is gone or changed.
     """
-    if not plan.table_id:
+    if not plan.header.table_id:
         opened.store.create()
     snapshot = opened.store.snapshot()
     check_pins(plan, snapshot)
@@ -191,21 +191,25 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
 def _change(
     opened: OpenedStream, plan: Plan, prepared: Prepared, epochs: tuple[int, int]
 ) -> Change:
-    drops = isinstance(plan.request, Drop)
-    bases = _first_bases(opened) if plan.begins_epoch else prepared.additions.open_base
+    drops = isinstance(plan.header.request, Drop)
+    bases = _first_bases(opened) if plan.header.begins_epoch else prepared.additions.open_base
     return replace(
         prepared.change,
         requirements=[AssertEpoch(epochs[0])],
         stepped_over=_stepped_over(plan),
-        begins_epoch=plan.begins_epoch,
-        asks_consumers=plan.consumers is not None,
+        begins_epoch=plan.header.begins_epoch,
+        asks_consumers=plan.pins.consumers is not None,
         updates=[
             *set_next_seqs(sequences_after(plan)),
             *set_open_bases({} if drops else bases),
             *set_epoch(*epochs),
             *([SetDropped(opened.clock())] if drops else ()),
         ],
-        metadata={"plan_id": plan.plan_id, "as_of_ns": plan.as_of_ns, "by_rule": plan.by_rule},
+        metadata={
+            "plan_id": plan.plan_id,
+            "as_of_ns": plan.header.as_of_ns,
+            "by_rule": plan.by_rule,
+        },
     )
 
 
@@ -214,8 +218,8 @@ def _stepped_over(plan: Plan) -> dict[int, int]:
 
     Sequences that a purge skips, and markers evicted in the pass that writes them, count as removed.
     """
-    stored = set(plan.markers["seq"].to_pylist())
-    first, after = plan.sequences or (0, 0)
+    stored = set(plan.actions.markers["seq"].to_pylist())
+    first, after = plan.actions.sequences or (0, 0)
     last = next((seq for seq in range(after - 1, first - 1, -1) if seq not in stored), None)
     return {} if last is None else {PARTITION: last}
 
@@ -225,9 +229,9 @@ def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]
 
     In a table restored from a copy a version may be reused: the new epoch then exceeds every epoch in the run history.
     """
-    if not plan.begins_epoch:
-        return plan.epoch, plan.epoch
-    return plan.epoch, max(snapshot.version, history.last_epoch()) + 1
+    if not plan.header.begins_epoch:
+        return plan.header.epoch, plan.header.epoch
+    return plan.header.epoch, max(snapshot.version, history.last_epoch()) + 1
 
 
 def _first_bases(opened: OpenedStream) -> dict[int, int]:
@@ -237,13 +241,13 @@ def _first_bases(opened: OpenedStream) -> dict[int, int]:
 
 def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:
     """The report of a run, or of the run that an empty stream would have had."""
-    read = plan.read + work.read
-    segments: Mapping[str, int] = asdict(plan.segments)
+    read = plan.header.read + work.read
+    segments: Mapping[str, int] = asdict(plan.header.segments)
     return RunReport(
         run=run,
         stream=opened.name,
         plan_id=plan.plan_id,
-        as_of_ns=plan.as_of_ns,
+        as_of_ns=plan.header.as_of_ns,
         removed_messages=plan.removed_messages,
         removed_bytes=plan.removed_bytes,
         by_rule=plan.by_rule,
@@ -254,8 +258,8 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         seconds=round((opened.clock() - started) / SECOND, 6),
         version_before=work.version_before,
         version_after=work.version_after,
-        markers=plan.markers.num_rows,
-        deleted_consumers=[pin.consumer for pin in plan.expired],
+        markers=plan.actions.markers.num_rows,
+        deleted_consumers=[pin.consumer for pin in plan.pins.expired],
         held=plan.held_as_json,
         overdue=None if plan.overdue is None else plan.overdue.as_json(),
         archived=work.archived.as_json() if work.archived else None,

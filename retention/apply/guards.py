@@ -146,7 +146,7 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
     Raises:
         StalePlanError: naming the change.
     """
-    now, then = opened.config.policy().as_json(), plan.policy.as_json()
+    now, then = opened.config.policy().as_json(), plan.header.policy.as_json()
     changed = [
         f"{name} {then.get(name)} → {now.get(name)}"
         for name in sorted(now.keys() | then.keys())
@@ -154,8 +154,8 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
     ]
     if changed:
         raise StalePlanError(
-            f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
-            "changed; plan again"
+            f"{plan.header.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); "
+            "nothing was changed; plan again"
         )
 
 
@@ -197,11 +197,11 @@ def check_archive(opened: OpenedStream, plan: Plan) -> None:
     Raises:
         StalePlanError: naming both locations.
     """
-    now, then = opened.config.archive, plan.policy.archive
+    now, then = opened.config.archive, plan.header.policy.archive
     if now != then:
         raise StalePlanError(
-            f"{plan.stream}: the archive was {then or 'none'} when this plan was made, and is {now or 'none'} now; "
-            "nothing was changed; plan again"
+            f"{plan.header.stream}: the archive was {then or 'none'} when this plan was made, and "
+            f"is {now or 'none'} now; nothing was changed; plan again"
         )
 
 
@@ -219,10 +219,10 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
         StalePlanError: naming them.
         DamagedError: a consumer's record cannot be read.
     """
-    if plan.consumers is None:
+    if plan.pins.consumers is None:
         return
     now = _pinnable(opened, snapshot)
-    then = {pin.consumer: (pin.revision, pin.version) for pin in plan.consumers}
+    then = {pin.consumer: (pin.revision, pin.version) for pin in plan.pins.consumers}
     nothing = (-1, -1)
     changed = [
         consumer
@@ -232,7 +232,7 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
     ]
     if changed:
         raise StalePlanError(
-            f"{plan.stream}: consumers that this plan rests on have been created, edited or deleted since "
+            f"{plan.header.stream}: consumers that this plan rests on have been created, edited or deleted since "
             f"({', '.join(changed)}); nothing was changed; plan again"
         )
 

@@ -25,11 +25,11 @@ from retention.stores.sidecar.subject_digests import ids_in
 
 def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount:
     """Keep the ids of the messages that a plan removes, as `keep_ids`; topics have none."""
-    if plan.policy.topic is not None:
+    if plan.header.policy.topic is not None:
         return ReadCount()
     rewrite = plan.actions.rewrite
     lost = dict(zip(rewrite.files["path"].to_pylist(), rewrite.ranges(), strict=True))
-    return keep_ids(opened, plan.files, lost, snapshot)
+    return keep_ids(opened, plan.actions.files, lost, snapshot)
 
 
 def keep_ids(

@@ -17,19 +17,19 @@ def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun
     plan, (before, after) = planned.plan, epochs
     known, sequences = dict(planned.next_seq), sequences_after(plan)
     return _typed(plan, run).updated(
-        stream=plan.stream,
+        stream=plan.header.stream,
         plan_id=plan.plan_id,
-        policy=plan.policy.as_json(),
+        policy=plan.header.policy.as_json(),
         removed_messages=plan.removed_messages,
         removed_bytes=plan.removed_bytes,
         by_rule=plan.by_rule,
-        segments=Segments(**vars(plan.segments)),
-        markers=plan.markers.num_rows,
-        deleted_consumers=[pin.consumer for pin in plan.expired],
+        segments=Segments(**vars(plan.header.segments)),
+        markers=plan.actions.markers.num_rows,
+        deleted_consumers=[pin.consumer for pin in plan.pins.expired],
         held=plan.held_as_json,
         dropped=None if plan.dropped is None else plan.dropped.as_json(),
-        next_seq=sequences if plan.begins_epoch else known | sequences,
-        ended_next_seq=known if plan.begins_epoch else None,
+        next_seq=sequences if plan.header.begins_epoch else known | sequences,
+        ended_next_seq=known if plan.header.begins_epoch else None,
         epoch=after,
         ends_epoch=None if before == after else before,
     )
@@ -37,13 +37,13 @@ def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun
 
 def _typed(plan: Plan, run: str) -> PlannedRun:
     """The record type for a run of a plan's kind, with no other fields set."""
-    if plan.request is None:
-        return Applied(run=run, as_of_ns=plan.as_of_ns)
-    request = RecordedRequest.of(plan.request)
-    if isinstance(plan.request, Drop):
-        return Dropped(run=run, as_of_ns=plan.as_of_ns, request=request)
+    if plan.header.request is None:
+        return Applied(run=run, as_of_ns=plan.header.as_of_ns)
+    request = RecordedRequest.of(plan.header.request)
+    if isinstance(plan.header.request, Drop):
+        return Dropped(run=run, as_of_ns=plan.header.as_of_ns, request=request)
     return Requested.model_validate(
-        {"run": run, "as_of_ns": plan.as_of_ns, "kind": plan.kind, "request": request}
+        {"run": run, "as_of_ns": plan.header.as_of_ns, "kind": plan.header.kind, "request": request}
     )
 
 
@@ -69,4 +69,4 @@ def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> Plann
 
 def sequences_after(plan: Plan) -> dict[int, int]:
     """Partition → the next sequence to assign, where the plan uses or skips some."""
-    return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}
+    return {} if plan.actions.sequences is None else {PARTITION: plan.actions.sequences[1]}

@@ -21,17 +21,19 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
         StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or the topic was
             purged.
     """
-    if plan.epoch != snapshot.counters.epoch:
+    if plan.header.epoch != snapshot.counters.epoch:
         raise StalePlanError(
-            f"{plan.stream}: was purged or dropped since this plan was made; nothing was changed; plan again"
+            f"{plan.header.stream}: was purged or dropped since this plan was made; "
+            "nothing was changed; plan again"
         )
     live = snapshot.files
-    pinned = plan.files.select(_PIN)
+    pinned = plan.actions.files.select(_PIN)
     changed = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
     if changed.num_rows:
         raise StalePlanError(
-            f"{plan.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} of this plan were removed or "
-            f"changed, such as {sorted(changed['path'].to_pylist())[0]}; nothing was changed; plan again"
+            f"{plan.header.stream}: {changed.num_rows} of {counted(pinned.num_rows, 'file')} of this plan "
+            f"were removed or changed, such as {sorted(changed['path'].to_pylist())[0]}; "
+            "nothing was changed; plan again"
         )
 
 

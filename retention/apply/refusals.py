@@ -24,7 +24,7 @@ def refusal_of(opened: OpenedStream, plan: Plan, guards: Guards) -> str | None:
     history = history_of(opened.warehouse, opened.name)
     try:
         refuse_other_owner(opened)
-        check_instant(opened, history, plan.as_of_ns, guards)
+        check_instant(opened, history, plan.header.as_of_ns, guards)
         if opened.store.exists() and opened.is_listed:
             check_update(opened, history)
         guarded(opened, plan, guards)

@@ -108,7 +108,7 @@ def _plan_guarded(
     """Plan a pass after it has deleted expired consumers; refuse it where guards or a missing approval do."""
     planned = plan_pass(opened, as_of_ns, engines)
     check_approval(opened.config, planned.plan, guards.approved)
-    if planned.plan.expired:
+    if planned.plan.pins.expired:
         raise BusyError(
             f"{opened.name}: consumers were created meanwhile that are inactive already; nothing was removed; run again"
         )
@@ -171,7 +171,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
-    if plan.request is None:
+    if plan.header.request is None:
         refuse_other_owner(opened)
     if plan.is_empty and not opened.store.exists():
         _check(opened, history, plan, guards)
@@ -182,15 +182,15 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         existed = opened.store.exists()
         snapshot = pinned(opened, plan)
         plan = guarded_now(opened, plan, snapshot, guards)
-        if plan.request is None and existed and opened.config.consumers:
+        if plan.header.request is None and existed and opened.config.consumers:
             edit_declared(opened)
             snapshot = pinned(opened, plan)
         # After the pins: the slower of two runs is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
-        if plan.expired:
-            delete_pinned(opened, plan.expired)
+        if plan.pins.expired:
+            delete_pinned(opened, plan.pins.expired)
             snapshot = pinned(opened, plan)
-        if plan.request is None and seal_aged(opened, plan.as_of_ns):
+        if plan.header.request is None and seal_aged(opened, plan.header.as_of_ns):
             snapshot = pinned(opened, plan)
         check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)
@@ -206,11 +206,11 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:
     """Refuse a plan that the stream's current configuration or the instants of earlier passes forbid."""
-    if isinstance(plan.request, DeleteSegments):
+    if isinstance(plan.header.request, DeleteSegments):
         check_policy(opened, plan)
     check_archive(opened, plan)
-    if plan.request is not None:
-        check_allowed(opened, plan.request)
+    if plan.header.request is not None:
+        check_allowed(opened, plan.header.request)
         return
     check_policy(opened, plan)
-    check_instant(opened, history, plan.as_of_ns, guards)
+    check_instant(opened, history, plan.header.as_of_ns, guards)

@@ -106,9 +106,9 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
     Raises:
         StalePlanError: naming one.
     """
-    if opened.config.topic is None or plan.begins_epoch:
+    if opened.config.topic is None or plan.header.begins_epoch:
         return
-    planned = plan.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
+    planned = plan.actions.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
     live = snapshot.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
     counts = {(row["partition"], row["segment"]): row["count_all"] for row in live.to_pylist()}
     for row in planned.to_pylist():

@@ -107,11 +107,11 @@ def _stage_markers(opened: OpenedStream, plan: Plan, run: RecordedRun) -> Staged
     position = locate(opened, run.snapshot)
     if position.next_seq != used.first:
         raise StalePlanError(
-            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
+            f"{plan.header.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
             f"{used.first:,} on: messages were stored since; nothing was changed; plan again"
         )
-    raw = delete_markers.rows(used.markers, plan.policy, plan.as_of_ns)
-    rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []
+    raw = delete_markers.rows(used.markers, plan.header.policy, plan.header.as_of_ns)
+    rows = [complete_rows(raw, plan.header.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     staging = Staging(run, opened.config.most_files)
     return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: used.after})

@@ -104,7 +104,7 @@ def apply(
     guards = Guards(allow_future, allow_rewind, allow_large)
     budget = Budget.parsed(max_time, max_bytes)
     plans = None if tags else _saved_plans(warehouse, what or [], as_of)
-    instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
+    instant = warehouse.instant(plans[0].header.as_of_ns if plans else as_of)
     names = chosen_streams(warehouse, what, tags) if plans is None else []
     if budget is not None and (plans is not None or not yes):
         raise UsageError(
@@ -122,7 +122,7 @@ def apply(
         decided = (
             plan_streams(settings, warehouse, names, instant)
             if plans is None
-            else [Outcome(plan.stream, plan) for plan in plans]
+            else [Outcome(plan.header.stream, plan) for plan in plans]
         )
         if not yes and not confirm_plans(decided, "Apply?"):
             return

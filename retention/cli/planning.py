@@ -110,7 +110,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
         if outcome.value is not None:
             opened = warehouse.log(outcome.stream).opened
             history = history_of(warehouse.location, outcome.stream)
-            instant = partial(check_instant, opened, history, outcome.value.as_of_ns)
+            instant = partial(check_instant, opened, history, outcome.value.header.as_of_ns)
             for check in (
                 partial(refuse_other_owner, opened),
                 partial(instant, Guards(allow_rewind=True)),

@@ -67,8 +67,8 @@ def commit_removal(
     plan = removal.plan
     record = RolledUp(
         run=removal.run,
-        as_of_ns=plan.as_of_ns,
-        policy=plan.policy.as_json(),
+        as_of_ns=plan.header.as_of_ns,
+        policy=plan.header.policy.as_json(),
         removed_messages=plan.removed_messages,
         removed_bytes=plan.removed_bytes,
         by_rule=plan.by_rule,

@@ -140,7 +140,7 @@ def topic_lag(opened: OpenedStream, topic: TopicConfig, planning: TopicPlanning)
     due_us = (
         None if before.plan.removed_messages else next_due_segment(before.stored_segments, policy)
     )
-    return _since(lag, max(applied, (due_us or 0) * MICROSECOND), plan.as_of_ns)
+    return _since(lag, max(applied, (due_us or 0) * MICROSECOND), plan.header.as_of_ns)
 
 
 def _least(bounds: Estimate) -> Lag:

@@ -116,7 +116,7 @@ def _messages_waiting(planning: TopicPlanning, topic: TopicPolicy) -> dict[int, 
     sealed = with_sealed(
         planning.stored_segments, np.ones(len(planning.stored_segments), dtype=bool)
     )
-    now_us = planning.plan.as_of_ns // MICROSECOND
+    now_us = planning.plan.header.as_of_ns // MICROSECOND
     offsets = planning.offsets
     would = topic_pass(sealed, topic, now_us, offsets.barriers, offsets.watermarks)
     is_stored = sealed.end >= sealed.start

@@ -91,7 +91,7 @@ def entry(
     if plan is None:
         return plan_entry(outcome)
     config = warehouse.config
-    settings = config.stream(plan.stream) or config.default_stream(plan.stream)
+    settings = config.stream(plan.header.stream) or config.default_stream(plan.header.stream)
     need = approval_need(settings, plan)
     extent = extent_of(plan)
     return plan_entry(outcome) | {
@@ -99,14 +99,16 @@ def entry(
         "extent": None if extent is None else extent.as_json(),
         "grace": format_duration(settings.grace),
         "needs_approval": need,
-        "refused": refusals.get(plan.stream),
+        "refused": refusals.get(plan.header.stream),
     }
 
 
 def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
     """The outcome of a stream that planning leaves unchanged, as metrics count it."""
     plan = outcome.value
-    nothing = None if plan is None else RunReport.of_nothing(plan.stream, plan.as_of_ns)
+    nothing = (
+        None if plan is None else RunReport.of_nothing(plan.header.stream, plan.header.as_of_ns)
+    )
     return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
 
 

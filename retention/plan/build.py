@@ -81,7 +81,7 @@ def make_plan(
     if policy.whole_segments:
         losses = losses.only(_sealed(inventory) & _in_spent_segments(inventory, losses))
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
-    header = replace(plan.header, read=plan.read + left.read)
+    header = replace(plan.header, read=plan.header.read + left.read)
     return replace(plan, header=header, cause=cause)
 
 

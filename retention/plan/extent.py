@@ -32,7 +32,7 @@ class Extent:
 
 def extent_of(plan: Plan) -> Extent | None:
     """Measure the removal of a plan without reading messages; None: nothing is removed."""
-    files = plan.files
+    files = plan.actions.files
     if not files.num_rows:
         return None
     is_whole = pc.equal(files["action"], DROP)

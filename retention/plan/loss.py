@@ -18,7 +18,7 @@ def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
     Raises:
         DamagedError: as `loss_of`.
     """
-    if plan.request is not None or guards == NO_GUARDS:
+    if plan.header.request is not None or guards == NO_GUARDS:
         return ()
     return guard_findings(guards, loss_of(plan))
 
@@ -34,7 +34,7 @@ def loss_of(plan: Plan) -> Loss:
     Raises:
         DamagedError: a saved plan's files cannot be decoded.
     """
-    if not plan.files.num_rows:
+    if not plan.actions.files.num_rows:
         return Loss()
     cause = plan.cause
     left, _ = cause.remaining_of(np.arange(cause.files.num_rows))
@@ -53,12 +53,14 @@ def released_by(plan: Plan) -> int:
         DamagedError: as `loss_of`.
     """
     cause = plan.cause
-    return _released(cause, "messages", _rows_of(plan, cause)) if plan.files.num_rows else 0
+    return _released(cause, "messages", _rows_of(plan, cause)) if plan.actions.files.num_rows else 0
 
 
 def _rows_of(plan: Plan, cause: Cause) -> Array:
     """Row numbers of a plan's files among the files of its cause."""
-    numbers = pc.index_in(plan.files["path"], value_set=cause.files["path"].combine_chunks())
+    numbers = pc.index_in(
+        plan.actions.files["path"], value_set=cause.files["path"].combine_chunks()
+    )
     return numbers.to_numpy()
 
 

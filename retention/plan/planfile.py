@@ -150,7 +150,7 @@ def _loaded(table: pa.Table) -> pa.Table:
 
 def _partly(plan: Plan) -> pa.Array:
     """Paths of the files with ranges in the plan."""
-    partly = plan.files.filter(pc.not_equal(plan.files["action"], DROP))
+    partly = plan.actions.files.filter(pc.not_equal(plan.actions.files["action"], DROP))
     return partly["path"].combine_chunks()
 
 
@@ -211,13 +211,13 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
         _check_parts(plan)
         if plan.plan_id != header["plan_id"]:
             raise _damaged(
-                location, f"the plan of {plan.stream} does not have the identity it claims"
+                location, f"the plan of {plan.header.stream} does not have the identity it claims"
             )
         differing = [name for name, value in _header(plan).items() if header.get(name) != value]
         if differing:
             raise _damaged(
                 location,
-                f"{', '.join(differing)} of the plan of {plan.stream} contradicts its parts",
+                f"{', '.join(differing)} of the plan of {plan.header.stream} contradicts its parts",
             )
     return plans
 
@@ -228,20 +228,20 @@ def _check_parts(plan: Plan) -> None:
     Raises:
         ValueError: naming the field that is wrong.
     """
-    check_file_records(plan.files, PLANNED_FILES)
-    files_ = plan.files
+    check_file_records(plan.actions.files, PLANNED_FILES)
+    files_ = plan.actions.files
     actions = set(files_["action"].unique().to_pylist())
     if not actions <= _ACTIONS:
         raise ValueError(
             f"action is one of {', '.join(sorted(actions))}: {', '.join(sorted(_ACTIONS))} are known"
         )
-    numbers = plan.rules["file"].to_numpy()
+    numbers = plan.actions.rules["file"].to_numpy()
     if (np.diff(numbers) < 0).any():
         raise ValueError("file is not in order")
     if (np.append(numbers, plan.actions.removed.files) >= len(files_)).any():
         raise ValueError("file names a row that does not exist")
     going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
-    taken = rule_counts(plan.rules, len(files_)).sum(axis=1)
+    taken = rule_counts(plan.actions.rules, len(files_)).sum(axis=1)
     if (taken != going).any() or (going > held).any():
         raise ValueError("removed_messages is not the sum of the rules, or exceeds the messages")
 
@@ -269,18 +269,18 @@ def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _header(plan: Plan) -> dict[str, Any]:
     return plan.summary() | {
-        "table_id": plan.table_id,
-        "version": plan.version,
-        "as_of_ns": plan.as_of_ns,
-        "policy": plan.policy.as_json(),
-        "files_read": plan.read.files,
-        "bytes_read": plan.read.bytes,
-        "sequences": None if plan.sequences is None else list(plan.sequences),
-        "request": plan.request and as_json(plan.request),
-        "consumers": pins_as_json(plan.consumers),
-        "expired": pins_as_json(plan.expired),
-        "epoch": plan.epoch,
-        "begins_epoch": plan.begins_epoch,
+        "table_id": plan.header.table_id,
+        "version": plan.header.version,
+        "as_of_ns": plan.header.as_of_ns,
+        "policy": plan.header.policy.as_json(),
+        "files_read": plan.header.read.files,
+        "bytes_read": plan.header.read.bytes,
+        "sequences": None if plan.actions.sequences is None else list(plan.actions.sequences),
+        "request": plan.header.request and as_json(plan.header.request),
+        "consumers": pins_as_json(plan.pins.consumers),
+        "expired": pins_as_json(plan.pins.expired),
+        "epoch": plan.header.epoch,
+        "begins_epoch": plan.header.begins_epoch,
         "cause": cause_as_json(plan.cause),
     }
 

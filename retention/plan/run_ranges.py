@@ -33,9 +33,9 @@ def ranges_of_plan(plan: Plan) -> Iterator[pa.Table]:
     rest is one range.
     """
     shares = _shares_of_dropped(plan)
-    yield from _whole_files(plan.files, shares)
+    yield from _whole_files(plan.actions.files, shares)
     for parts in chain(plan.actions.removed.tables(), shares.by_rows.tables()):
-        yield _parts(plan.files, parts)
+        yield _parts(plan.actions.files, parts)
 
 
 def ranges_of_files(files: pa.Table, lost: Mapping[str, Array]) -> pa.Table:
@@ -123,9 +123,9 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
     files, with interleaved sequences, they do not assign messages to rules: any rule of the span
     may have removed any message.
     """
-    numbers = np.flatnonzero(pc.equal(plan.files["action"], DROP).to_numpy())
-    dropped = plan.files.take(pa.array(numbers))
-    counts = rule_counts(plan.rules, plan.files.num_rows)[numbers]
+    numbers = np.flatnonzero(pc.equal(plan.actions.files["action"], DROP).to_numpy())
+    dropped = plan.actions.files.take(pa.array(numbers))
+    counts = rule_counts(plan.actions.rules, plan.actions.files.num_rows)[numbers]
     spans = spans_of(dropped)
     may = _in_span(counts, spans.first_file)[spans.span_of_file]
     messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
@@ -162,7 +162,7 @@ def _in_span(counts: Array, first_file: Array) -> Array:
 
 def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
     """Ranges known from rows in some of a plan's files, by their numbers in the plan."""
-    paths = plan.files["path"].take(pa.array(numbers)).combine_chunks()
+    paths = plan.actions.files["path"].take(pa.array(numbers)).combine_chunks()
     in_cause = pc.index_in(paths, value_set=plan.cause.files["path"].combine_chunks())
     of_plan = np.full(plan.cause.files.num_rows, -1)
     of_plan[pc.drop_null(in_cause).to_numpy()] = numbers[

@@ -198,11 +198,11 @@ def _plan_oldest(
 def _foretell(planning: Planning) -> Forecast:
     """Forecast due messages; the forecast is empty for a stream that depends on consumers."""
     plan = planning.plan
-    if plan.policy.rests_on_consumers:
+    if plan.header.policy.rests_on_consumers:
         return NOTHING_FORETOLD
     inventory, decided = planning.inventory, planning.decided
-    ahead = forecast(inventory, plan.policy, plan.as_of_ns, decided, planning.tail)
-    return never_below(ahead, plan.policy, plan.removed_messages, plan.removed_bytes)
+    ahead = forecast(inventory, plan.header.policy, plan.header.as_of_ns, decided, planning.tail)
+    return never_below(ahead, plan.header.policy, plan.removed_messages, plan.removed_bytes)
 
 
 def _remember(
@@ -218,26 +218,26 @@ def _remember(
     """
     planning, snapshot = fresh.planning, fresh.snapshot
     plan, counters = planning.plan, planning.inventory.counters
-    if token is None or token.version != plan.version:
+    if token is None or token.version != plan.header.version:
         return
-    if not plan.is_empty or plan.read != ReadCount():
+    if not plan.is_empty or plan.header.read != ReadCount():
         return
     if snapshot is not None and not (snapshot.follows and token.tells(snapshot)):
         return
-    instant = next_due(planning.decided, plan.policy, counters.open_base)
-    if planning.tail.segments and instant == NEVER and plan.policy.max_age_ns is not None:
+    instant = next_due(planning.decided, plan.header.policy, counters.open_base)
+    if planning.tail.segments and instant == NEVER and plan.header.policy.max_age_ns is not None:
         # Messages after the oldest segments may still be due.
         return
-    if instant is not None and plan.as_of_ns < instant:
+    if instant is not None and plan.header.as_of_ns < instant:
         # Nothing is removed until then and messages only get older, so the overdue count may rise but not fall.
         overdue = None if plan.overdue is None else plan.overdue.at_least()
         due = NextDue(
-            plan.table_id,
+            plan.header.table_id,
             instant,
-            plan.segments.kept,
+            plan.header.segments.kept,
             dict(counters.next_seq),
             None if foretold is None else tuple(foretold.as_json()["due"]),
             epoch=counters.epoch,
             overdue=None if overdue is None else overdue.as_json(),
         )
-        remember(opened.root, token, plan.policy, due)
+        remember(opened.root, token, plan.header.policy, due)

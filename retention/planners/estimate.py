@@ -74,12 +74,12 @@ def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
 def _exact(plan: Plan) -> Estimate:
     """A plan made from metadata alone, as an estimate."""
     return Estimate(
-        plan.stream,
-        plan.as_of_ns,
+        plan.header.stream,
+        plan.header.as_of_ns,
         _only(plan.removed_messages),
         _only(plan.removed_bytes),
         {rule: _only(number) for rule, number in plan.by_rule.items()},
-        {state: _only(number) for state, number in vars(plan.segments).items()},
+        {state: _only(number) for state, number in vars(plan.header.segments).items()},
         _only(0),
         _only(0),
     )

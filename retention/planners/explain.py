@@ -92,7 +92,7 @@ def explain_by(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation
 
 
 def _explainer(plan: Plan) -> Explainer:
-    topic = plan.policy.topic
+    topic = plan.header.policy.topic
     return StreamExplainer(plan) if topic is None else TopicExplainer(plan, topic)
 
 
@@ -106,7 +106,7 @@ def _elsewhere(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation
         if _knows_every_file(plan) or not _has_changed(plan, snapshot):
             raise explainer.missing(ref)
         raise StalePlanError(
-            f"{plan.stream}: message {ref[1]} is missing; this plan does not know every file, and the stream has "
+            f"{plan.header.stream}: message {ref[1]} is missing; this plan does not know every file, and the stream has "
             "changed since; plan again"
         )
     if _has_changed(plan, snapshot) and (
@@ -114,7 +114,7 @@ def _elsewhere(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation
     ):
         line = "it was stored after this plan was made"
         sentence = f"{explainer.named(message)} is kept: {line}."
-        return explanation(plan.stream, message, None, sentence, (line,))
+        return explanation(plan.header.stream, message, None, sentence, (line,))
     return explainer.behind(message, _reason_unread(plan))
 
 
@@ -137,4 +137,4 @@ def _knows_every_file(plan: Plan) -> bool:
 
 def _has_changed(plan: Plan, snapshot: Snapshot) -> bool:
     """Whether the table differs from the one that the plan was made from."""
-    return (plan.table_id, plan.version) != (snapshot.table_id, snapshot.version)
+    return (plan.header.table_id, plan.header.version) != (snapshot.table_id, snapshot.version)

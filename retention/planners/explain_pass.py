@@ -34,17 +34,23 @@ def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
         DamagedError: a file is damaged.
     """
     plan, message = rows.plan, around.message
-    if plan.policy.retention != "limits":
-        released, line = needs_line(_row(message), plan.policy, plan.cause.consumers.interests)
+    if plan.header.policy.retention != "limits":
+        released, line = needs_line(
+            _row(message), plan.header.policy, plan.cause.consumers.interests
+        )
         if released:
             return _explain_released(plan, around, line)
     facts = _facts(rows, around)
     goes, rule = _fate(plan, around, facts)
-    if not goes and plan.policy.whole_segments:
-        rule = rule_of(plan.policy, facts)
-    wording = sentence(plan.stream, plan.policy, facts, rule, goes=goes)
+    if not goes and plan.header.policy.whole_segments:
+        rule = rule_of(plan.header.policy, facts)
+    wording = sentence(plan.header.stream, plan.header.policy, facts, rule, goes=goes)
     return explanation(
-        plan.stream, message, rule if goes else None, wording, rule_lines(plan.policy, facts)
+        plan.header.stream,
+        message,
+        rule if goes else None,
+        wording,
+        rule_lines(plan.header.policy, facts),
     )
 
 
@@ -57,22 +63,28 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
         line: why its part of the stream is kept.
     """
     around: dict[str, Any] = {rule.setting.field: None for rule in ORDER if not rule.expires}
-    policy = replace(plan.policy, **around)
+    policy = replace(plan.header.policy, **around)
     lines = (line, *rule_lines(policy, _facts_of_message(plan, message)))
-    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
-    return explanation(plan.stream, message, None, f"{named} is kept: {'; '.join(lines)}.", lines)
+    named = f"{plan.header.stream} {message['seq']:,} ({message['subject']})"
+    return explanation(
+        plan.header.stream, message, None, f"{named} is kept: {'; '.join(lines)}.", lines
+    )
 
 
 def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanation:
     """Explain a message released by all consumers."""
     message = around.message
     goes, _ = removed_by(plan, around)
-    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
+    named = f"{plan.header.stream} {message['seq']:,} ({message['subject']})"
     wording = (
         f"{named} is removed: {line}." if goes else f"{named} is kept: {line}{IN_KEPT_SEGMENT}."
     )
     return explanation(
-        plan.stream, message, plan.policy.retention if goes else None, wording, (line,)
+        plan.header.stream,
+        message,
+        plan.header.policy.retention if goes else None,
+        wording,
+        (line,),
     )
 
 
@@ -81,32 +93,34 @@ def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str |
     goes, rules = removed_by(plan, around)
     if len(rules) == 1:
         return goes, rules[0]
-    return goes, (rule_of(plan.policy, facts) or rules[0]) if goes else None
+    return goes, (rule_of(plan.header.policy, facts) or rules[0]) if goes else None
 
 
 def removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     """Whether the plan removes a message, and the candidate rules."""
     path = plan.cause.files["path"][around.number]
-    at = pc.index(plan.files["path"], path).as_py()
+    at = pc.index(plan.actions.files["path"], path).as_py()
     if at < 0:
         return False, []
     seq = around.message["seq"]
-    if plan.files["action"][at].as_py() != DROP:
+    if plan.actions.files["action"][at].as_py() != DROP:
         rules = _around(plan.actions.removed.of_file(at), seq)["rule"].to_pylist()
         return len(rules) > 0, [RULES[rule] for rule in rules]
     parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
     if parts:
         return True, [RULES[parts[0]]]
     # A rule removes a number of messages from a span; its files share them in order, and only counts are known.
-    rows = plan.rules.filter(pc.is_in(plan.rules["file"], value_set=_span_files(plan, at)))
+    rows = plan.actions.rules.filter(
+        pc.is_in(plan.actions.rules["file"], value_set=_span_files(plan, at))
+    )
     return True, list(dict.fromkeys(rows["rule"].to_pylist()))
 
 
 def _span_files(plan: Plan, at: int) -> pa.Array:
     """Row numbers of the plan's files that may share a span with a file: those of its segment."""
     same = pc.and_(
-        pc.equal(plan.files["partition"], plan.files["partition"][at]),
-        pc.equal(plan.files["segment"], plan.files["segment"][at]),
+        pc.equal(plan.actions.files["partition"], plan.actions.files["partition"][at]),
+        pc.equal(plan.actions.files["segment"], plan.actions.files["segment"][at]),
     )
     return pc.indices_nonzero(same).cast(pa.int64())
 
@@ -127,7 +141,7 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
     messages, size = plan.cause.remaining_of(later)
     tail = plan.cause.tail
     on_subject = 0
-    if plan.policy.max_msgs_per_subject is not None:
+    if plan.header.policy.max_msgs_per_subject is not None:
         on_subject = rows.on_subject(later, message["subject"]) + int(
             pc.sum(pc.equal(newer["subject"], message["subject"]), min_count=0).as_py()
         )
@@ -148,7 +162,7 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
 
 def _newer_subjects(rows: PlanRows, message: dict[str, Any]) -> int:
     """The number of subjects with a newer last message than a message's subject, if the policy limits subjects."""
-    if rows.plan.policy.max_subjects is None:
+    if rows.plan.header.policy.max_subjects is None:
         return 0
     return rows.subjects_after(message["partition"], rows.last_on_subject(message)["seq"])
 
@@ -156,7 +170,9 @@ def _newer_subjects(rows: PlanRows, message: dict[str, Any]) -> int:
 def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None = None) -> Facts:
     """Facts that rules compare, about a message alone."""
     scan_end = plan.cause.scan_end if scan_end is None else scan_end
-    markers = plan.markers.filter(pc.equal(plan.markers["replaces"], message["seq"]))
+    markers = plan.actions.markers.filter(
+        pc.equal(plan.actions.markers["replaces"], message["seq"])
+    )
     stored = markers["seq"].to_pylist()
     return Facts(
         seq=message["seq"],
@@ -167,7 +183,7 @@ def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None 
         newer=0,
         bytes_with_newer=message["size"],
         newer_on_subject=0,
-        as_of_ns=plan.as_of_ns,
+        as_of_ns=plan.header.as_of_ns,
         scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
         marker=stored[0] if stored else None,
         refused=message["seq"] in plan.cause.refused,
@@ -176,15 +192,15 @@ def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None 
 
 def _scan_end(rows: PlanRows, partition: int) -> int | None:
     """The exact message at which the age scan ends."""
-    policy, scan_end = rows.plan.policy, rows.plan.cause.scan_end
+    policy, scan_end = rows.plan.header.policy, rows.plan.cause.scan_end
     if scan_end is None or policy.max_age_ns is None or not policy.whole_segments:
         return scan_end
-    return rows.first_young(partition, scan_end, rows.plan.as_of_ns - policy.max_age_ns)
+    return rows.first_young(partition, scan_end, rows.plan.header.as_of_ns - policy.max_age_ns)
 
 
 def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
     """Fields of `Facts`: the last message on a message's subject, and its time if it is a deletion."""
-    if rows.plan.policy.delete_retention_ns is None:
+    if rows.plan.header.policy.delete_retention_ns is None:
         return {}
     last = rows.last_on_subject(message)
     [operation] = kv.operations(pa.array([last["headers"]], pa.binary())).to_pylist()
@@ -194,7 +210,7 @@ def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
 
 def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
     """Fields of `Facts`: the line on consumer protection, and whether the message is held from limits."""
-    rule, protection = plan.policy.hold, plan.cause.protection
+    rule, protection = plan.header.policy.hold, plan.cause.protection
     if rule is None or protection is None:
         return {}
     missing = missing_consumers(rule, plan.cause.consumers)
@@ -203,9 +219,9 @@ def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _needs(plan: Plan, message: dict[str, Any]) -> str | None:
-    if plan.policy.retention == "limits":
+    if plan.header.policy.retention == "limits":
         return None
-    return needs_line(_row(message), plan.policy, plan.cause.consumers.interests)[1]
+    return needs_line(_row(message), plan.header.policy, plan.cause.consumers.interests)[1]
 
 
 def _row(message: dict[str, Any]) -> pa.Table:

@@ -26,7 +26,7 @@ class StreamExplainer:
 
     def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
         """Explain a message in a file of the plan."""
-        request = self.plan.request
+        request = self.plan.header.request
         if isinstance(request, Purge | Delete):
             return _explain_requested(self.plan, request, around.message)
         if isinstance(request, PurgeDeletes):
@@ -39,21 +39,21 @@ class StreamExplainer:
 
     def named(self, message: dict[str, Any]) -> str:
         """The name of a message in sentences: its stream, sequence and subject."""
-        return f"{self.plan.stream} {message['seq']:,} ({message['subject']})"
+        return f"{self.plan.header.stream} {message['seq']:,} ({message['subject']})"
 
     def missing(self, ref: MessageRef) -> MissingMessageError:
         """The error for a missing message."""
         plan, cause = self.plan, self.plan.cause
-        if not plan.table_id:
+        if not plan.header.table_id:
             return MissingMessageError(
-                f"{plan.stream}: the stream holds nothing yet, so there is no message {ref[1]}"
+                f"{plan.header.stream}: the stream holds nothing yet, so there is no message {ref[1]}"
             )
         held, files = "none", cause.files
         if files.num_rows:
             end = cause.end(0) if cause.tail.segments else pc.max(files["max_seq"]).as_py() + 1
             held = f"{files['min_seq'][0].as_py():,} to {end - 1:,}"
         return MissingMessageError(
-            f"{plan.stream}: there is no message {ref[1]} (sequences held: {held}); it was never stored, or an "
+            f"{plan.header.stream}: there is no message {ref[1]} (sequences held: {held}); it was never stored, or an "
             "earlier run or the broker removed it: `retention history` lists the runs"
         )
 
@@ -64,7 +64,7 @@ def _explain_purge_deletes(
     """Explain one message by a planned purge of deleted keys."""
     message = around.message
     goes, _ = removed_by(plan, around)
-    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
+    named = f"{plan.header.stream} {message['seq']:,} ({message['subject']})"
     deleted = (
         "its key is deleted"
         if goes
@@ -73,7 +73,7 @@ def _explain_purge_deletes(
     verb = "is removed" if goes else "is kept"
     rule = request.rule if goes else None
     return explanation(
-        plan.stream, message, rule, f"{named} {verb}: {request.wording}.", (deleted,)
+        plan.header.stream, message, rule, f"{named} {verb}: {request.wording}.", (deleted,)
     )
 
 
@@ -90,10 +90,10 @@ def _explain_requested(
     seq, subject = message["seq"], message["subject"]
     facts = _facts_of_request(plan, request, seq, subject)
     goes = all(holds for holds, _ in facts)
-    named = f"{plan.stream} {seq:,} ({subject})"
+    named = f"{plan.header.stream} {seq:,} ({subject})"
     why = "; ".join(line for holds, line in facts if not holds)
     return explanation(
-        plan.stream,
+        plan.header.stream,
         message,
         request.rule if goes else None,
         f"{named} is removed: {request.wording}."

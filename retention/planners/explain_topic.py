@@ -44,7 +44,10 @@ class TopicExplainer:
 
     def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
         """Explain a message in a file of the plan, which removes its whole segment or keeps it."""
-        request, context = self.plan.request, _segments(self.plan, self.topic, around.message)
+        request, context = (
+            self.plan.header.request,
+            _segments(self.plan, self.topic, around.message),
+        )
         if isinstance(request, Purge | DeleteSegments):
             return self._of_removal(request, around.message, context)
         return self._of_pass(around.message, context)
@@ -52,26 +55,26 @@ class TopicExplainer:
     def behind(self, message: dict[str, Any], line: str) -> Explanation:
         """Explain a message in a file unknown to the plan, kept because of `line`."""
         sentence = f"{self.named(message)} is kept: {line}."
-        return explanation(self.plan.stream, message, None, sentence, (line,))
+        return explanation(self.plan.header.stream, message, None, sentence, (line,))
 
     def named(self, message: Mapping[str, Any]) -> str:
         """The name of a message in sentences: its topic, offset and partition."""
-        return f"{self.plan.stream} {message['seq']:,} of partition {message['partition']}"
+        return f"{self.plan.header.stream} {message['seq']:,} of partition {message['partition']}"
 
     def missing(self, ref: MessageRef) -> MissingMessageError:
         """The error for a missing message."""
         return MissingMessageError(
-            f"{self.plan.stream}: there is no message {ref[1]} in partition {ref[0]}; `retention state` tells "
+            f"{self.plan.header.stream}: there is no message {ref[1]} in partition {ref[0]}; `retention state` tells "
             "where its partitions begin and end"
         )
 
     def _of_pass(self, message: Mapping[str, Any], context: _Segments) -> Explanation:
         fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
-        lines = tuple(_lines(context, self.topic, self.plan.as_of_ns))
+        lines = tuple(_lines(context, self.topic, self.plan.header.as_of_ns))
         verdict = "is removed with its segment" if fate != STAYS else "is kept"
         why = _why(context, self.topic, fate, held) or lines[-1]
         return explanation(
-            self.plan.stream,
+            self.plan.header.stream,
             message,
             RULES[RULE_OF[fate]] if fate != STAYS else None,
             f"{self.named(message)} {verdict}: {why}.",
@@ -93,7 +96,7 @@ class TopicExplainer:
             else f": {_why_not_requested(context, request)}"
         )
         return explanation(
-            self.plan.stream,
+            self.plan.header.stream,
             message,
             request.rule if goes else None,
             f"{self.named(message)} {verdict}: {request.wording}{why}.",
@@ -105,7 +108,7 @@ def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Se
     """Decide the pass again, from the plan's own inputs, and find a message's segment."""
     cause, offsets = plan.cause, plan.cause.offsets or Offsets()
     stored = segments_of(cause.files, cause.open_base, topic.partitions)
-    segments, decided = decide_topic(stored, topic, plan.as_of_ns, offsets)
+    segments, decided = decide_topic(stored, topic, plan.header.as_of_ns, offsets)
     begun_before = (segments.partition == message["partition"]) & (segments.start <= message["seq"])
     return _Segments(segments, decided, offsets, int(np.flatnonzero(begun_before)[-1]))
 

@@ -35,7 +35,7 @@ def lowered_limits(
     if not opened.store.exists():
         return ()
     history = history_of(opened.warehouse, opened.name)
-    changes = lowered_since(history.last_applied_policy(), plan.policy)
+    changes = lowered_since(history.last_applied_policy(), plan.header.policy)
     if not changes:
         return ()
     before = plan_as(_as_before(opened.config, changes))

@@ -82,8 +82,8 @@ class PlannedFileRows:
         gone = files["path"].filter(pc.invert(pc.is_in(files["path"], value_set=live))).to_pylist()
         if gone:
             raise StalePlanError(
-                f"{self.plan.stream}: {gone[0]}, from which this plan was made, is gone since, so it can no longer be "
-                "explained; nothing was changed; plan again"
+                f"{self.plan.header.stream}: {gone[0]}, from which this plan was made, is gone since, "
+                "so it can no longer be explained; nothing was changed; plan again"
             ) from damaged
 
 
@@ -214,7 +214,7 @@ class PlanRows:
 
     def _remaining(self, rows: pa.Table, numbers: Array, seq: int | None) -> pa.Table:
         """Rows not released by consumers; the row with sequence `seq` is always included."""
-        cause, retention = self.plan.cause, self.plan.policy.retention
+        cause, retention = self.plan.cause, self.plan.header.policy.retention
         if cause.remaining is None:
             return rows
         seqs = rows["seq"].to_numpy()

@@ -98,7 +98,7 @@ def plan_prefix(context: PlanningContext, tail: TailTotals, rows: StreamRows) ->
     if tail.segments and not ends_in_prefix(decided):
         return None
     planning = _conclude(context, remaining, decided, rows)
-    segments = planning.plan.segments
+    segments = planning.plan.header.segments
     segments = replace(segments, kept=segments.kept + tail.segments)
     cause = replace(planning.plan.cause, tail=tail)
     header = replace(planning.plan.header, segments=segments)
@@ -136,10 +136,10 @@ def _with_consumers(
     """Add to a plan its consumers, the pins on their state, and the messages held for them."""
     hold = None if protection is None else protection.hold
     plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
-    rule = plan.policy.hold
+    rule = plan.header.policy.hold
     if rule is not None and protection is not None:
         plan = replace(plan, held=protection.as_messages(rule, missing_consumers(rule, consumers)))
-    if not plan.policy.rests_on_consumers:
+    if not plan.header.policy.rests_on_consumers:
         return plan
     pins = replace(plan.pins, consumers=consumers.pins, expired=consumers.expired)
     return replace(plan, pins=pins)
@@ -157,7 +157,7 @@ def _conclude(
     vetoed = _vetoed(context, remaining, decided, rows, protection)
     announced = _announced(context, remaining, rows, vetoed)
     made = make_plan(remaining, policy, context.as_of_ns, announced.vetoed)
-    read = made.read + announced.read + _read_for(protection, vetoed) + _read_before(decided)
+    read = made.header.read + announced.read + _read_for(protection, vetoed) + _read_before(decided)
     made = replace(
         made,
         header=replace(made.header, read=read),

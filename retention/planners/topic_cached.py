@@ -74,7 +74,7 @@ def _remember(
 ) -> None:
     """Cache the next due instant, if known statistics alone show that nothing is due or held."""
     plan = planning.plan
-    if token.version != plan.version or not plan.is_empty or plan.read != ReadCount():
+    if token.version != plan.header.version or not plan.is_empty or plan.header.read != ReadCount():
         return
     if plan.ahead:
         # Every plan reports this, from its segments.
@@ -85,17 +85,17 @@ def _remember(
         return
     due_us = next_due(planning.stored_segments, topic)
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
-    if plan.as_of_ns < instant:
+    if plan.header.as_of_ns < instant:
         counters, rests_on = planning.inventory.counters, _pins_json(pins_of(planning.offsets))
         record = due.NextDue(
-            plan.table_id,
+            plan.header.table_id,
             instant,
-            plan.segments.kept,
+            plan.header.segments.kept,
             dict(counters.next_seq),
             rests_on=rests_on,
             epoch=counters.epoch,
         )
-        due.remember(opened.root, token, plan.policy, record)
+        due.remember(opened.root, token, plan.header.policy, record)
 
 
 def _pins_json(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:

@@ -58,17 +58,17 @@ def escape(text: str) -> str:
 
 def plan_html(plan: Plan) -> str:
     """A plan as HTML: the messages to remove, by which rule, from which segments, and why."""
-    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
+    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.header.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "to remove")]
     overdue = None if plan.overdue is None else plan.overdue.as_json()
     ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
-    ahead += [_muted(text) for text in ahead_text(plan.stream, plan.ahead)]
+    ahead += [_muted(text) for text in ahead_text(plan.header.stream, plan.ahead)]
     ahead += [_line(text) for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
-        return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
+        return _card(plan.header.stream, aside, [*parts, _bar(vars(plan.header.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
     parts += [
-        _bar(vars(plan.segments)),
+        _bar(vars(plan.header.segments)),
         _table(("Rule", "Messages", "Why"), rules, numbers={1}),
     ]
     groups = groups_of(plan)
@@ -82,7 +82,7 @@ def plan_html(plan: Plan) -> str:
         messages = sum(group.messages for group in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
     parts.append(_table(("Where", "Remove", "Of", "Why"), rows, numbers={1, 2}))
-    return _card(plan.stream, aside, [*parts, *ahead])
+    return _card(plan.header.stream, aside, [*parts, *ahead])
 
 
 def _rule_row(text: str, number: int) -> tuple[str, str, str]:

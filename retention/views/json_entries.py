@@ -49,12 +49,12 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
         | _unless_empty("lowered", plan.lowered)
         | _unless_empty("ahead_of_clock", plan.ahead)
         | {
-            "files_read": plan.read.files,
-            "bytes_read": plan.read.bytes,
+            "files_read": plan.header.read.files,
+            "bytes_read": plan.header.read.bytes,
             "bytes_written": 0,
             "seconds": round(outcome.seconds, 6),
-            "version_before": plan.version,
-            "version_after": plan.version,
+            "version_before": plan.header.version,
+            "version_after": plan.header.version,
         }
     )
 

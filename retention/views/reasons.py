@@ -8,6 +8,6 @@ from retention.rules.reasons import reason_of
 
 def reason(plan: Plan, rule: str) -> str:
     """The reason why a rule removes messages, with its numbers."""
-    if plan.request is not None:
-        return plan.request.wording
-    return reason_of(rule, plan.policy, plan.as_of_ns)
+    if plan.header.request is not None:
+        return plan.header.request.wording
+    return reason_of(rule, plan.header.policy, plan.header.as_of_ns)

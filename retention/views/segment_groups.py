@@ -105,8 +105,8 @@ def _group(plan: Plan, segments: pa.Table, counts: np.ndarray) -> Group:
     by_rule = {rule: number for rule, number in zip(RULES, counts.tolist(), strict=True) if number}
     reasons = [reason(plan, rule) for rule in by_rule]
     if removed == messages and [*by_rule] == [MAX_AGE]:
-        limit = format_duration(plan.policy.max_age_ns or 0)
-        youngest_ns = plan.as_of_ns - int(pc.max(segments["max_ts_ns_max"]).as_py())
+        limit = format_duration(plan.header.policy.max_age_ns or 0)
+        youngest_ns = plan.header.as_of_ns - int(pc.max(segments["max_ts_ns_max"]).as_py())
         reasons = [f"max_age {limit}, youngest is {brief_duration(youngest_ns)} old"]
     if len(by_rule) > 1:
         numbers = by_rule.values()

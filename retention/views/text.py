@@ -30,12 +30,12 @@ MOST_GROUPS = 12
 
 def plan_text(plan: Plan) -> list[str]:
     """The lines of a plan: the messages to remove, by which rule, from which segments, and why."""
-    gone = [pin.consumer for pin in plan.expired]
-    lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("would delete", gone)]
+    gone = [pin.consumer for pin in plan.pins.expired]
+    lines = [f"{plan.header.stream}: {plan_headline(plan)}", *_deleted("would delete", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
-    ahead += [f"  {text}" for text in ahead_text(plan.stream, plan.ahead)]
+    ahead += [f"  {text}" for text in ahead_text(plan.header.stream, plan.ahead)]
     ahead += [f"  {text}" for text in (*lowered_text(plan.lowered), *guards_text(plan))]
     if plan.is_empty:
         return [*lines, *dropped_text(plan.dropped), *ahead]
@@ -47,9 +47,9 @@ def plan_text(plan: Plan) -> list[str]:
         lines.append(
             f"  and {len(rest):,} more groups of segments: remove {counted(removed, 'message')}"
         )
-    place = plan.policy.archive
+    place = plan.header.policy.archive
     first = [f"  removed messages are copied to {place} first"] if place is not None else []
-    return [*lines, f"  {segments_text(plan.segments.__dict__)}", *first, *ahead]
+    return [*lines, f"  {segments_text(plan.header.segments.__dict__)}", *first, *ahead]
 
 
 def brief_plan_text(plan: Plan) -> list[str]:
@@ -61,15 +61,15 @@ def brief_plan_text(plan: Plan) -> list[str]:
 
 def plan_headline(plan: Plan) -> str:
     """The sum of a plan in one sentence."""
-    instant = brief_instant(plan.as_of_ns)
-    if plan.request is not None:
-        return _request_headline(plan, plan.request)
+    instant = brief_instant(plan.header.as_of_ns)
+    if plan.header.request is not None:
+        return _request_headline(plan, plan.header.request)
     if plan.is_empty:
         return f"nothing to remove as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = counted(plan.removed_messages, "message")
     size = format_size(plan.removed_bytes)
-    marked = _marked("write", plan.markers.num_rows)
+    marked = _marked("write", plan.actions.markers.num_rows)
     return f"would remove {removed} ({size}) as of {instant}: {rules}{marked}"
 
 
@@ -80,11 +80,13 @@ def _marked(verb: str, markers: int) -> str:
 
 def _request_headline(plan: Plan, request: Request) -> str:
     next_seq = (
-        "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
+        ""
+        if plan.actions.sequences is None
+        else f"; the next message gets sequence {plan.actions.sequences[1]:,}"
     )
     if isinstance(request, Drop):
         next_seq = "; the next write begins a new table"
-    elif plan.begins_epoch:
+    elif plan.header.begins_epoch:
         next_seq = "; offsets begin at 0 again, and no stored offset remains"
     if not plan.removed_messages:
         return f"nothing to remove: {request.wording}: no message matches{next_seq}"

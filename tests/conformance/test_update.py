@@ -93,9 +93,11 @@ def test_a_plan_removes_what_the_server_removed(case: Case, config: Config) -> N
     plan = plan_of(world, stream.policy(), case.as_of_ns)
     assert {row["seq"] for row in rows} - set(removed_by(world, plan)) == set(case.expect["kept"])
     moved = case.last_seq + 1 - NEXT_SEQ
-    markers = [(row["seq"] + moved, row["subject"]) for row in plan.markers.to_pylist()]
+    markers = [(row["seq"] + moved, row["subject"]) for row in plan.actions.markers.to_pylist()]
     assert markers == [(one["seq"], one["subject"]) for one in case.expect["markers"]]
-    after = case.last_seq + 1 if plan.sequences is None else plan.sequences[1] + moved
+    after = (
+        case.last_seq + 1 if plan.actions.sequences is None else plan.actions.sequences[1] + moved
+    )
     assert after == case.expect["last_seq"] + 1
 
 

@@ -136,7 +136,7 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
         location = tmp_path / f"{engine}.plan"
         save_plans(str(location), [plan])
         saved[engine] = [Path(f"{location}{part}").read_bytes() for part in PLAN_PARTS]
-        assert plan.read.files > 0  # rows had to be read, so the engine had something to do
+        assert plan.header.read.files > 0  # rows had to be read, so the engine had something to do
         [outcome] = warehouse.apply()
         assert outcome.value is not None, outcome.sentence
         left[engine], reports[engine] = warehouse, outcome.value

@@ -132,9 +132,9 @@ def check_bounds(bounds: Estimate, plan: Plan) -> None:
     assert set(plan.by_rule) <= set(bounds.by_rule)
     assert all(b.lower <= plan.by_rule.get(r, 0) <= b.upper for r, b in bounds.by_rule.items())
     kept, dropped = bounds.segments["kept"], bounds.segments["dropped"]
-    assert dropped.lower <= plan.segments.dropped <= dropped.upper
-    assert kept.lower <= plan.segments.kept <= kept.upper
-    assert bounds.files_read.lower <= plan.read.files <= bounds.files_read.upper
+    assert dropped.lower <= plan.header.segments.dropped <= dropped.upper
+    assert kept.lower <= plan.header.segments.kept <= kept.upper
+    assert bounds.files_read.lower <= plan.header.read.files <= bounds.files_read.upper
 
 
 def lay_world(stream: Stream, world: World, interests: Sequence[Interest]) -> None:
@@ -150,7 +150,7 @@ def check_report(report: RunReport, plan: Plan, before: State, after: State) -> 
     assert report.plan_id == plan.plan_id
     assert report.removed_messages == plan.removed_messages == before.messages - after.messages
     assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
-    assert plan.segments.dropped == before.segments - after.segments
+    assert plan.header.segments.dropped == before.segments - after.segments
     assert after.last_seq == before.last_seq
 
 

@@ -198,7 +198,7 @@ def test_both_layouts_lose_the_same_by_the_same_rules(
         ]
         reports = [applied(warehouse) for warehouse in (one, other)]
         assert reports[0].by_rule == reports[1].by_rule
-        assert planned[0].markers.equals(planned[1].markers)
+        assert planned[0].actions.markers.equals(planned[1].actions.markers)
         assert explained[:3] == explained[3:]
         left = [held(warehouse).drop_columns(["segment"]) for warehouse in (one, other)]
         assert left[0].equals(left[1])

@@ -106,7 +106,7 @@ def test_a_saved_plan_with_markers_is_refused_when_messages_came(
     save_plans(str(tmp_path / "plan.json"), [plan.plan])
     [saved] = load_plans(str(tmp_path / "plan.json"))
     assert saved.plan_id == plan.plan.plan_id
-    assert saved.markers.equals(plan.plan.markers)
+    assert saved.actions.markers.equals(plan.plan.actions.markers)
     devices.publish([line("gone", ts_ns=NOW)])
     with pytest.raises(StalePlanError, match="next sequence is 7"):
         plan.apply()
@@ -142,7 +142,7 @@ def test_undoing_a_pass_takes_its_markers_back(devices: Stream) -> None:
 
 def test_a_plan_says_which_markers_it_writes(devices: Stream) -> None:
     plan = devices.plan()
-    assert plan.plan.markers.to_pylist() == [
+    assert plan.plan.actions.markers.to_pylist() == [
         {"seq": 6, "subject": "device.dying", "replaces": 3},
         {"seq": 7, "subject": "device.gone", "replaces": 4},
     ]

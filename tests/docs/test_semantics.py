@@ -45,8 +45,8 @@ def message(row: dict[str, str]) -> Message:
 
 def fates(plan: Plan) -> dict[int, str]:
     """Sequence → the rule that removes it, with one message per file."""
-    first = plan.files["min_seq"].to_pylist()
-    return {first[row["file"]]: row["rule"] for row in plan.rules.to_pylist()}
+    first = plan.actions.files["min_seq"].to_pylist()
+    return {first[row["file"]]: row["rule"] for row in plan.actions.rules.to_pylist()}
 
 
 @pytest.mark.parametrize(("policy", "table"), examples())

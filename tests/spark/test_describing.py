@@ -73,9 +73,9 @@ def test_every_engine_describes_files_by_tasks(
         plan, given = planned(warehouse, monkeypatch, engine)
         assert [part.read.files for part in given] == [10, 10, 5]
         assert not any(part.rows.num_rows for part in given), "statistics do not come back"
-        assert plan.read.files == FILES + 1, "the one with the cut is read by row, too"
+        assert plan.header.read.files == FILES + 1, "the one with the cut is read by row, too"
         again, given = planned(warehouse, monkeypatch, engine)
-        assert (given, again.read.files) == ([], 1)
+        assert (given, again.header.read.files) == ([], 1)
         ids |= {plan.plan_id, again.plan_id}
     assert len(ids) == 1
 

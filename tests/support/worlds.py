@@ -20,6 +20,7 @@ from retention.datafile.subject_digest import count_subjects
 from retention.plan.build import make_plan
 from retention.plan.plan import Plan
 from retention.plan.remaining import RemainingMessages, RemainingRow, all_remaining
+from retention.plan.rule_rows import planned_parts
 from retention.planners import retention
 from retention.planners.context import PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
@@ -309,13 +310,12 @@ def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Pl
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
     """Sequence → rule for the removals of a plan; the rule is None in completely removed files."""
     gone: dict[int, str | None] = {}
-    for number, row in enumerate(plan.files.to_pylist()):
+    parts = planned_parts(plan.actions.removed.table)
+    for number, row in enumerate(plan.actions.files.to_pylist()):
         if row["action"] == "drop":
             gone |= dict.fromkeys(world.rows(row["path"])["seq"].to_pylist())
         else:
-            for part in plan.removed.filter(
-                pa.compute.equal(plan.removed["file"], number)
-            ).to_pylist():
+            for part in parts.filter(pa.compute.equal(parts["file"], number)).to_pylist():
                 for seq in range(part["first_seq"], part["last_seq"] + 1):
                     gone[seq] = part["rule"]
     return gone

@@ -39,7 +39,7 @@ def test_a_plan_of_a_stream_that_has_changed_is_stale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("as_of", [NOW, str(NOW), "2027-01-15T08:00:00Z", None])
 def test_an_instant_is_text_a_number_or_now(tmp_path: Path, as_of: str | int | None) -> None:
-    assert opened(tmp_path, ORDERS).stream("ORDERS").plan(as_of).plan.as_of_ns == NOW
+    assert opened(tmp_path, ORDERS).stream("ORDERS").plan(as_of).plan.header.as_of_ns == NOW
 
 
 def test_what_is_no_instant_is_refused(tmp_path: Path) -> None:

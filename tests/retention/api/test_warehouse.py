@@ -60,7 +60,7 @@ def test_all_streams_are_planned_at_one_instant(tmp_path: Path) -> None:
     warehouse = opened(tmp_path, ORDERS, OTHER)
     warehouse.clock = iter(range(NOW, NOW + 1000)).__next__
     outcomes = warehouse.plan()
-    assert len({outcome.value.as_of_ns for outcome in outcomes if outcome.value}) == 1
+    assert len({outcome.value.header.as_of_ns for outcome in outcomes if outcome.value}) == 1
     assert [outcome.stream for outcome in outcomes] == ["ORDERS", "OTHER"]
 
 

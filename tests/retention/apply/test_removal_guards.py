@@ -156,7 +156,7 @@ def test_rows_tombstones_and_whole_files_count_alike(tmp_path: Path, store: str)
     limits = {"max_msgs_per_subject": 3, "max_age": "60s"}
     stream = forty(tmp_path, store, guards={"min_kept_messages": 10}, **limits)
     plan = stream.plan(AS_OF)
-    assert plan.plan.segments.rewritten
+    assert plan.plan.header.segments.rewritten
     assert loss_of(plan.plan) == Loss(31, plan.plan.removed_bytes, 40)
     with pytest.raises(RefusedError, match="keeps 9 of 40 messages, fewer than"):
         plan.apply()

@@ -93,8 +93,8 @@ def test_consumers_that_are_older_than_the_messages_need_more_and_nothing_else(m
     shutil.copytree(old, f"{opened.root}/consumers")
     record = ConsumerTable(opened.root).read("behind")
     assert record is not None
-    assert plan.consumers is not None
-    assert record.version < plan.consumers[0].version
+    assert plan.pins.consumers is not None
+    assert record.version < plan.pins.consumers[0].version
     assert apply_now(opened, AS_OF, LOCAL, Guards()).by_rule == {"interest": 3}
 
 

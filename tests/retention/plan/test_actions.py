@@ -24,7 +24,9 @@ def test_actions_are_of_every_kind_that_does_something(plan: Plan) -> None:
     assert [type(action) for action in plan.actions] == [FileDrop, Rewrite]
     assert plan.actions.drop.files["max_seq"].to_pylist() == [5]
     assert [ranges_in(ranges).tolist() for ranges in plan.actions.rewrite.ranges()] == [[[6, 7]]]
-    assert list(replace(plan.actions, sequences=(16, 18)))[-1] == SequenceUse(plan.markers, 16, 18)
+    assert list(replace(plan.actions, sequences=(16, 18)))[-1] == SequenceUse(
+        plan.actions.markers, 16, 18
+    )
 
 
 def test_a_file_that_loses_nothing_has_no_range(plan: Plan) -> None:

@@ -70,7 +70,7 @@ def test_whole_segments_go_exactly_when_every_message_of_a_sealed_one_would(
     whole = set().union(*(seqs for seqs in held.values() if seqs <= set(expected)))
     plan = plan_of(world, replace(policy, whole_segments=True), as_of)
     assert set(removed_by(world, plan)) == whole
-    assert set(plan.files["action"].to_pylist()) <= {"drop"}
+    assert set(plan.actions.files["action"].to_pylist()) <= {"drop"}
 
 
 @law

@@ -74,15 +74,15 @@ def test_parts_are_digested_segment_by_segment() -> None:
     messages = [Message(seq, "aab"[seq % 3], seq, 10, never=False) for seq in range(1, 31)]
     files = tuple((at // 10 * 10 + 1, tuple(messages[at : at + 5])) for at in range(0, 30, 5))
     plan = plan_of(World(files, 21), Policy(max_msgs_per_subject=10), 30)
-    whole = list(part_digests(plan.files, plan.actions.removed))
-    segments = plan.files["segment"].to_pylist()
+    whole = list(part_digests(plan.actions.files, plan.actions.removed))
+    segments = plan.actions.files["segment"].to_pylist()
     apart: list[bytes] = []
     for base in sorted(set(segments)):
         first, end = segments.index(base), len(segments) - segments[::-1].index(base)
-        numbers = np.arange(plan.files.num_rows) - first
+        numbers = np.arange(plan.actions.files.num_rows) - first
         numbers[end:] = -1
         rows = plan.actions.removed.renumbered(numbers)
-        apart += part_digests(plan.files.slice(first, end - first), rows)
+        apart += part_digests(plan.actions.files.slice(first, end - first), rows)
     assert whole == apart
     assert len(set(whole)) == len(whole) == 2
 
@@ -116,12 +116,12 @@ def _other(value: Any) -> Any:
 
 
 def test_rules_are_rows_that_name_them(plan: Plan) -> None:
-    counts = rule_counts(plan.rules, plan.files.num_rows)
-    assert counts.sum(axis=1).tolist() == plan.files["removed_messages"].to_pylist()
-    again = rule_rows(counts, plan.files["removed_bytes"].to_numpy())
-    assert again.equals(plan.rules.combine_chunks())
-    assert set(plan.rules["rule"].to_pylist()) == {"max_msgs", "max_msgs_per_subject"}
-    shared = [row for row in plan.rules.to_pylist() if row["bytes"] is None]
+    counts = rule_counts(plan.actions.rules, plan.actions.files.num_rows)
+    assert counts.sum(axis=1).tolist() == plan.actions.files["removed_messages"].to_pylist()
+    again = rule_rows(counts, plan.actions.files["removed_bytes"].to_numpy())
+    assert again.equals(plan.actions.rules.combine_chunks())
+    assert set(plan.actions.rules["rule"].to_pylist()) == {"max_msgs", "max_msgs_per_subject"}
+    shared = [row for row in plan.actions.rules.to_pylist() if row["bytes"] is None]
     assert len({row["file"] for row in shared}) == 1
     assert plan.actions.files_with_rules["by_max_msgs"].to_pylist()[:2] == [5, 2]
 

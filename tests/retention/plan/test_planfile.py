@@ -63,7 +63,7 @@ def edited(location: str, **changes: Any) -> None:
 def test_a_plan_comes_back_as_it_was_saved(saved: str) -> None:
     first, second = load_plans(saved)
     assert (first.removed_messages, second.removed_messages) == (14, 15)
-    assert first.policy == Policy(max_msgs_per_subject=3)
+    assert first.header.policy == Policy(max_msgs_per_subject=3)
     again = saved + ".again"
     save_plans(again, [first, second])
     assert Path(again).read_text() == Path(saved).read_text()
@@ -71,10 +71,10 @@ def test_a_plan_comes_back_as_it_was_saved(saved: str) -> None:
 
 def test_the_ranges_of_a_plan_and_of_its_cause_come_back(saved: str) -> None:
     plans = scattered_plans()
-    assert [len(plan.removed) for plan in plans] == [12, 0]
+    assert [len(plan.actions.removed.table) for plan in plans] == [12, 0]
     save_plans(saved, plans)
     for loaded, plan in zip(load_plans(saved), plans, strict=True):
-        assert loaded.removed == plan.removed
+        assert loaded.actions.removed.table == plan.actions.removed.table
         assert loaded.plan_id == plan.plan_id
         for ranges in (loaded.actions.removed, loaded.cause.parts):
             # Many ranges are not held in memory.
@@ -124,7 +124,9 @@ def test_plans_that_an_earlier_version_saved_are_read(saved: str) -> None:
         pq.write_table(pq.read_table(beside), beside, compression="zstd", write_statistics=False)
         digests[part] = hashlib.sha256(beside.read_bytes()).hexdigest()
     edited(saved, sha256=digests)
-    assert [plan.removed for plan in load_plans(saved)] == [plan.removed for plan in plans]
+    assert [plan.actions.removed.table for plan in load_plans(saved)] == [
+        plan.actions.removed.table for plan in plans
+    ]
 
 
 def test_a_saved_plan_is_a_document_that_people_can_review(saved: str) -> None:

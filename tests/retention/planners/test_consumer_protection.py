@@ -108,7 +108,11 @@ def test_metadata_tells_of_segments_that_are_held_or_go_whole(make: Make) -> Non
     opened = make(max_msgs=10)
     stand(opened, "billing", progress(10, 10))
     plan = plan_stream(opened, AS_OF, LOCAL)
-    assert (plan.by_rule, plan.segments.dropped, plan.read.files) == ({"max_msgs": 10}, 1, 0)
+    assert (plan.by_rule, plan.header.segments.dropped, plan.header.read.files) == (
+        {"max_msgs": 10},
+        1,
+        0,
+    )
     assert plan.held is not None
     assert plan.held.messages == 20
 
@@ -137,7 +141,7 @@ def test_with_warn_limits_win_and_the_plan_says_for_whom_it_would_have_held(make
     opened = make(hold_for_consumers={"consumers": ["billing"], "action": "warn"})
     stand(opened, "billing", progress(20, 20))
     plan = plan_stream(opened, AS_OF, LOCAL)
-    assert (plan.by_rule, plan.consumers) == ({"max_msgs": 35}, None)
+    assert (plan.by_rule, plan.pins.consumers) == ({"max_msgs": 35}, None)
     assert plan.held is not None
     assert (plan.held.action, plan.held.messages) == ("warn", 15)
     delete_consumer(opened, "billing")
@@ -246,7 +250,7 @@ def test_a_saved_plan_keeps_what_it_holds_and_is_stale_when_a_consumer_is_delete
     plan = plan_stream(opened, AS_OF, LOCAL)
     save_plans(str(tmp_path / "p.json"), [plan])
     [loaded] = load_plans(str(tmp_path / "p.json"))
-    assert (loaded.held, loaded.policy) == (plan.held, plan.policy)
+    assert (loaded.held, loaded.header.policy) == (plan.held, plan.header.policy)
     with pytest.raises(StalePlanError, match=r"policy has changed .*hold "):
         apply_plan(make(hold_for_consumers=None), loaded, LOCAL, Guards())
     delete_consumer(opened, "billing")

@@ -23,19 +23,19 @@ def test_a_pass_stores_exactly_the_markers_that_the_server_would(
 ) -> None:
     server = marked_update(world, policy, as_of)
     plan = plan_of(world, policy, as_of)
-    event(f"markers: {min(plan.markers.num_rows, 3)}")
+    event(f"markers: {min(plan.actions.markers.num_rows, 3)}")
     gone = removed_by(world, plan)
     own = {seq: rule for seq, rule in server.gone.items() if seq < NEXT_SEQ}
     assert set(gone) == set(own)
     assert plan.by_rule == dict(Counter(own.values()))
     assert all(rule in (None, own[seq]) for seq, rule in gone.items())
-    assert plan.markers.to_pylist() == [
+    assert plan.actions.markers.to_pylist() == [
         {"seq": m.seq, "subject": m.subject, "replaces": server.replaced[m.seq]}
         for m in server.left
         if m.seq >= NEXT_SEQ
     ]
     used = None if server.next_seq == NEXT_SEQ else (NEXT_SEQ, server.next_seq)
-    assert plan.sequences == used
+    assert plan.actions.sequences == used
 
 
 @law
@@ -46,7 +46,7 @@ def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else
     plan = plan_of(world, policy, as_of)
     gone = removed_by(world, plan)
     staying = {m.subject for m in world.messages if m.seq not in gone}
-    marked = plan.markers["subject"].to_pylist()
+    marked = plan.actions.markers["subject"].to_pylist()
     assert not staying & set(marked)
     assert len(marked) == len(set(marked))
 
@@ -62,7 +62,7 @@ def test_where_none_is_refused_a_marker_stands_if_and_only_if_the_last_value_die
     expired = [m for m in world.messages if gone.get(m.seq) in ("max_age", "msg_ttl")]
     in_turn = sorted(expired, key=lambda m: (gone[m.seq] == "msg_ttl", m.seq))
     last = {m.subject: m for m in in_turn if m.subject not in staying}
-    marked = plan_of(world, policy, as_of).markers["subject"].to_pylist()
+    marked = plan_of(world, policy, as_of).actions.markers["subject"].to_pylist()
     assert sorted(marked) == sorted(m.subject for m in last.values() if not m.silent)
 
 
@@ -76,7 +76,7 @@ def test_no_subject_loses_its_newest_value_to_older_ones(
     newest = {m.subject: m.seq for m in world.messages}
     for seq, rule in removed_by(world, plan).items():
         assert rule != "max_msgs_per_subject" or seq not in newest.values()
-    for marker in plan.markers.to_pylist():
+    for marker in plan.actions.markers.to_pylist():
         assert newest[marker["subject"]] >= marker["replaces"]
         assert marker["seq"] > max(newest.values())
 
@@ -92,8 +92,8 @@ def test_the_same_stream_in_other_files_has_the_same_markers(
     one, two = (plan_of(laid, policy, as_of) for laid in (world, other))
     assert set(removed_by(world, one)) == set(removed_by(other, two))
     assert one.by_rule == two.by_rule
-    assert one.markers.equals(two.markers)
-    assert one.sequences == two.sequences
+    assert one.actions.markers.equals(two.actions.markers)
+    assert one.actions.sequences == two.actions.sequences
 
 
 def test_a_marker_says_what_the_server_writes() -> None:
@@ -128,12 +128,12 @@ def test_the_age_scan_stores_its_markers_before_the_ttl_scan() -> None:
         message(4, "old", 3, deadline_ns=21),
     )
     plan = plan_of(one_file(old, due, young, also_old), replace(EVERY_SECOND, max_age_ns=10), 25)
-    assert plan.markers["subject"].to_pylist() == ["due", "old"]
+    assert plan.actions.markers["subject"].to_pylist() == ["due", "old"]
     plan = plan_of(one_file(due, message(3, "x", 22)), replace(EVERY_SECOND, max_age_ns=10), 25)
-    assert plan.markers["replaces"].to_pylist() == [2]
+    assert plan.actions.markers["replaces"].to_pylist() == [2]
     first = one_file(message(1, "late", 1, deadline_ns=2), message(2, "aged", 1))
     plan = plan_of(first, replace(EVERY_SECOND, max_age_ns=10), 25)
-    assert plan.markers["subject"].to_pylist() == ["late", "aged"]
+    assert plan.actions.markers["subject"].to_pylist() == ["late", "aged"]
 
 
 def test_a_subject_that_both_scans_take_is_marked_where_the_second_one_ends() -> None:
@@ -144,13 +144,13 @@ def test_a_subject_that_both_scans_take_is_marked_where_the_second_one_ends() ->
         message(4, "a", 20, deadline_ns=21),
     )
     plan = plan_of(laid, replace(EVERY_SECOND, max_age_ns=10), 25)
-    assert plan.markers["replaces"].to_pylist() == [2, 3, 4]
+    assert plan.actions.markers["replaces"].to_pylist() == [2, 3, 4]
 
 
 def test_what_ends_silently_leaves_no_marker() -> None:
     laid = one_file(message(1, "a", 1, silent=True), message(2, "b", 1))
     plan = plan_of(laid, replace(EVERY_SECOND, max_age_ns=10), 25)
-    assert plan.markers["subject"].to_pylist() == ["b"]
+    assert plan.actions.markers["subject"].to_pylist() == ["b"]
 
 
 def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
@@ -169,7 +169,7 @@ def test_markers_of_interleaved_files_stand_in_the_order_of_sequences() -> None:
     laid = World(((1, one), (1, other)), open_base=1)
     for room in (4, 9):
         plan = plan_of(laid, replace(EVERY_SECOND, max_msgs=room), 25)
-        assert plan.markers["subject"].to_pylist() == ["b", "c"]
+        assert plan.actions.markers["subject"].to_pylist() == ["b", "c"]
 
 
 def test_a_refused_marker_is_not_tried_again_in_the_same_pass() -> None:
@@ -182,4 +182,4 @@ def test_a_refused_marker_is_not_tried_again_in_the_same_pass() -> None:
     full = replace(EVERY_SECOND, max_age_ns=10, max_msgs=4, discard="new")
     plan = plan_of(laid, full, 25)
     assert set(removed_by(laid, plan)) == {2, 3}
-    assert plan.markers["subject"].to_pylist() == ["b"]
+    assert plan.actions.markers["subject"].to_pylist() == ["b"]

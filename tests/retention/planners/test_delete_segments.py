@@ -170,7 +170,7 @@ def test_a_saved_plan_of_it_is_what_is_applied(topic: Topic, tmp_path: Path) -> 
     asked = topic.delete_segments(0, 2)
     asked.save(place)
     [loaded] = load_plans(str(place))
-    assert loaded.request == asked.plan.request
+    assert loaded.header.request == asked.plan.header.request
     assert loaded.plan_id == asked.plan.plan_id
     topic.store_offset(0, "consumer", "7", 2)
     with pytest.raises(StalePlanError):

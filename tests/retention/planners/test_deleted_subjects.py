@@ -86,14 +86,14 @@ def test_what_is_left_is_planned_again_without_a_look_into_files_that_stayed(
     first, second = orders.plan().plan, orders.plan().plan
     assert first.is_empty
     # Three files were rewritten; the young one is not among them.
-    assert (first.read.files, second.read.files) == (3, 0)
+    assert (first.header.read.files, second.header.read.files) == (3, 0)
 
 
 def test_a_file_is_looked_into_once_and_a_young_one_never(keys: Warehouse) -> None:
     orders = keys.stream("ORDERS")
     asked = 3
-    assert orders.plan().plan.read.files == 3 + asked
-    assert orders.plan().plan.read.files == asked
+    assert orders.plan().plan.header.read.files == 3 + asked
+    assert orders.plan().plan.header.read.files == asked
 
 
 def test_nothing_is_read_before_a_message_is_old_enough(
@@ -101,7 +101,7 @@ def test_nothing_is_read_before_a_message_is_old_enough(
 ) -> None:
     monkeypatch.setattr(FileStore, "subject_counts", None)
     plan = keys.stream("ORDERS").plan(as_of=START + 29 * SECOND).plan
-    assert (plan.is_empty, plan.read.files) == (True, 0)
+    assert (plan.is_empty, plan.header.read.files) == (True, 0)
 
 
 def test_a_stream_of_values_alone_is_not_opened_again_until_it_can_matter(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_stream_of_values_alone_is_not_opened_again_until_it_can_matter(tmp_pa
     opened = warehouse.stream("ORDERS").opened
     lay(opened, [FILES[1], File(7, [laid(7, "fay", 95)])])
     with Engines("local") as engines:
-        assert plan_pass(opened, NOW, engines).plan.read.files == 1
-        assert plan_pass(opened, NOW, engines).plan.read.files == 0
+        assert plan_pass(opened, NOW, engines).plan.header.read.files == 1
+        assert plan_pass(opened, NOW, engines).plan.header.read.files == 0
         assert plan_pass(opened, START + 115 * SECOND - 1, engines).snapshot is None
         assert plan_pass(opened, START + 115 * SECOND, engines).snapshot is not None
 
@@ -150,7 +150,7 @@ def test_an_estimate_opens_no_data_file_and_is_exact_once_somebody_has_looked(
     assert lag.messages == 4
     assert before.removed_messages.lower == 0
     assert before.removed_messages.upper >= 4
-    assert before.files_read.lower <= plan.read.files <= before.files_read.upper
+    assert before.files_read.lower <= plan.header.read.files <= before.files_read.upper
     assert (after.removed_messages.lower, after.removed_messages.upper) == (4, 4)
     assert after.by_rule["delete_retention"].as_json() == {"lower": 4, "upper": 4}
 
@@ -231,4 +231,4 @@ def test_no_marker_takes_the_place_of_a_deletion(tmp_path: Path) -> None:
     plan = made(tmp_path, "delta", **limits).stream("ORDERS").plan().plan
     # 6, 8 and 9 on dan and 4 on bob are old; bob has a younger message.
     assert plan.by_rule == {"delete_retention": 4, "max_age": 5}
-    assert plan.markers["subject"].to_pylist() == ["dan"]
+    assert plan.actions.markers["subject"].to_pylist() == ["dan"]

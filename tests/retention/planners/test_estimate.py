@@ -33,7 +33,7 @@ def check_bounds(world: World, policy: Policy, as_of: int) -> None:
     exact = {
         "removed_messages": plan.removed_messages,
         "removed_bytes": plan.removed_bytes,
-        **{f"segments.{name}": count for name, count in vars(plan.segments).items()},
+        **{f"segments.{name}": count for name, count in vars(plan.header.segments).items()},
         **{f"by_rule.{rule}": count for rule, count in plan.by_rule.items()},
     }
     for name, number in exact.items():

@@ -153,7 +153,7 @@ def test_a_saved_plan_deletes_whom_it_names_unless_somebody_came_back(
     stream = make(10)
     save_plans(str(tmp_path / "p.json"), [plan_stream(stream.opened, BEGAN + 10 * SECOND, LOCAL)])
     [plan] = load_plans(str(tmp_path / "p.json"))
-    assert [pin.consumer for pin in plan.expired] == ["c"]
+    assert [pin.consumer for pin in plan.pins.expired] == ["c"]
     make(11).consumer("c").fetch(1)
     with pytest.raises(
         StalePlanError,

@@ -91,8 +91,8 @@ def test_whole_segments_go_unopened_where_everybody_has_settled_them(make: Make)
     stand(opened, "audit", progress(30, 30), "s.*")
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.by_rule == {"interest": 23}
-    assert plan.segments.dropped == 2
-    assert plan.read.files == 1
+    assert plan.header.segments.dropped == 2
+    assert plan.header.read.files == 1
     assert apply_now(opened, AS_OF, LOCAL, Guards()).by_rule == {"interest": 23}
     assert left(opened) == [24, 25, *range(26, 41)]
 
@@ -103,7 +103,7 @@ def test_what_nobody_has_settled_anything_of_stays_unopened(make: Make) -> None:
     stand(opened, "other", progress(0, 0), "s.1")
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.is_empty
-    assert plan.read.files == 0
+    assert plan.header.read.files == 0
 
 
 def test_limits_count_what_is_left(make: Make) -> None:

@@ -168,7 +168,7 @@ def test_a_plan_says_in_which_epoch_it_was_made(topic: Topic, again: Callable[[]
     topic.purge().apply()
     again()
     asked = topic.delete_segments(1, 1)
-    assert asked.plan.epoch == topic.opened.store.snapshot().counters.epoch
+    assert asked.plan.header.epoch == topic.opened.store.snapshot().counters.epoch
     assert asked.apply().removed_messages == 5
 
 

@@ -137,10 +137,10 @@ def test_a_stream_that_never_held_anything_begins_where_a_purge_says(
 
 def test_a_purge_without_a_filter_reads_rows_only_where_its_cut_falls(tmp_path: Path) -> None:
     orders = nine(tmp_path, "delta").stream("ORDERS")
-    assert orders.purge().plan.read == ReadCount()
-    assert orders.purge(seq=6).plan.read == ReadCount()
-    assert orders.purge(keep=2).plan.read.files == 1
-    assert orders.purge(seq=3).plan.read.files == 1
+    assert orders.purge().plan.header.read == ReadCount()
+    assert orders.purge(seq=6).plan.header.read == ReadCount()
+    assert orders.purge(keep=2).plan.header.read.files == 1
+    assert orders.purge(seq=3).plan.header.read.files == 1
 
 
 def test_a_purge_with_a_filter_reads_only_files_that_hold_some(tmp_path: Path) -> None:
@@ -148,8 +148,12 @@ def test_a_purge_with_a_filter_reads_only_files_that_hold_some(tmp_path: Path) -
     log = [[Laid(1, "a"), Laid(2, "b")], [Laid(3, "b")], [Laid(4, "a")], [Laid(5, "c")]]
     lay(streams.stream("ORDERS").opened, [File(m[0].seq, m) for m in log])
     plan = streams.stream("ORDERS").purge("a").plan
-    assert plan.read.files == 1
-    assert (plan.segments.dropped, plan.segments.rewritten, plan.segments.kept) == (1, 1, 2)
+    assert plan.header.read.files == 1
+    assert (
+        plan.header.segments.dropped,
+        plan.header.segments.rewritten,
+        plan.header.segments.kept,
+    ) == (1, 1, 2)
 
 
 def test_digests_are_read_some_files_at_a_time(
@@ -279,7 +283,7 @@ def test_a_saved_purge_is_applied_from_its_file(orders: Stream, tmp_path: Path) 
     plan.save(tmp_path / "plan.json")
     (loaded,) = load_plans(str(tmp_path / "plan.json"))
     assert loaded.plan_id == plan.plan.plan_id
-    assert loaded.request == Purge("s.c", keep=1)
+    assert loaded.header.request == Purge("s.c", keep=1)
     assert plan.plan.plan_id != orders.purge("s.c", keep=2).plan.plan_id
 
 

@@ -44,7 +44,14 @@ def shown(warehouse: Warehouse, as_of_ns: int = NOW) -> Plan:
 
 
 def essence(plan: Plan) -> tuple[object, ...]:
-    return plan.plan_id, plan.version, plan.table_id, plan.segments, plan.read, plan.summary()
+    return (
+        plan.plan_id,
+        plan.header.version,
+        plan.header.table_id,
+        plan.header.segments,
+        plan.header.read,
+        plan.summary(),
+    )
 
 
 def test_the_second_pass_over_a_quiet_stream_opens_nothing_and_plans_the_same(

@@ -45,7 +45,8 @@ def test_dealing_subjects_out_changes_no_plan(
     assert dealt.plan.plan_id == whole.plan_id
     assert whole.removed_messages > 0
     assert list(folder.parent.glob("retention-*")) == []
-    gone = int(whole.removed["first_seq"][0].as_py()) if whole.removed.num_rows else 1
+    removed = whole.actions.removed.table
+    gone = next(iter(removed["first_seq"].to_pylist()), 1)
     assert dealt.explain(gone).goes
 
 

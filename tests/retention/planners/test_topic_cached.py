@@ -110,7 +110,7 @@ def test_what_is_remembered_is_of_the_epoch(warehouse: Warehouse, topic: Topic) 
     import_logs(warehouse, Path(warehouse.location))
     first, second = planned(topic), planned(topic)
     assert second.snapshot is None
-    assert second.plan.epoch == first.plan.epoch > 0
+    assert second.plan.header.epoch == first.plan.header.epoch > 0
     assert second.plan.plan_id == first.plan.plan_id
 
 

@@ -153,20 +153,20 @@ def stream(folder: Path, settings: dict[str, Any]) -> OpenedStream:
 def removed(opened: OpenedStream, made: Plan) -> set[tuple[int, int]]:
     """Partition and sequence of every message that a plan removes, compared with its own counts."""
     gone: set[tuple[int, int]] = set()
-    parts = made.removed.to_pylist()
-    for number, file in enumerate(opened.store.data_files(made.files)):
+    parts = made.actions.removed.table.to_pylist()
+    for number, file in enumerate(opened.store.data_files(made.actions.files)):
         [seqs] = pq.read_table(file.location, columns=["seq"], partitioning=None).columns
         own = {
             seq
             for seq in seqs.to_pylist()
-            if made.files["action"][number].as_py() == "drop"
+            if made.actions.files["action"][number].as_py() == "drop"
             or any(
                 part["first_seq"] <= seq <= part["last_seq"]
                 for part in parts
                 if part["file"] == number
             )
         }
-        assert len(own) == made.files["removed_messages"][number].as_py()
+        assert len(own) == made.actions.files["removed_messages"][number].as_py()
         gone |= {(file.partition, seq) for seq in own}
     assert sum(made.by_rule.values()) == made.removed_messages == len(gone)
     return gone
@@ -193,10 +193,10 @@ def test_no_marker_announces_a_subject_of_which_a_veto_keeps_a_message(
 ) -> None:
     for number, room in enumerate(({}, {"max_msgs": 40}, {"max_bytes": 40 * 33})):
         opened = stream(tmp_path / str(number), STREAMS["markers"][0] | room)
-        every = set(a_pass(opened, ()).markers["subject"].to_pylist())
+        every = set(a_pass(opened, ()).actions.markers["subject"].to_pylist())
         made = a_pass(opened, [KeepRange(*kept)])
         names = {f"s.{seq % 3}" for seq in range(kept[0], kept[1] + 1)}
-        assert set(made.markers["subject"].to_pylist()) == every - names
+        assert set(made.actions.markers["subject"].to_pylist()) == every - names
 
 
 def test_whole_segments_are_kept_for_any_of_their_messages(tmp_path: Path) -> None:
@@ -233,4 +233,4 @@ def test_a_segment_of_a_topic_is_kept_for_any_of_its_messages(
     assert removed(opened, made) == {
         (part, seq) for part, seq in free if part or not 10 <= seq < 20
     }
-    assert not made.begins_epoch
+    assert not made.header.begins_epoch

@@ -122,7 +122,7 @@ def test_two_rules_in_one_segment_are_counted_apart() -> None:
 
 def test_programs_get_the_reasons_of_each_group() -> None:
     plan = plan_of(world(5), Policy(max_msgs=3, max_age_ns=3 * DAY), NOW)
-    entry = plan_entry(Outcome(plan.stream, plan))
+    entry = plan_entry(Outcome(plan.header.stream, plan))
     assert sum(group["removed_messages"] for group in entry["groups"]) == plan.removed_messages
     first = entry["groups"][0]
     assert [first[name] for name in ("partition", "first_segment", "segments")] == [0, 1, 3]

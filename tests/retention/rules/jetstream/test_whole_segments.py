@@ -36,8 +36,8 @@ def test_what_is_not_read_changes_no_plan_of_whole_segments(
     full = make_plan(all_remaining(world.inventory), whole, as_of_ns, Vetoed(decided, read))
     spared = make_plan(all_remaining(world.inventory), whole, as_of_ns, Vetoed(decided, mixed))
     assert spared.plan_id == full.plan_id
-    assert spared.files.equals(full.files)
-    assert spared.segments == full.segments
+    assert spared.actions.files.equals(full.actions.files)
+    assert spared.header.segments == full.header.segments
 
 
 def test_a_cut_inside_a_young_segment_and_a_mixed_segment_are_not_read() -> None:
@@ -66,4 +66,4 @@ def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_go
     assert unread_answers(decided) == []
     vetoed = Vetoed(decided, answers(world, decided))
     plan = make_plan(all_remaining(world.inventory), policy, 21, vetoed)
-    assert plan.files["segment"].to_pylist() == [4]
+    assert plan.actions.files["segment"].to_pylist() == [4]
