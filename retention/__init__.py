@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retention import errors as errors
@@ -47,7 +47,7 @@ _HOMES = {
 """Public name → the module that has it, loaded at first use."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name at first use."""
     if name == "errors":
         return import_module("retention.errors")

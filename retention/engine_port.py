@@ -15,8 +15,8 @@ Run = Callable[[Callable[[Any], Any], Sequence[Any], Sequence[int]], Sequence[An
 
 
 def run_here(
-    function: Callable[[Any], Any], tasks: Sequence[Any], weights: Sequence[int]
-) -> Sequence[Any]:
+    function: Callable[[Any], object], tasks: Sequence[object], weights: Sequence[int]
+) -> Sequence[object]:
     """Run tasks one after the other, in this thread."""
     del weights
     return [function(task) for task in tasks]
@@ -97,7 +97,7 @@ class GroupedRows:
     """Rows to group by their column `key`, in the order of their column `place`."""
 
     rows: pa.Table
-    aside: Any
+    aside: object
     """The task's result beside its rows."""
 
 
@@ -115,7 +115,7 @@ class GroupsRows(Protocol):
         read: Read,
         fold: Fold,
         schema: pa.Schema,
-        tasks: Sequence[Any],
+        tasks: Sequence[object],
         weights: Sequence[int],
     ) -> tuple[list[Any], Mapping[str, Any]]:
         """Read rows in tasks, and fold those of each key in others; none has all rows of a key in memory.

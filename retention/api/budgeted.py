@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from retention.api.warehouse import Warehouse
 from retention.apply.budget import Budget
@@ -66,7 +65,7 @@ def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
 
 def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
     """The report of a stream that the budget left unprocessed: nothing was removed."""
-    left: dict[str, Any] = {
+    left: dict[str, object] = {
         "budget": spent,
         "since_ns": lag.since_ns,
         "messages_at_least": lag.messages,

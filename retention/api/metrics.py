@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome, ask_concurrently
@@ -56,7 +56,7 @@ def _with_listings(run: CommandRun, warehouse: Warehouse) -> CommandRun:
 
 
 def _measured(
-    warehouse: Warehouse, outcomes: Sequence[Outcome[Any]], as_of_ns: int
+    warehouse: Warehouse, outcomes: Sequence[Outcome[object]], as_of_ns: int
 ) -> list[Outcome[Measures]]:
     from retention.inspect.measures import measure
 

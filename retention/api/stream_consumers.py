@@ -63,7 +63,7 @@ class StreamConsumers(Public):
         """
         self._record(name)
 
-    def add(self, config: Mapping[str, Any]) -> ConsumerInfo:
+    def add(self, config: Mapping[str, object]) -> ConsumerInfo:
         """Create a consumer; an identical existing one is kept (CONSUMER.CREATE, action create).
 
         Raises:
@@ -79,7 +79,7 @@ class StreamConsumers(Public):
             )
         return self._put(wanted)
 
-    def update(self, config: Mapping[str, Any]) -> ConsumerInfo:
+    def update(self, config: Mapping[str, object]) -> ConsumerInfo:
         """Edit a consumer (CONSUMER.CREATE, action update).
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retention.api.log import BoundPlan, Log
 from retention.api.stream import Stream
@@ -148,7 +148,7 @@ class Topic(Log):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Raise an error for methods that only streams have; it states why topics lack them."""
             if not hasattr(Stream, name):
                 raise AttributeError(f"a topic has no attribute {name!r}")

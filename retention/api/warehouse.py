@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from retention.api.audit import Audit
 from retention.api.maintenance import Maintenance
@@ -150,7 +150,7 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         consumer: str = "",
         queue: str = "",
         pull: bool = True,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> BatchConsumer:
         """Process the messages of a subject: on the one stream that accepts it, with an existing or a new consumer.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from retention.buckets.entry import Value
 from retention.errors import UsageError
@@ -35,7 +34,7 @@ def read_values(source: Path | Iterable[bytes]) -> Iterator[tuple[str, Value]]:
                 ) from error
 
 
-def _pair(given: Any) -> tuple[str, Value]:
+def _pair(given: object) -> tuple[str, Value]:
     if not isinstance(given, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  (the caller adds the line's number)
     refuse_unknown(given, _KEYS)

@@ -78,7 +78,7 @@ class Entry:
 
     def as_json(self) -> dict[str, Any]:
         """The entry as JSON values; `value` if the value is text, `value_b64` always."""
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "bucket": self.bucket,
             "key": self.key,
             "revision": self.revision,

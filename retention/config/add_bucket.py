@@ -22,7 +22,7 @@ _KEY = "buckets"
 _PLAIN = re.compile(r"(?!(?:true|false|null)$)(?:[A-Za-z_][\w-]*|[0-9]+[a-zA-Z]+)", re.IGNORECASE)
 
 
-def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
+def add_bucket(config: Config, values: Mapping[str, object]) -> str | None:
     """Add a bucket to a warehouse's configuration, which is created if missing.
 
     Args:
@@ -55,7 +55,7 @@ def add_bucket(config: Config, values: Mapping[str, Any]) -> str | None:
     return place
 
 
-def _refuse_other_settings(config: Config, values: Mapping[str, Any]) -> None:
+def _refuse_other_settings(config: Config, values: Mapping[str, object]) -> None:
     name = str(values["name"])
     wanted = load_config("-", f"{_KEY}:\n{_entry(values, 0)}".encode()).stream(stream_of(name))
     there = config.stream(stream_of(name))
@@ -68,7 +68,7 @@ def _refuse_other_settings(config: Config, values: Mapping[str, Any]) -> None:
         )
 
 
-def _with_entry(place: str, text: str, values: Mapping[str, Any]) -> str:
+def _with_entry(place: str, text: str, values: Mapping[str, object]) -> str:
     """A file's text with one more bucket, after the last one or at the end."""
     root = YAML(typ="safe", pure=True).compose(text)
     if root is None:
@@ -98,7 +98,7 @@ def _last_lines(node: Node) -> Iterator[int]:
                 yield from _last_lines(inner)
 
 
-def _not_ours(place: str, values: Mapping[str, Any]) -> ConfigError:
+def _not_ours(place: str, values: Mapping[str, object]) -> ConfigError:
     written = "; ".join(_entry(values, 0).strip().split("\n"))
     return ConfigError(
         f"{place}: a bucket is added to a list of the form `{_KEY}:`, then lines with `- name: …`, which the file does "
@@ -106,7 +106,7 @@ def _not_ours(place: str, values: Mapping[str, Any]) -> ConfigError:
     )
 
 
-def _entry(values: Mapping[str, Any], indent: int) -> str:
+def _entry(values: Mapping[str, object], indent: int) -> str:
     """An entry of a list, as lines of YAML."""
     given = {key: value for key, value in values.items() if value is not None}
     lines = [f"{key}: {_scalar(value)}" for key, value in given.items()]

@@ -94,12 +94,12 @@ def _refusals(bucket: BucketConfig) -> Iterator[ConfigRefusal]:
         yield refusal("history", text, None)
 
 
-def with_stream_keys(bucket: Mapping[str, Any]) -> dict[str, Any]:
+def with_stream_keys(bucket: Mapping[str, object]) -> dict[str, object]:
     """The values of a bucket as written, under a stream's keys."""
     return {STREAM_KEY.get(key, key): value for key, value in bucket.items() if value is not None}
 
 
-def stream_values(bucket: Mapping[str, Any]) -> dict[str, Any]:
+def stream_values(bucket: Mapping[str, Any]) -> dict[str, object]:
     """The stream that implements a bucket, as a configuration would write it.
 
     Args:
@@ -149,7 +149,7 @@ def _origin(given: Any) -> dict[str, Any]:
     return values
 
 
-def _source(given: Any, bucket: str) -> dict[str, Any]:
+def _source(given: object, bucket: str) -> dict[str, Any]:
     """The source that a bucket's name, or a mapping with one, refers to: its keys become this bucket's."""
     if isinstance(given, Mapping) and given.get("subject_transforms"):
         return dict(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retention.config.stream_fields import StreamFields
@@ -30,7 +30,7 @@ def with_server_defaults(consumer: ConsumerConfig, stream: StreamFields) -> Cons
     return consumer.model_copy(update=changes)
 
 
-def _floors(consumer: ConsumerConfig) -> dict[str, Any]:
+def _floors(consumer: ConsumerConfig) -> dict[str, object]:
     """The values that replace numbers out of range, such as a negative count."""
     floors = {key: max(getattr(consumer, key), 0) for key in _NEVER_NEGATIVE}
     return floors | {
@@ -39,7 +39,7 @@ def _floors(consumer: ConsumerConfig) -> dict[str, Any]:
     }
 
 
-def _waits(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+def _waits(consumer: ConsumerConfig, _: StreamFields) -> dict[str, object]:
     waiting = 0 if consumer.is_push else DEFAULT_MAX_WAITING
     waits_for_acks = consumer.ack_policy in {"explicit", "all"}
     ack_wait = consumer.ack_wait or (DEFAULT_ACK_WAIT_NS if waits_for_acks else 0)
@@ -49,24 +49,24 @@ def _waits(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
     }
 
 
-def _pending(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
+def _pending(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, object]:
     limit = consumer.max_ack_pending or stream.consumer_limits.max_ack_pending
     default = 0 if consumer.ack_policy == "none" else DEFAULT_MAX_ACK_PENDING
     return {"max_ack_pending": limit or default}
 
 
-def _inactivity(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
+def _inactivity(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, object]:
     threshold = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
     stays = consumer.is_durable or threshold > 0
     return {"inactive_threshold": threshold if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
 
 
-def _priorities(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+def _priorities(consumer: ConsumerConfig, _: StreamFields) -> dict[str, object]:
     default = DEFAULT_PRIORITY_TIMEOUT_NS if consumer.priority_policy == "pinned_client" else 0
     return {"priority_timeout": consumer.priority_timeout or default}
 
 
-def _flow(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+def _flow(consumer: ConsumerConfig, _: StreamFields) -> dict[str, object]:
     if consumer.ack_policy != "flow_control":
         return {}
     return {"flow_control": True, "idle_heartbeat": FLOW_CONTROL_HEARTBEAT_NS}

@@ -111,7 +111,7 @@ class _BoundedComposer(Composer):
 
     _depth = 0
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
+    def compose_node(self, parent: object, index: object) -> object:
         self._depth += 1
         if self._depth > _DEEPEST + 1:
             raise _TooDeepError(self.parser.peek_event().start_mark.line + 1)
@@ -167,9 +167,9 @@ class _Reader:
             case _:
                 raise TypeError(f"{node!r} is not a YAML node")
 
-    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        inherited: dict[str, Any] = {}
+    def _mapping(self, node: MappingNode, place: Place) -> dict[str, object]:
+        values: dict[str, object] = {}
+        inherited: dict[str, object] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
                 inherited |= self._merged(value_node, place)
@@ -187,9 +187,9 @@ class _Reader:
             values[key] = self.value(value_node, (*place, key))
         return inherited | values
 
-    def _merged(self, node: Node, place: Place) -> dict[str, Any]:
+    def _merged(self, node: Node, place: Place) -> dict[str, object]:
         parts = node.value if isinstance(node, SequenceNode) else [node]
-        merged: dict[str, Any] = {}
+        merged: dict[str, object] = {}
         for part in reversed(parts):
             if isinstance(part, MappingNode):
                 merged |= self._mapping(part, (*place, "<<"))

@@ -115,7 +115,7 @@ def _of_topic(
     return config.written.server_defaults.get(key) or Written(BUILT_IN, 0, value)
 
 
-def _alone(model: BaseModel, key: str, value: Any) -> Any:
+def _alone(model: BaseModel, key: str, value: object) -> object:
     """The value of a key parsed alone, without the effects of other keys."""
     known = type(model).model_fields[key]
     kind: Any = known.annotation
@@ -130,7 +130,7 @@ def _setting(key: str, model: BaseModel, source: Written) -> EffectiveSetting:
     return EffectiveSetting(key, value, text, source.source, source.line or None)
 
 
-def _spelled(key: str, model: BaseModel, value: Any) -> str:
+def _spelled(key: str, model: BaseModel, value: object) -> str:
     """A value as a user would write it."""
     kinds = type(model).model_fields[key].metadata
     spell = _SPELL.get(id(kinds[0])) if kinds else None
@@ -155,7 +155,7 @@ def _topic_size(code: int) -> str:
     return names.get(code) or format_size(code)
 
 
-def _kinds() -> Iterator[tuple[Any, Callable[[int], str]]]:
+def _kinds() -> Iterator[tuple[object, Callable[[int], str]]]:
     yield from ((kind, format_duration) for kind in (Duration, Grace))
     yield Span, lambda value: format_duration(value) if value else "off"
     yield Kept, lambda value: "forever" if value == INT64_MAX else format_duration(value)

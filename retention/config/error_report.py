@@ -30,7 +30,7 @@ _TEXTS = {
 
 
 def read_model(
-    model: type[Model], values: Mapping[str, Any], place: Place
+    model: type[Model], values: Mapping[str, object], place: Place
 ) -> tuple[Model | None, list[Mistake]]:
     """Validate a mapping.
 
@@ -51,7 +51,7 @@ def read_model(
 
 
 def field_mistakes(
-    model: type[BaseModel], values: Mapping[str, Any], place: Place
+    model: type[BaseModel], values: Mapping[str, object], place: Place
 ) -> list[Mistake]:
     """The mistakes of single keys in a mapping that is part of a model's; missing keys are not mistakes."""
     try:
@@ -77,7 +77,7 @@ def _meant(model: type[BaseModel], inside: Place) -> Place:
 
 
 def _remaining(
-    model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[Place]
+    model: type[BaseModel], values: Mapping[str, object], place: Place, unsure: set[Place]
 ) -> Iterator[Mistake]:
     """Refusals that apply for any values at the places in `unsure`."""
     sound: Any = values
@@ -91,7 +91,7 @@ def _remaining(
                 yield _mistake(refusal, values, place)
 
 
-def _without(values: Any, inside: Place) -> Any:
+def _without(values: Any, inside: Place) -> object:
     """A copy without a key; an item of a list is emptied, so that the others keep their indexes."""
     first, rest = inside[0], inside[1:]
     if isinstance(values, list):
@@ -115,7 +115,7 @@ def _refusals(details: Iterable[ErrorDetails]) -> Iterator[ConfigRefusal]:
         yield from detail.get("ctx", {}).get("refusals", ())
 
 
-def _mistake(refusal: ConfigRefusal, values: Mapping[str, Any], place: Place) -> Mistake:
+def _mistake(refusal: ConfigRefusal, values: Mapping[str, object], place: Place) -> Mistake:
     inner: Any = values
     for part in refusal.within:
         inner = inner[part]
@@ -167,7 +167,7 @@ def _keys_at(model: type[BaseModel], place: tuple[str | int, ...]) -> Iterable[s
     return model.model_fields
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from retention.config.document import ConfigDocument, Mistake, Place
 from retention.config.error_report import field_mistakes, nearest
@@ -47,7 +46,7 @@ class Groups:
         for name, values in self._settings.items():
             self.mistakes += self._of_group(name, values)
 
-    def inherit(self, place: Place, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def inherit(self, place: Place, item: Mapping[str, object]) -> Mapping[str, object]:
         """The values of a stream or topic: its own, then its group's, then those of the group's parents."""
         parent = item.get(_PARENT)
         if not isinstance(parent, str):
@@ -79,7 +78,7 @@ class Groups:
             more = f" and {len(others):,} more" if others else ""
             yield Mistake(place, f"{text} (met by {first}{more})")
 
-    def written(self, place: Place, values: Mapping[str, Any]) -> dict[str, Written]:
+    def written(self, place: Place, values: Mapping[str, object]) -> dict[str, Written]:
         """The values of a stream or topic in the file, by key."""
         inherited = self._inherited.get(place, {})
         title = self._title(place)
@@ -91,7 +90,7 @@ class Groups:
                 values_by_key[key] = Written(source, self.document.line(at or (*place, key)), value)
         return values_by_key
 
-    def _of_group(self, name: str, values: Mapping[str, Any]) -> Iterator[Mistake]:
+    def _of_group(self, name: str, values: Mapping[str, object]) -> Iterator[Mistake]:
         """The mistakes of a group by itself, without its members."""
         place = (_KEY, name)
         if "name" in values:

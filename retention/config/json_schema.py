@@ -25,7 +25,7 @@ def json_schema() -> str:
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _group(definitions: dict[str, Any]) -> dict[str, Any]:
+def _group(definitions: dict[str, Any]) -> dict[str, object]:
     """The schema of a group: all keys of a stream and of a topic except the name; none is required."""
     places: dict[str, list[dict[str, str]]] = {}
     for model in ("StreamConfig", "TopicConfig"):

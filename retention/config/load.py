@@ -55,19 +55,19 @@ class StreamInfo(ConfigMapping):
     """The output of `nats stream info --json`; only `config` matters here."""
 
     config: StreamConfig
-    type: Any = None
-    created: Any = None
+    type: object = None
+    created: object = None
     state: Any = None
-    cluster: Any = None
-    domain: Any = None
-    mirror: Any = None
-    sources: Any = None
-    alternates: Any = None
-    ts: Any = None
-    offset: Any = None
-    limit: Any = None
-    total: Any = None
-    stream_name: Any = None
+    cluster: object = None
+    domain: object = None
+    mirror: object = None
+    sources: object = None
+    alternates: object = None
+    ts: object = None
+    offset: object = None
+    limit: object = None
+    total: object = None
+    stream_name: object = None
 
 
 class ConfigFile(ConfigMapping):
@@ -212,7 +212,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
     )
 
 
-def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
+def parse_stream(values: Mapping[str, object], origin: str) -> StreamConfig:
     """Read one stream's configuration as the server writes it, on its own or in a stream info.
 
     Args:
@@ -256,7 +256,7 @@ def _written(
     document: ConfigDocument, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
     """The values of each stream and topic, including inherited ones, by its place."""
-    written: dict[Place, Mapping[str, Any]] = {}
+    written: dict[Place, Mapping[str, object]] = {}
     for at, item in _listed(document, "streams", mistakes):
         is_info = isinstance(item.get("config"), dict)
         if is_info:
@@ -270,9 +270,9 @@ def _written(
 
 def _written_buckets(
     document: ConfigDocument, groups: Groups, mistakes: list[Mistake]
-) -> dict[Place, Mapping[str, Any]]:
+) -> dict[Place, Mapping[str, object]]:
     """The values of the stream of each bucket, by the bucket's place; none if they have mistakes."""
-    written: dict[Place, Mapping[str, Any]] = {}
+    written: dict[Place, Mapping[str, object]] = {}
     for place, item in _listed(document, "buckets", mistakes):
         bucket, own_mistakes = read_model(BucketConfig, item, place)
         mistakes += own_mistakes
@@ -285,7 +285,7 @@ def _written_buckets(
 
 
 def _read_streams(
-    written: Mapping[Place, Mapping[str, Any]], mistakes: list[Mistake]
+    written: Mapping[Place, Mapping[str, object]], mistakes: list[Mistake]
 ) -> dict[Place, StreamConfig]:
     streams: dict[Place, StreamConfig] = {}
     listed = {place: values for place, values in written.items() if place[0] != "topics"}
@@ -299,7 +299,7 @@ def _read_streams(
 
 
 def _read_topics(
-    written: Mapping[Place, Mapping[str, Any]], mistakes: list[Mistake]
+    written: Mapping[Place, Mapping[str, object]], mistakes: list[Mistake]
 ) -> dict[Place, TopicConfig]:
     topics: dict[Place, TopicConfig] = {}
     listed = {place: values for place, values in written.items() if place[0] == "topics"}
@@ -323,7 +323,7 @@ def _listed(
             mistakes.append(Mistake((key, at), f"{item!r} is not a mapping; write `- name: …`"))
 
 
-def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
+def _unknown_info_keys(info: Mapping[str, object], place: Place) -> list[Mistake]:
     text = "there is no such key beside `config`; write our settings into it"
     return [Mistake((*place, key), text) for key in info if key not in StreamInfo.model_fields]
 

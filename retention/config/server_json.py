@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from retention.config.keeping import Selected, StorageSettings
 from retention.config.stream import StreamConfig
 
@@ -24,7 +22,7 @@ _OURS = {
 """Fields of a stream that servers do not have; its consumers have requests of their own."""
 
 
-def server_config(stream: StreamConfig) -> dict[str, Any]:
+def server_config(stream: StreamConfig) -> dict[str, object]:
     """The configuration that STREAM.CREATE, STREAM.UPDATE and STREAM.RESTORE take, as JSON values."""
     ours = _OURS & StreamConfig.model_fields.keys()
     given = stream.model_dump(mode="json", exclude=ours, exclude_none=True)

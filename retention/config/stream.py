@@ -113,7 +113,7 @@ def _none_if_unlimited(limit: int) -> int | None:
     return None if limit == UNLIMITED else limit
 
 
-def _derived(stream: StreamConfig) -> dict[str, Any]:
+def _derived(stream: StreamConfig) -> dict[str, object]:
     """Defaults that depend on other fields (STREAM.CREATE)."""
     if stream.mirror is not None or stream.sources:
         return {"num_replicas": stream.num_replicas or 1}
@@ -125,9 +125,9 @@ def _derived(stream: StreamConfig) -> dict[str, Any]:
     }
 
 
-def _implied(stream: StreamConfig) -> dict[str, Any]:
+def _implied(stream: StreamConfig) -> dict[str, object]:
     """The fields that delete markers and schedules enable (ADR-43, ADR-51)."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     if stream.subject_delete_marker_ttl:
         changes["allow_msg_ttl"] = True
     needs_rollup = stream.subject_delete_marker_ttl or stream.allow_msg_schedules
@@ -136,7 +136,7 @@ def _implied(stream: StreamConfig) -> dict[str, Any]:
     return changes
 
 
-def _sealed(stream: StreamConfig) -> dict[str, Any]:
+def _sealed(stream: StreamConfig) -> dict[str, object]:
     """The fields that sealing forces (STREAM.UPDATE)."""
     if not stream.sealed:
         return {}

@@ -75,7 +75,7 @@ class ConfigMapping(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _without_nulls(cls, data: object) -> object:
         if isinstance(data, dict):
             return {key: value for key, value in data.items() if value is not None}
         return data

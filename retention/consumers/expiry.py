@@ -20,13 +20,13 @@ def inactive_threshold_ns(config: Mapping[str, Any]) -> int:
     return configured or (0 if config.get("durable_name") else DEFAULT_INACTIVE_THRESHOLD_NS)
 
 
-def has_expired(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
+def has_expired(config: Mapping[str, object], state: ConsumerState, as_of_ns: int) -> bool:
     """Whether a consumer was unused for too long (server: deleteNotActive); False if its last use is unknown."""
     threshold, last_ns = inactive_threshold_ns(config), state.last_active_ns
     return threshold > 0 and last_ns is not None and as_of_ns - last_ns >= threshold
 
 
-def mark_used(config: Mapping[str, Any], state: ConsumerState, now_ns: int) -> ConsumerState:
+def mark_used(config: Mapping[str, object], state: ConsumerState, now_ns: int) -> ConsumerState:
     """The state with `now_ns` as the consumer's last use; unchanged for a consumer that never expires."""
     if not inactive_threshold_ns(config):
         return state

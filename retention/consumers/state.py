@@ -198,7 +198,7 @@ def _beyond_stream(delivered: DeliveryPosition, last_seq: int | None) -> str:
     return f"the last delivery ({_spell(delivered)}) is above the last sequence of the stream, {last_seq}"
 
 
-def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., Any], bound: int) -> str:
+def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., object], bound: int) -> str:
     """Name the values for which `compare` with the bound is true: their number and the first; empty if none."""
     odd = values.filter(compare(values, bound))
     return f"{len(odd)} {what} ({bound}), such as {odd[0]}" if len(odd) else ""
@@ -213,26 +213,26 @@ def _spell(position: DeliveryPosition) -> str:
     return f"stream sequence {position.stream_seq}, consumer sequence {position.consumer_seq}"
 
 
-def _position(stored: Mapping[str, Any]) -> DeliveryPosition:
+def _position(stored: Mapping[str, object]) -> DeliveryPosition:
     return DeliveryPosition(_whole(stored["consumer_seq"]), _whole(stored["stream_seq"]))
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return int(pa.scalar(value, pa.int64()).as_py())
 
 
-def _pending(stored: Mapping[str, Any]) -> pa.Table:
+def _pending(stored: Mapping[str, object]) -> pa.Table:
     deliveries = pa.array(list(stored.values()), _DELIVERY)
     columns = [_seqs(stored), *deliveries.flatten()]
     return _ascending(pa.table(columns, schema=PENDING))
 
 
-def _redelivered(stored: Mapping[str, Any]) -> pa.Table:
+def _redelivered(stored: Mapping[str, object]) -> pa.Table:
     counts = pa.array(list(stored.values()), pa.int64())
     return _ascending(pa.table([_seqs(stored), counts], schema=REDELIVERED))
 
 
-def _seqs(stored: Mapping[str, Any]) -> pa.Array:
+def _seqs(stored: Mapping[str, object]) -> pa.Array:
     return pa.array(list(stored), pa.string()).cast(pa.int64())
 
 

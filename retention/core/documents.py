@@ -79,7 +79,7 @@ class PlacedFile(JsonDocument):
         return self
 
 
-def _kind(field: pa.Field) -> Any:
+def _kind(field: pa.Field) -> object:
     if pa.types.is_boolean(field.type):
         return bool
     if field.name == "path":
@@ -234,7 +234,7 @@ class PlanHeader(JsonDocument):
     """The number of the record of row tombstones of an earlier build; 0: there was none."""
     epoch: Natural
     begins_epoch: bool
-    held: dict[str, Any] | None = None
+    held: dict[str, object] | None = None
     cause: PlanCause
 
 
@@ -252,8 +252,8 @@ class KeptConsumer(JsonDocument):
     folded: dict[str, Any] = {}
     generation: Natural = 0
     changes: dict[Name, Int64] = {}
-    unseen: Any = None
-    last_active_ns: Any = None
+    unseen: object = None
+    last_active_ns: object = None
 
 
 class _StoredRow(JsonDocument):
@@ -264,7 +264,7 @@ class _StoredRow(JsonDocument):
     stored_ns: Int64
 
 
-def _stored(row: list[Any]) -> list[Any]:
+def _stored(row: list[object]) -> list[object]:
     _StoredRow.model_validate(dict(zip(_StoredRow.model_fields, row, strict=True)))
     return row
 

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from retention.core.labels import current_label
 from retention.core.units import MILLISECOND, SECOND, format_instant
@@ -17,7 +16,7 @@ ROOT = "retention"
 
 
 def event_line(
-    command: str, time_ns: int, level: str, event: str, message: str, **about: Any
+    command: str, time_ns: int, level: str, event: str, message: str, **about: object
 ) -> str:
     """An event as a line of JSON; unknown fields are omitted.
 

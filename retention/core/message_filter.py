@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,13 +48,13 @@ class MessageFilter:
         """
         return _filtered(rows, list(self._wanted(rows)))
 
-    def _possible(self, files: pa.Table) -> Iterator[Any]:
+    def _possible(self, files: pa.Table) -> Iterator[pa.Array]:
         if self.partition is not None:
             yield pc.equal(files["partition"], self.partition)
         yield from _bounded(files, ("min_seq", "max_seq"), self.from_seq, self.to_seq)
         yield from _bounded(files, ("min_ts_ns", "max_ts_ns"), self.from_ns, self._last_ns)
 
-    def _wanted(self, rows: pa.Table) -> Iterator[Any]:
+    def _wanted(self, rows: pa.Table) -> Iterator[pa.Array]:
         yield from _bounded(rows, ("seq", "seq"), self.from_seq, self.to_seq)
         yield from _bounded(rows, ("ts_ns", "ts_ns"), self.from_ns, self._last_ns)
         if self.subject is not None:
@@ -68,7 +67,7 @@ class MessageFilter:
 
 def _bounded(
     table: pa.Table, columns: tuple[str, str], first: int | None, last: int | None
-) -> Iterator[Any]:
+) -> Iterator[pa.Array]:
     """Masks of the rows with a range, from two columns, that meets the inclusive bounds."""
     low, high = columns
     if first is not None:
@@ -77,5 +76,5 @@ def _bounded(
         yield pc.less_equal(table[low], pa.scalar(last, pa.int64()))
 
 
-def _filtered(table: pa.Table, masks: list[Any]) -> pa.Table:
+def _filtered(table: pa.Table, masks: list[pa.Array]) -> pa.Table:
     return table.filter(reduce(pc.and_, masks)) if masks else table

@@ -149,7 +149,7 @@ def _log_end(outcome: Outcome[Any]) -> None:
         about |= {"event": "stream_failed", "exit_code": outcome.exit_code}
         _log.error("%s", outcome.sentence, extra={"about": about})
         return
-    value: Any = outcome.value
+    value: object = outcome.value
     entry = value.as_json() if hasattr(value, "as_json") else {}
     plain = {name: each for name, each in entry.items() if isinstance(each, str | int | float)}
     is_left = getattr(value, "is_left", False)
@@ -209,7 +209,7 @@ def _of_system(error: OSError) -> StorageError:
     return storage_error(error.filename or "a file", error)
 
 
-def failure_entry(outcome: Outcome[Any]) -> dict[str, Any]:
+def failure_entry(outcome: Outcome[Any]) -> dict[str, object]:
     """The JSON entry of a stream that failed."""
     if outcome.error is None:
         return {"stream": outcome.stream}

@@ -60,7 +60,7 @@ def is_in_order(rows: pa.Table, columns: Sequence[str]) -> bool:
 
 def key_at(rows: pa.Table, columns: Sequence[str], at: int) -> Key:
     """The key of one row."""
-    key: list[Any] = []
+    key: list[object] = []
     for name in columns:
         value = rows[name][at].as_py()
         is_text = isinstance(value, str | bytes)

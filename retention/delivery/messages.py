@@ -95,7 +95,7 @@ class Messages:
         """The rows as a pandas DataFrame."""
         return self.table.to_pandas()
 
-    def _answer_all(self, verb: str, detail: Any = None) -> AnswerResult:
+    def _answer_all(self, verb: str, detail: object = None) -> AnswerResult:
         return self._answer(verb, self.seqs, self.consumer_seqs, detail)
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class Messages:
                 yield Message(row, partial(self._answer_one, row["seq"], row["consumer_seq"]))
 
     def _answer_one(
-        self, seq: int, consumer_seq: int, verb: str, detail: Any = None
+        self, seq: int, consumer_seq: int, verb: str, detail: object = None
     ) -> AnswerResult:
         return self._answer(verb, np.array([seq]), np.array([consumer_seq]), detail)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 _MOST_ROWS = 1 << 14
@@ -19,11 +17,11 @@ class HeldRows:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[tuple[object, ...]] = []
         self._bytes = 0
         self._tables = [schema.empty_table()]
 
-    def add(self, row: tuple[Any, ...]) -> None:
+    def add(self, row: tuple[object, ...]) -> None:
         """Add the next row."""
         self._rows.append(row)
         self._bytes += sum([len(value) for value in row if type(value) is bytes])

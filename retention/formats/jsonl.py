@@ -95,9 +95,9 @@ def parse_messages(
 
 def table_of_lines(
     lines: Iterable[Line],
-    read: Callable[[dict[str, Any]], tuple[Any, ...]],
+    read: Callable[[dict[str, Any]], tuple[object, ...]],
     schema: pa.Schema,
-    as_object: Callable[[Mapping[Any, Any]], dict[str, Any]],
+    as_object: Callable[[Mapping[Any, Any]], dict[str, object]],
     unread: Unread | None = None,
 ) -> pa.Table:
     """Read the objects of JSON lines, or records, into a table, one per row; empty lines are skipped.
@@ -134,7 +134,7 @@ def table_of_lines(
     return held.table()
 
 
-def text_of_line(line: Any) -> str:
+def text_of_line(line: object) -> str:
     """The text of a line without a byte order mark; empty if it has only whitespace.
 
     Raises:
@@ -147,13 +147,13 @@ def text_of_line(line: Any) -> str:
     return "" if text.isspace() else text
 
 
-def _checked(message: Any) -> dict[str, Any]:
+def _checked(message: object) -> dict[str, object]:
     if not isinstance(message, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  (the caller adds the line's number)
     return message
 
 
-def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
+def refuse_unknown(message: dict[str, object], known: frozenset[str]) -> None:
     """Refuse unknown keys of an object.
 
     Raises:
@@ -165,7 +165,7 @@ def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
 
 
 def _message(
-    now_ns: int, times: AcceptedTimes, message: dict[str, Any]
+    now_ns: int, times: AcceptedTimes, message: dict[str, object]
 ) -> tuple[bytes, bytes | None, bytes, int, int | None]:
     known = _KEYS
     if is_printed(message):
@@ -184,7 +184,7 @@ def _message(
     return subject.encode(), block, payload_of(message), ts_ns, origin
 
 
-def _headers(message: dict[str, Any]) -> bytes | None:
+def _headers(message: dict[str, object]) -> bytes | None:
     if "headers_b64" not in message:
         return _block(message["headers"]) if "headers" in message else None
     if "headers" in message:
@@ -193,7 +193,7 @@ def _headers(message: dict[str, Any]) -> bytes | None:
     return None if given is None else _block(from_base64(given, "headers_b64"))
 
 
-def _refuse_other_id(msg_id: Any, block: bytes | None) -> None:
+def _refuse_other_id(msg_id: object, block: bytes | None) -> None:
     """Refuse an id in a printed line that differs from the id in its headers."""
     stored = headers.lookup(block, headers.MSG_ID) if block else None
     if stored is None or stored.decode(errors="backslashreplace") != msg_id:
@@ -218,7 +218,7 @@ def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedT
     return int(given)
 
 
-def payload_of(message: dict[str, Any]) -> bytes:
+def payload_of(message: dict[str, object]) -> bytes:
     """The payload of an object, from `data` (text) or `data_b64` (any bytes); empty without either.
 
     Raises:
@@ -227,7 +227,7 @@ def payload_of(message: dict[str, Any]) -> bytes:
     return octets_of(message, "data") or b""
 
 
-def octets_of(message: dict[str, Any], name: str) -> bytes | None:
+def octets_of(message: dict[str, object], name: str) -> bytes | None:
     """The bytes in an object, as text (in a record also as bytes) or in base64 under `<name>_b64`; None without.
 
     Raises:
@@ -248,7 +248,7 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
     return from_base64(message[encoded], encoded)
 
 
-def from_base64(encoded: Any, name: str) -> bytes:
+def from_base64(encoded: object, name: str) -> bytes:
     """Decode a base64 string.
 
     Raises:
@@ -262,7 +262,7 @@ def from_base64(encoded: Any, name: str) -> bytes:
         raise ValueError(f"{name} is not base64 ({error})") from error
 
 
-def _block(given: Any) -> bytes | None:
+def _block(given: object) -> bytes | None:
     if isinstance(given, bytes):
         if given and not headers.is_valid(given):
             raise ValueError(
@@ -277,7 +277,7 @@ def _block(given: Any) -> bytes | None:
     return headers.build(pairs) or None
 
 
-def _pairs(given: dict[str, Any]) -> list[tuple[str, Any]]:
+def _pairs(given: dict[str, object]) -> list[tuple[str, Any]]:
     return [
         (name, value)
         for name, values in given.items()
@@ -285,7 +285,7 @@ def _pairs(given: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _is_pair(given: Any) -> bool:
+def _is_pair(given: object) -> bool:
     match given:
         case (str(), str()):
             return True
@@ -293,7 +293,7 @@ def _is_pair(given: Any) -> bool:
             return False
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]

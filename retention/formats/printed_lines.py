@@ -39,17 +39,17 @@ def message_lines(messages: pa.Table) -> Iterator[str]:
             yield json.dumps(printed, ensure_ascii=False)
 
 
-def is_printed(message: Mapping[str, Any]) -> bool:
+def is_printed(message: Mapping[str, object]) -> bool:
     """Whether the object of a line comes from a printed line."""
     return _PAYLOAD in message
 
 
-def stream_line(printed: Mapping[str, Any]) -> dict[str, Any]:
+def stream_line(printed: Mapping[str, object]) -> dict[str, object]:
     """The object to publish to a stream from a printed one: keeps `msg_id` and `origin_ts_ns`, but not its place."""
     return _without(printed, _OF_PLACE | _DERIVED) | {"data_b64": printed[_PAYLOAD]}
 
 
-def topic_line(printed: Mapping[str, Any]) -> dict[str, Any]:
+def topic_line(printed: Mapping[str, object]) -> dict[str, object]:
     """The object to publish to a topic from a printed one: keeps the partition, the id and the producer's time.
 
     The server's time and the topic's name are not kept, because a topic has its own.
@@ -60,14 +60,14 @@ def topic_line(printed: Mapping[str, Any]) -> dict[str, Any]:
     return line | {"data_b64": printed[_PAYLOAD]}
 
 
-def _without(printed: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+def _without(printed: Mapping[str, object], names: frozenset[str]) -> dict[str, object]:
     left = names | {_PAYLOAD}
     return {
         name: value for name, value in printed.items() if name not in left and value is not None
     }
 
 
-def _printed(name: str, value: Any) -> tuple[str, Any]:
+def _printed(name: str, value: Any) -> tuple[str, object]:
     if name == "headers":
         return "headers_b64", None if value is None else _base64(value)
     if name == "payload":

@@ -39,7 +39,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
+def records_of(frame: ArrowStream) -> Iterator[dict[str, object]]:
     """The rows of a frame, each column under its name, with times as nanoseconds since the epoch.
 
     An unnamed pandas index is not a column.
@@ -58,7 +58,7 @@ def records_of(frame: ArrowStream) -> Iterator[dict[str, Any]]:
                     yield dict(zip(names, row, strict=True))
 
 
-def _parts(frame: Any) -> Iterator[Any]:
+def _parts(frame: Any) -> Iterator[object]:
     """A frame in parts to export one by one, because pandas converts everything requested at once to Arrow columns."""
     if not hasattr(frame, "iloc"):
         yield frame
@@ -145,17 +145,17 @@ def _refuse_columns(schema: pa.Schema, names: list[str]) -> None:
             )
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(column: pa.Array) -> list[object]:
     """The values of a column, with times in exact nanoseconds, even beyond 64 bits."""
     if not pa.types.is_timestamp(column.type):
-        values: list[Any] = column.to_pylist()
+        values: list[object] = column.to_pylist()
         return values
     unit = _UNITS[column.type.unit]
     counts = column.cast(pa.int64()).to_pylist()
     return [None if count is None else Instant(count * unit) for count in counts]
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value is a missing value of Python, numpy or pandas."""
     kind = type(value)
     if kind in _EASY:
@@ -166,7 +166,7 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, Real | datetime) and bool(value != value)  # noqa: PLR0124
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     if type(value) in _EASY or isinstance(value, Instant):
         return value
     if isinstance(value, bytearray | memoryview):
@@ -176,7 +176,7 @@ def _value(value: Any) -> Any:
     return int(value)
 
 
-def _headers(given: Any) -> Any:
+def _headers(given: object) -> object:
     """Headers in the form of a line: structs without their null fields, and pairs as pairs."""
     if isinstance(given, Mapping):
         return {name: value for name, value in given.items() if value is not None}

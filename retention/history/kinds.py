@@ -20,10 +20,10 @@ class PlannedRun(RunRecord):
     seconds: float | None = None
     markers: Natural = 0
     deleted_consumers: list[Name] = Field(default_factory=list)
-    held: Any = None
+    held: object = None
     overdue: Any = None
     dropped: Any = None
-    guards: Any = None
+    guards: object = None
     reason: str | None = None
     """The reason for lifting refusals; None if none was given."""
     approval: SpentApproval | None = None
@@ -167,7 +167,7 @@ class LostCommitted(Repaired):
     """A repair that repeated a commit that another program had overwritten in the log."""
 
     repair: Literal["lost-commit"] = "lost-commit"
-    commit: Any = None
+    commit: object = None
     """The commit, in the form of `CommittedAgain.as_json`."""
 
 
@@ -177,7 +177,7 @@ class SequencesRepaired(Repaired):
     repair: Literal["sequences"] = "sequences"
     needed: bool = True
     files: Any = None
-    counters: Any = None
+    counters: object = None
     begins_epoch: bool = False
     consumers: list[Name] = Field(default_factory=list)
 
@@ -206,7 +206,7 @@ _REPAIRS: Mapping[str, type[Repaired]] = {
 }
 
 
-def record_of(fields: Mapping[str, Any]) -> RunRecord:
+def record_of(fields: Mapping[str, object]) -> RunRecord:
     """The record of a run, from its fields in the run history.
 
     Raises:
@@ -220,7 +220,7 @@ def record_of(fields: Mapping[str, Any]) -> RunRecord:
     return validated(NewerRun, fields)
 
 
-def _shape_of(fields: Mapping[str, Any]) -> type[RunRecord]:
+def _shape_of(fields: Mapping[str, object]) -> type[RunRecord]:
     kind, repair = fields.get("kind"), fields.get("repair")
     if kind == "repair" and isinstance(repair, str):
         return _REPAIRS.get(repair, NewerRun)

@@ -129,7 +129,7 @@ class RunRecord(RecordPart):
     as_of_ns: Int64
     """The instant at which the run applied rules, nanoseconds since the epoch; the clock's if it applied none."""
     stream: Name | None = None
-    who: Any = None
+    who: object = None
     """User, machine and process, for human readers; None for an interrupted run of a release that did not record it."""
     format: Natural | None = None
     """The `FORMAT` of the release that wrote the record; None for releases before `FORMAT`."""
@@ -208,12 +208,12 @@ class RunRecord(RecordPart):
         """Whether sequences restarted with the run."""
         return self.ends_epoch is not None
 
-    def ended(self, version: int | None = None, **fields: Any) -> Self:
+    def ended(self, version: int | None = None, **fields: object) -> Self:
         """The outcome of a run with this intent that committed a version; omits the basis of the intent."""
-        done: dict[str, Any] = {"status": DONE, "basis": None, **fields}
+        done: dict[str, object] = {"status": DONE, "basis": None, **fields}
         return self.updated(**done if version is None else done | {"version_after": version})
 
-    def updated(self, **fields: Any) -> Self:
+    def updated(self, **fields: object) -> Self:
         """The record with new, unchecked values of given fields."""
         return self.model_copy(update=fields)
 
@@ -221,7 +221,7 @@ class RunRecord(RecordPart):
         """The fields of the run, as JSON values in alphabetical order."""
         return {name: value for name, value in self.as_stored().items() if name != "format"}
 
-    def as_stored(self) -> dict[str, Any]:
+    def as_stored(self) -> dict[str, object]:
         """The fields as in the file, without its checksum."""
         known = type(self).model_fields.keys()
         of_kind = {name: getattr(self, name) for name in _OF_KIND if name in known}

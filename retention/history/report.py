@@ -43,7 +43,7 @@ class RunReport:
     markers: int = 0
     deleted_consumers: Sequence[str] = ()
     """Names of the consumers that were deleted after too long without use."""
-    held: Mapping[str, Any] | None = None
+    held: Mapping[str, object] | None = None
     """Messages held back, or with `warn` those that would be, as in `Plan.held_as_json`; None without protection."""
     overdue: Mapping[str, Any] | None = None
     """Messages kept beyond `max_age`, as in `Overdue.as_json`; None if there are none."""
@@ -51,7 +51,7 @@ class RunReport:
     """Files copied to the archive before their removal, as in `Archived.as_json`; None if there are none."""
     dropped: Mapping[str, Any] | None = None
     """The drop of the stream, as in `Dropped.as_json`; None if it is not dropped."""
-    guards: Sequence[Mapping[str, Any]] | None = None
+    guards: Sequence[Mapping[str, object]] | None = None
     """Guards with exceeded limits, as in `GuardFinding.as_json`: they warn, or were lifted; None if there are none."""
     left: Mapping[str, Any] | None = None
     """Lag of a stream skipped for the budget, and the exhausted bound; None if the stream was processed."""
@@ -94,6 +94,6 @@ class RunReport:
         return entry | {name: copy(value) for name, value in present.items()}
 
 
-def document(as_of_ns: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def document(as_of_ns: int, entries: Sequence[Mapping[str, object]]) -> dict[str, Any]:
     """The JSON document of `plan` and `apply`."""
     return {"format_version": FORMAT_VERSION, "as_of_ns": as_of_ns, "streams": list(entries)}

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from retention.core import run_names
 from retention.core.inventory import Counters
@@ -214,12 +213,12 @@ class History:
         passes = (record for record in self._of_this_table() if isinstance(record, Applied))
         return next((record.run for record in passes if record.as_of_ns == as_of_ns), None)
 
-    def last_policy(self) -> dict[str, Any] | None:
+    def last_policy(self) -> dict[str, object] | None:
         """The stream's policy at its last finished run with a policy; None if there was none."""
         done = (record for record in self._of_this_table() if record.is_done)
         return next((record.policy for record in done if record.policy is not None), None)
 
-    def last_applied_policy(self) -> dict[str, Any] | None:
+    def last_applied_policy(self) -> dict[str, object] | None:
         """The stream's policy at its last finished pass; None if there was none."""
         passes = (record for record in self._of_this_table() if isinstance(record, Applied))
         return next((record.policy for record in passes if record.is_done), None)

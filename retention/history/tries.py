@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from retention.history.initiator import initiator
 from retention.history.kinds import Applied
@@ -34,7 +33,7 @@ def earlier_try(history: History, as_of_ns: int) -> Applied | None:
     return next((run for run in same if history.undone_by(run.run) is None), None)
 
 
-def _task_of(who: Any) -> dict[str, str] | None:
+def _task_of(who: object) -> dict[str, str] | None:
     """Airflow's names for the task of a run, without the try number; None if there are none."""
     scheduler = who.get("scheduler") if isinstance(who, dict) else None
     names = scheduler.get("airflow") if isinstance(scheduler, dict) else None

@@ -146,13 +146,13 @@ def _sources_of(value: bytes | None) -> dict[str, dict[str, str] | None]:
     return sources
 
 
-def _is_totals(totals: Any) -> bool:
+def _is_totals(totals: object) -> bool:
     return totals is None or (
         isinstance(totals, dict) and all(isinstance(total, str) for total in totals.values())
     )
 
 
-def _go_json(sources: Mapping[str, Any]) -> bytes:
+def _go_json(sources: Mapping[str, object]) -> bytes:
     """The sources as Go writes them: sorted, without spaces, and with HTML characters escaped."""
     text = json.dumps(sources, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
@@ -160,7 +160,7 @@ def _go_json(sources: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def _pairs(fields: Any) -> tuple[tuple[str, Any], ...]:
+def _pairs(fields: object) -> tuple[tuple[str, Any], ...]:
     if not isinstance(fields, tuple):
         raise ValueError("it is not an object")  # noqa: TRY004  (as JSON's own errors)
     return fields

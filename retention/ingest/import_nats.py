@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -180,7 +179,7 @@ def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]
     return list(records.values())
 
 
-def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:
+def _name_of(entry: str, config: Mapping[str, object], origin: str) -> str:
     """A consumer's name as RESTORE assigns it: a durable's name, otherwise its entry's, its own, or a generated one.
 
     The server draws eight characters at random; here they are the archive's, so that its import is repeatable.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +85,7 @@ class _Records:
         self.keys = [f"{ORDER}{number}" for number in range(len(order_by))]
         self._records = records
         self._dialect = dialect
-        self._values: list[tuple[Any, ...]] = []
+        self._values: list[tuple[object, ...]] = []
 
     def __iter__(self) -> Iterator[Line]:
         for number, record in enumerate(self._records, start=1):

@@ -103,7 +103,7 @@ class _ExportedRun:
         return pa.table([*run, *losses.columns], schema=HISTORY_EXPORT)
 
     @cached_property
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> dict[str, object]:
         """The columns of the run by name."""
         removal, outcome = self.removal, self._outcome
         ended = removal.taken.end_of_undo(removal.run)
@@ -128,7 +128,7 @@ class _ExportedRun:
             "evidence": self._evidence(),
         }
 
-    def _initiator(self) -> dict[str, Any]:
+    def _initiator(self) -> dict[str, object]:
         who = self._outcome.who if isinstance(self._outcome.who, Mapping) else {}
         scheduler = who.get("scheduler")
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -81,7 +80,7 @@ def _token(snapshot: Snapshot) -> VersionToken | None:
     return None if snapshot.seal is None else VersionToken(snapshot.version, snapshot.seal)
 
 
-def _settings(opened: OpenedStream) -> dict[str, Any]:
+def _settings(opened: OpenedStream) -> dict[str, object]:
     """The settings on which measures depend: the policy, and the sizes below which files are small."""
     config = opened.config
     sizes = [config.segment_size, config.segment_span_ns, config.whole_segments, config.most_files]

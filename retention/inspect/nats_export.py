@@ -135,7 +135,7 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
     return state
 
 
-def _keep_request(place: str, request: dict[str, Any]) -> None:
+def _keep_request(place: str, request: dict[str, object]) -> None:
     """Write the request, unless a killed export left an identical one."""
     content = json.dumps(request, indent=2, ensure_ascii=False).encode()
     existing = files.read_bytes(place)
@@ -145,7 +145,7 @@ def _keep_request(place: str, request: dict[str, Any]) -> None:
         raise _in_the_way(place)
 
 
-def _state(held: FileContents, subjects: int, consumers: int) -> dict[str, Any]:
+def _state(held: FileContents, subjects: int, consumers: int) -> dict[str, object]:
     """The broker's account of a stream, with its keys in order."""
     return {
         "messages": held.messages,
@@ -161,7 +161,7 @@ def _state(held: FileContents, subjects: int, consumers: int) -> dict[str, Any]:
 
 
 def _checked(
-    stream: str, tables: Iterable[pa.Table], state: dict[str, Any], storage: Storage
+    stream: str, tables: Iterable[pa.Table], state: dict[str, object], storage: Storage
 ) -> Iterator[pa.Table]:
     """The tables, followed by an error if they differ from the state."""
     totals = BackupTotals()

@@ -271,7 +271,7 @@ def is_undoing(record: RunRecord, run: str) -> bool:
     return isinstance(record, Undone) and record.is_done and record.undoes == run
 
 
-def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
+def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, object]]:
     """The ranges, among those that enclose a sequence, in which it is not an exception.
 
     `RemovalRun.holds` decides whether they had a message there.
@@ -284,7 +284,7 @@ def rows_of(reaching: pa.Table, seq: int) -> Iterator[dict[str, Any]]:
             yield dict(row)
 
 
-def _within(rows: pa.Table, row: Mapping[str, Any]) -> pa.Table:
+def _within(rows: pa.Table, row: Mapping[str, object]) -> pa.Table:
     """Messages of a file that a range removed."""
     seqs = rows["seq"].to_numpy()
     excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T

@@ -207,7 +207,7 @@ def _deleted(removals: Sequence[RemovalRun]) -> str:
     )
 
 
-def _named(opened: OpenedStream, ref: MessageRef, message: dict[str, Any] | None = None) -> str:
+def _named(opened: OpenedStream, ref: MessageRef, message: dict[str, object] | None = None) -> str:
     partition = f" of partition {ref[0]}" if opened.dialect.is_topic else ""
     subject = f" ({message['subject']})" if message and not opened.dialect.is_topic else ""
     return f"{opened.name} {ref[1]:,}{partition}{subject}"

@@ -170,7 +170,7 @@ def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
     return RunDetails(RemovalRun(opened, outcome, undone_by, Taken(opened)), now_ns, again)
 
 
-def removed_again_of(opened: OpenedStream, run: str) -> dict[str, Any] | None:
+def removed_again_of(opened: OpenedStream, run: str) -> dict[str, object] | None:
     """The rules that remove messages of a run again once it is undone, and the sentence; None: none for certain."""
     again = _removed_again(opened, run)
     return None if again is None else vars(again)

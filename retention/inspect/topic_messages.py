@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -106,7 +106,7 @@ def topic_lines(table: pa.Table) -> Iterator[str]:
     """The lines of `message_lines` with `user_headers`, as from `typed_headers`."""
     blocks = table["headers"].to_pylist()
     for line, block in zip(message_lines(table), blocks, strict=True):
-        fields: dict[str, Any] = json.loads(line)
+        fields: dict[str, object] = json.loads(line)
         yield json.dumps(fields | {"user_headers": typed_headers(block)}, ensure_ascii=False)
 
 

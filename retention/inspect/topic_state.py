@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,7 @@ _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 class PartitionState(PartitionCounts):
     """The numbers of one partition, and its readers."""
 
-    readers: tuple[dict[str, Any], ...] = ()
+    readers: tuple[dict[str, object], ...] = ()
     """Readers with a stored offset: `kind`, `name`, `offset`, `stored_ns`, and `lag`, the number of offsets after it.
     """
     held_back: int = 0
@@ -136,7 +135,7 @@ def _messages_waiting(planning: TopicPlanning, topic: TopicPolicy) -> dict[int, 
     )
 
 
-def _readers(planning: TopicPlanning, partition: int) -> Iterator[dict[str, Any]]:
+def _readers(planning: TopicPlanning, partition: int) -> Iterator[dict[str, object]]:
     inventory = planning.inventory
     for reader, stored in sorted(planning.offsets.of.items()):
         if reader.partition == partition:

@@ -287,7 +287,7 @@ def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
         yield share
 
 
-def _end_position(log: AckLog) -> dict[str, Any]:
+def _end_position(log: AckLog) -> dict[str, object]:
     """The position after the last line of a log, as a consumer's record keeps it."""
     return {_ROWS: log.rows, _TAIL: tail_digest(log, log.rows)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +44,7 @@ class OtherLines:
     """Name of an unknown consumer → lines."""
     others: Mapping[str, int]
     """Name of another stream → lines."""
-    beyond: Mapping[str, Any] | None
+    beyond: Mapping[str, object] | None
     """The first line of a consumer about a message that does not exist yet (a row of `ACKS`)."""
 
 

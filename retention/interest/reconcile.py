@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +53,7 @@ def reconcile(
     }
 
 
-def with_config(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
+def with_config(record: ConsumerRecord, config: Mapping[str, object]) -> ConsumerRecord:
     """A consumer's record with a new configuration, as an edit that is not counted yet."""
     return replace(record, revision=record.revision + 1, counted=False, config=config)
 

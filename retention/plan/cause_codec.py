@@ -64,7 +64,7 @@ def _with_lists(files: pa.Table, parts: pa.Table, start: int) -> pa.Table:
     return pa.table([*files.columns, *lists], schema=SAVED_CAUSE)
 
 
-def cause_as_json(cause: Cause) -> dict[str, Any]:
+def cause_as_json(cause: Cause) -> dict[str, object]:
     """All of a cause except its files, as JSON values."""
     return {
         "next_seq": _named(cause.next_seq),
@@ -154,7 +154,7 @@ def _parts(table: pa.Table, before: int) -> pa.Table:
     return pa.table({"file": files} | columns).select(REMOVED_RANGES.names).cast(REMOVED_RANGES)
 
 
-def _interest_as_json(interest: Interest) -> dict[str, Any]:
+def _interest_as_json(interest: Interest) -> dict[str, object]:
     return {
         "consumer": interest.consumer,
         "ack_floor": interest.ack_floor,
@@ -171,7 +171,7 @@ def _interest_from_json(values: Mapping[str, Any]) -> Interest:
     return Interest(**{**values, "filters": tuple(values["filters"]), **seqs})
 
 
-def _protection_as_json(protection: Protection) -> dict[str, Any]:
+def _protection_as_json(protection: Protection) -> dict[str, object]:
     return {
         "interests": [_interest_as_json(interest) for interest in protection.interests],
         "after_ns": protection.after_ns,

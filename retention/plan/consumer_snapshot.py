@@ -29,7 +29,7 @@ class ConsumerSnapshot:
     """Inactive consumers: their needs are ignored, and the pass deletes them."""
 
 
-def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, Any]] | None:
+def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, object]] | None:
     """Pins as JSON values; part of the input of a plan's id."""
     return None if pins is None else [vars(pin).copy() for pin in pins]
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,9 @@ from retention.plan.removed_ranges import RemovedRanges
 from retention.schemas.plan import RULE_NAMES
 
 
-def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Iterable[bytes]) -> str:
+def identity(
+    header: Mapping[str, object], tables: Sequence[pa.Table], parts: Iterable[bytes]
+) -> str:
     """The identity of a plan, 64 hexadecimal digits: SHA-256 of its header, as canonical JSON, tables and parts.
 
     Tables are digested column by column, as values and not in Arrow's memory layout. So a new plan

@@ -36,7 +36,7 @@ class LoweredLimit(LimitChange):
         return asdict(self)
 
 
-def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[LimitChange, ...]:
+def lowered_since(before: Mapping[str, object] | None, policy: Policy) -> tuple[LimitChange, ...]:
     """List the limits that are new or lower than before, in the order of a pass.
 
     Args:
@@ -49,7 +49,7 @@ def lowered_since(before: Mapping[str, Any] | None, policy: Policy) -> tuple[Lim
     return tuple(change for change in dict.fromkeys(changes) if change is not None)
 
 
-def _change(setting: Setting, before: Mapping[str, Any], policy: Policy) -> LimitChange | None:
+def _change(setting: Setting, before: Mapping[str, object], policy: Policy) -> LimitChange | None:
     """The change of a limit that is new or lower than before; None: it is neither."""
     then, now = setting.of_json(before), setting.of(policy)
     if now is None or isinstance(setting, Switch) or (then is not None and now >= then):

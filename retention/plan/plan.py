@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +89,7 @@ class Plan:
         )
 
     @property
-    def held_as_json(self) -> dict[str, Any] | None:
+    def held_as_json(self) -> dict[str, object] | None:
         """All held messages or segments, as JSON values; None: the policy holds nothing."""
         held = self.held or self.held_segments
         return None if held is None else held.as_json()
@@ -106,8 +105,8 @@ class Plan:
             self._header(), tables, part_digests(self.actions.files, self.actions.removed)
         )
 
-    def _header(self) -> dict[str, Any]:
-        optional: dict[str, Any] = {}
+    def _header(self) -> dict[str, object]:
+        optional: dict[str, object] = {}
         if self.header.request is not None:
             optional["request"] = as_json(self.header.request)
         if self.pins.consumers is not None:
@@ -126,7 +125,7 @@ class Plan:
             "sequences": self.actions.sequences,
         }
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The numbers of the plan, JSON-able."""
         held, dropped = self.held_as_json, self.dropped
         optional = {} if held is None else {"held": held}

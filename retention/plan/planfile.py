@@ -267,7 +267,7 @@ def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield table
 
 
-def _header(plan: Plan) -> dict[str, Any]:
+def _header(plan: Plan) -> dict[str, object]:
     return plan.summary() | {
         "table_id": plan.header.table_id,
         "version": plan.header.version,
@@ -356,7 +356,7 @@ def _document(location: str) -> dict[str, Any]:
             f"{location}: there is no such stream and no such plan file; `retention state` lists streams"
         )
     try:
-        document: dict[str, Any] = parse_json(content)
+        document: dict[str, object] = parse_json(content)
         kind, version, plans = document["kind"], document["format_version"], document["plans"]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NewType, Protocol
+from typing import NewType, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -132,7 +132,7 @@ class StoredDigest:
     owner: object = field(default=None, compare=False)
     """The scratch directory; deleted when the last reference to it ends."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """The fields without the owner, which belongs to one process."""
         return vars(self) | {"owner": None}
 

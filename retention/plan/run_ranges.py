@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -251,7 +250,7 @@ def _lists(rows: Array, values: pa.Array, count: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
-def _without_exceptions(row: dict[str, Any]) -> Array:
+def _without_exceptions(row: dict[str, object]) -> Array:
     """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9; shape (n, 2)."""
     excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
     return difference_of_ranges(np.array([[row["first_seq"], row["last_seq"]]]), excepted)

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterable, Iterator
 from functools import partial
 from tempfile import SpooledTemporaryFile
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +21,7 @@ READ_VALUES = 1 << 16
 _SPOOLED_BYTES = 8 << 20
 
 
-def is_table(columns: set[str], source: Any) -> bool:
+def is_table(columns: set[str], source: pa.NativeFile) -> bool:
     """Whether an open file is a Parquet table of these columns.
 
     Raises:

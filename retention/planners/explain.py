@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from retention.context.context import OpenedStream
 from retention.core.labels import on_stream
@@ -34,11 +34,11 @@ class Explainer(Protocol):
         """Explain a message in a file of the plan."""
         ...
 
-    def behind(self, message: dict[str, Any], line: str) -> Explanation:
+    def behind(self, message: dict[str, object], line: str) -> Explanation:
         """Explain a message in a file unknown to the plan, kept because of `line`."""
         ...
 
-    def named(self, message: dict[str, Any]) -> str:
+    def named(self, message: dict[str, object]) -> str:
         """The name of a message in sentences."""
         ...
 
@@ -106,8 +106,8 @@ def _elsewhere(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation
         if _knows_every_file(plan) or not _has_changed(plan, snapshot):
             raise explainer.missing(ref)
         raise StalePlanError(
-            f"{plan.header.stream}: message {ref[1]} is missing; this plan does not know every file, and the stream has "
-            "changed since; plan again"
+            f"{plan.header.stream}: message {ref[1]} is missing; this plan does not know every file, and the "
+            "stream has changed since; plan again"
         )
     if _has_changed(plan, snapshot) and (
         _knows_every_file(plan) or ref[1] >= plan.cause.end(ref[0])

@@ -54,7 +54,7 @@ def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
     )
 
 
-def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanation:
+def explain_behind(plan: Plan, message: dict[str, object], line: str) -> Explanation:
     """Explain a message in a file unknown to the plan, by the plan's totals and by the message's times.
 
     Args:
@@ -198,7 +198,7 @@ def _scan_end(rows: PlanRows, partition: int) -> int | None:
     return rows.first_young(partition, scan_end, rows.plan.header.as_of_ns - policy.max_age_ns)
 
 
-def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
+def _deletion(rows: PlanRows, message: dict[str, object]) -> dict[str, Any]:
     """Fields of `Facts`: the last message on a message's subject, and its time if it is a deletion."""
     if rows.plan.header.policy.delete_retention_ns is None:
         return {}
@@ -208,7 +208,7 @@ def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
     return {"last_on_subject": last["seq"], "deleted_ns": last["ts_ns"] if deletes else None}
 
 
-def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
+def _held(plan: Plan, message: dict[str, object]) -> dict[str, Any]:
     """Fields of `Facts`: the line on consumer protection, and whether the message is held from limits."""
     rule, protection = plan.header.policy.hold, plan.cause.protection
     if rule is None or protection is None:
@@ -218,13 +218,13 @@ def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
     return {"held": line, "is_held": covered and rule.action == "hold"}
 
 
-def _needs(plan: Plan, message: dict[str, Any]) -> str | None:
+def _needs(plan: Plan, message: dict[str, object]) -> str | None:
     if plan.header.policy.retention == "limits":
         return None
     return needs_line(_row(message), plan.header.policy, plan.cause.consumers.interests)[1]
 
 
-def _row(message: dict[str, Any]) -> pa.Table:
+def _row(message: dict[str, object]) -> pa.Table:
     """A message as a table of one row."""
     columns = {name: [message[name]] for name in RULE_COLUMNS}
     return pa.table(columns).set_column(1, "subject", pa.array([message["subject"]], pa.string()))

@@ -33,11 +33,11 @@ class StreamExplainer:
             return _explain_purge_deletes(self.plan, request, around)
         return explain_message(rows, around)
 
-    def behind(self, message: dict[str, Any], line: str) -> Explanation:
+    def behind(self, message: dict[str, object], line: str) -> Explanation:
         """Explain a message in a file unknown to the plan, kept because of `line`."""
         return explain_behind(self.plan, message, line)
 
-    def named(self, message: dict[str, Any]) -> str:
+    def named(self, message: dict[str, object]) -> str:
         """The name of a message in sentences: its stream, sequence and subject."""
         return f"{self.plan.header.stream} {message['seq']:,} ({message['subject']})"
 

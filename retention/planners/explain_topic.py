@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,12 +51,12 @@ class TopicExplainer:
             return self._of_removal(request, around.message, context)
         return self._of_pass(around.message, context)
 
-    def behind(self, message: dict[str, Any], line: str) -> Explanation:
+    def behind(self, message: dict[str, object], line: str) -> Explanation:
         """Explain a message in a file unknown to the plan, kept because of `line`."""
         sentence = f"{self.named(message)} is kept: {line}."
         return explanation(self.plan.header.stream, message, None, sentence, (line,))
 
-    def named(self, message: Mapping[str, Any]) -> str:
+    def named(self, message: Mapping[str, object]) -> str:
         """The name of a message in sentences: its topic, offset and partition."""
         return f"{self.plan.header.stream} {message['seq']:,} of partition {message['partition']}"
 
@@ -68,7 +67,7 @@ class TopicExplainer:
             "where its partitions begin and end"
         )
 
-    def _of_pass(self, message: Mapping[str, Any], context: _Segments) -> Explanation:
+    def _of_pass(self, message: Mapping[str, object], context: _Segments) -> Explanation:
         fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
         lines = tuple(_lines(context, self.topic, self.plan.header.as_of_ns))
         verdict = "is removed with its segment" if fate != STAYS else "is kept"
@@ -82,7 +81,7 @@ class TopicExplainer:
         )
 
     def _of_removal(
-        self, request: Purge | DeleteSegments, message: Mapping[str, Any], context: _Segments
+        self, request: Purge | DeleteSegments, message: Mapping[str, object], context: _Segments
     ) -> Explanation:
         """Explain one message by a planned removal of some or all segments."""
         segment = (message["partition"], int(context.segments.start[context.at]))
@@ -104,7 +103,7 @@ class TopicExplainer:
         )
 
 
-def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Segments:
+def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, object]) -> _Segments:
     """Decide the pass again, from the plan's own inputs, and find a message's segment."""
     cause, offsets = plan.cause, plan.cause.offsets or Offsets()
     stored = segments_of(cause.files, cause.open_base, topic.partitions)

@@ -224,7 +224,7 @@ def _left(
 
 
 def _changed(
-    table: pa.Table, numbers: Array, changed: dict[InventoryRow, dict[str, Any]]
+    table: pa.Table, numbers: Array, changed: dict[InventoryRow, dict[str, object]]
 ) -> pa.Table:
     """Files, with the statistics of remaining messages replacing the stored ones in some."""
     if not changed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from retention.config import StreamConfig
 from retention.config.topic_stream import TopicStream
@@ -67,7 +66,7 @@ def _as_before(config: StreamConfig, changes: Iterable[LimitChange]) -> StreamCo
     if isinstance(config, TopicStream):
         limits = {change.limit: change.before or iggy_units.UNLIMITED for change in changes}
         return config.model_copy(update={"of": config.of.model_copy(update=limits)})
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for change in changes:
         unlimited = 0 if change.unit == "ns" else UNLIMITED
         values[change.limit] = unlimited if change.before is None else change.before

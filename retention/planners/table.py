@@ -50,7 +50,7 @@ def runner(opened: OpenedStream, engines: Engines) -> Run:
     """A function that runs tasks on the engine suitable for the bytes that they read."""
 
     def run(
-        function: Callable[[Any], Any], tasks: Sequence[Any], weights: Sequence[int]
+        function: Callable[[Any], object], tasks: Sequence[object], weights: Sequence[int]
     ) -> Sequence[Any]:
         config = opened.config
         engine = engines.pick(config.engine, sum(weights), config.local_limit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
@@ -98,5 +97,5 @@ def _remember(
         due.remember(opened.root, token, plan.header.policy, record)
 
 
-def _pins_json(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:
+def _pins_json(pins: tuple[Pin, ...]) -> tuple[Mapping[str, object], ...]:
     return tuple(pins_as_json(pins) or ())

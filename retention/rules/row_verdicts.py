@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +93,7 @@ class StoredRanges:
     owner: object = field(default=None, compare=False)
     """The scratch directory; deleted when the last reference to it ends."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """The fields without the owner, which belongs to one process."""
         return vars(self) | {"owner": None}
 

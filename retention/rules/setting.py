@@ -43,7 +43,7 @@ class Setting:
 class TopicSetting(Setting):
     """The limit of a rule of topics."""
 
-    def of_json(self, policy: Mapping[str, Any]) -> int | None:
+    def of_json(self, policy: Mapping[str, object]) -> int | None:
         """The limit in a policy given by its fields; None: it removes nothing, or the policy is not a topic's."""
         topic = policy.get("topic") or {}
         return (topic if isinstance(topic, Mapping) else vars(topic)).get(self.field)
@@ -53,7 +53,7 @@ class TopicSetting(Setting):
 class Switch(Setting):
     """The setting of a rule that is on or off; on is the limit 0."""
 
-    def of_json(self, policy: Mapping[str, Any]) -> int | None:
+    def of_json(self, policy: Mapping[str, object]) -> int | None:
         """0 if the rule is on; None: it removes nothing."""
         return 0 if policy.get(self.field) else None
 

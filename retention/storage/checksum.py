@@ -31,12 +31,12 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError(str(error).partition(";")[0]) from None
 
 
-def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(record: Mapping[str, object]) -> dict[str, object]:
     """The record with a checksum of its content under `check`."""
     return {**record, _KEY: checksum_of(record)}
 
 
-def verified(record: dict[str, Any]) -> dict[str, Any]:
+def verified(record: dict[str, object]) -> dict[str, Any]:
     """The verified record without its checksum; a record without one is returned unchanged.
 
     Raises:
@@ -48,7 +48,7 @@ def verified(record: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def is_checked(record: Mapping[str, Any]) -> bool:
+def is_checked(record: Mapping[str, object]) -> bool:
     """Whether a record has a checksum of its content."""
     return _KEY in record
 
@@ -77,7 +77,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def checksum_of(record: Mapping[str, Any]) -> str:
+def checksum_of(record: Mapping[str, object]) -> str:
     """The SHA-256 of a record as JSON, 64 hexadecimal digits, independent of its formatting."""
     as_read = json.loads(json.dumps(record))
     return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()

@@ -335,7 +335,7 @@ def _written(location: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _upload(location: str) -> Iterator[Any]:
+def _upload(location: str) -> Iterator[pa.NativeFile]:
     """Upload while writing, and delete the object if the block fails: dropping a stream completes its upload."""
     sink = file_system().open_output_stream(_key(location))
     try:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
@@ -15,7 +15,7 @@ from retention.storage.fsync import sync_directories, sync_directory
 
 
 @contextmanager
-def write(location: str) -> Iterator[Any]:
+def write(location: str) -> Iterator[BinaryIO]:
     """Write a file that appears complete, or not at all if the block raises; durable after the block."""
     with put(location) as sink:
         yield sink
@@ -23,7 +23,7 @@ def write(location: str) -> Iterator[Any]:
 
 
 @contextmanager
-def put(location: str) -> Iterator[Any]:
+def put(location: str) -> Iterator[BinaryIO]:
     """Write a file like `write`, but its name is durable only after an fsync of its directory."""
     final = Path(location)
     temporary = _beside(final)

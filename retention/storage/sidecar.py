@@ -118,7 +118,7 @@ class Sidecar(Generic[Value]):
 class JsonCodec(Generic[Value]):
     """One JSON object with a checksum of its whole content, for small values."""
 
-    to_json: Callable[[Value], Any]
+    to_json: Callable[[Value], object]
     from_json: Callable[[Any, Any], Value]
     """A function from the state and the result of `to_json` to the value."""
 
@@ -130,7 +130,7 @@ class JsonCodec(Generic[Value]):
 
     def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
         """Read the object; one without a checksum is rejected."""
-        document: dict[str, Any] = parse_json(source.read())
+        document: dict[str, object] = parse_json(source.read())
         checksum = str(document[_CHECK])
         content = verified(document)
         label = SidecarLabel(content["edition"], content["state"])

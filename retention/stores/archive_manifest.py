@@ -211,12 +211,12 @@ def _as_named(location: str, link: str) -> str:
     return link
 
 
-def _link(fields: Mapping[str, Any]) -> str:
+def _link(fields: Mapping[str, object]) -> str:
     """63 bits of the SHA-256 of a manifest's fields without its checksum; a counter stores no more."""
     return f"{int(checksum_of(fields)[:16], 16) >> 1:016x}"
 
 
-def _version(fields: dict[str, Any]) -> int:
+def _version(fields: dict[str, object]) -> int:
     """Remove kind and format version from a manifest's fields, and return the version."""
     kind, version = fields.pop("kind"), fields.pop("format_version")
     if kind != KIND or type(version) is not int:

@@ -207,12 +207,12 @@ def _content(offsets: Offsets) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def offsets_as_json(offsets: Offsets) -> dict[str, Any]:
+def offsets_as_json(offsets: Offsets) -> dict[str, object]:
     """Stored offsets as JSON values, without those of another epoch."""
     return _fields_of(replace(offsets, other=None))
 
 
-def offsets_from_json(values: Mapping[str, Any]) -> Offsets:
+def offsets_from_json(values: Mapping[str, object]) -> Offsets:
     """Read the values of `offsets_as_json`; `KeptOffsets` validates them."""
     return _read(dict(values))
 
@@ -227,7 +227,7 @@ def _fields_of(offsets: Offsets) -> dict[str, Any]:
     return vars(offsets) | encoded
 
 
-def _parsed(document: dict[str, Any], version: int) -> Offsets:
+def _parsed(document: dict[str, object], version: int) -> Offsets:
     fields = verified(document)
     judge(KeptOffsets, fields)
     offsets = _read(fields)

@@ -1,4 +1,4 @@
-"""The share of tests in `make test`: one format of two, alternating, and a third of those on Spark or an object store."""
+"""The share of tests in `make test`: one format of two, and a third of those on Spark or an object store."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _subjects(written: Written) -> Iterator[Mistake]:
             taken.add(subject, str(values.get("name")))
 
 
-def _effective_subjects(values: Mapping[str, Any]) -> list[str]:
+def _effective_subjects(values: Mapping[str, object]) -> list[str]:
     listed = values.get("subjects")
     if not listed and not values.get("mirror") and not values.get("sources"):
         listed = [values.get("name")]

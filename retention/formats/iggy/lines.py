@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +77,7 @@ def parse_sent(
     return table_of_lines(lines, read, SENT, partial(plain, names=_NAMES, times=times), unread)
 
 
-def user_headers_of(given: Any) -> bytes:
+def user_headers_of(given: object) -> bytes:
     """Build the block of user headers that JSON describes: an object, or pairs.
 
     Keys and values are strings, booleans, numbers, or `{"kind": "uint32", "value": base64}`, as in Iggy's own JSON.
@@ -103,8 +102,8 @@ def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
 
 
 def _sent(
-    message: dict[str, Any], topic: str, now_ns: int, times: AcceptedTimes
-) -> tuple[Any, ...]:
+    message: dict[str, object], topic: str, now_ns: int, times: AcceptedTimes
+) -> tuple[object, ...]:
     if is_printed(message):
         message = topic_line(message)
     refuse_unknown(message, _KEYS)
@@ -122,14 +121,14 @@ def _sent(
     return partition, key, *id_, _headers(message), payload_of(message), origin_ts_ns
 
 
-def _id(given: Any) -> int:
+def _id(given: object) -> int:
     number = int(given) if isinstance(given, str) and given.isdecimal() else given
     if type(number) is not int or not 0 <= number <= _MOST_ID:
         raise ValueError(f"id must be a whole number of 128 bits at most, not {given!r}")
     return number
 
 
-def _headers(message: dict[str, Any]) -> bytes | None:
+def _headers(message: dict[str, object]) -> bytes | None:
     if isinstance(block := message.get("headers"), bytes):
         parse(block)
         return block or None
@@ -144,11 +143,11 @@ def _headers(message: dict[str, Any]) -> bytes | None:
     return block or None
 
 
-def _is_pair(given: Any) -> bool:
+def _is_pair(given: object) -> bool:
     return isinstance(given, list | tuple) and len(given) == 2  # noqa: PLR2004
 
 
-def _typed(given: Any) -> Typed:
+def _typed(given: object) -> Typed:
     match given:
         case {"kind": str() as kind, "value": value, **others} if not others:
             return Typed(kind, from_base64(value, "the value of a user header"))

@@ -149,8 +149,8 @@ def read_backup(path: Path | str) -> Backup:
 
 def write_backup(
     location: Path | str,
-    state: Mapping[str, Any],
-    consumers: Mapping[str, Mapping[str, Any]],
+    state: Mapping[str, object],
+    consumers: Mapping[str, Mapping[str, object]],
     batches: Iterable[pa.Table],
 ) -> None:
     """Write a v2 archive for nats-server 2.15 or later: completely, or not at all if `batches` raises.
@@ -175,8 +175,8 @@ def _not_utf8(messages: pa.Table) -> tuple[int, bytes]:
     raise AssertionError("every subject is UTF-8")
 
 
-def _documents(file: Path) -> dict[str, dict[str, Any]]:
-    documents: dict[str, dict[str, Any]] = {}
+def _documents(file: Path) -> dict[str, dict[str, object]]:
+    documents: dict[str, dict[str, object]] = {}
     for entries in tar.read(file):
         count = _count_documents(entries)
         for entry in entries.slice(0, count).select(["name", "payload"]).to_pylist():
@@ -194,7 +194,7 @@ def _count_documents(entries: pa.Table) -> int:
     return int(np.argmax(np.append(entries["seq"].to_numpy() != 0, True)))
 
 
-def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
+def _in_directory(directory: Path) -> tuple[Path, dict[str, object] | None]:
     beside = directory / DIRECTORY_CONFIG
     archives = sorted(path for path in directory.iterdir() if path.is_file() and path != beside)
     if len(archives) != 1:
@@ -206,7 +206,7 @@ def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
     return archives[0], config if isinstance(config, dict) else None
 
 
-def _json_object(file: Path, name: str, content: bytes) -> dict[str, Any]:
+def _json_object(file: Path, name: str, content: bytes) -> dict[str, object]:
     try:
         value = parse_json(content)
     except ValueError as error:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +63,7 @@ def read(path: Path) -> Iterator[pa.Table]:
             raise damaged(path, at, "the archive continues after its end entry")
 
 
-def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterator[bytes]:
+def encode(documents: Mapping[str, object], messages: Iterable[pa.Table]) -> Iterator[bytes]:
     """Encode an archive: the documents as JSON, then the messages.
 
     Args:

@@ -39,7 +39,7 @@ class DeltaBatch:
     """Files of a Delta table for one commit."""
 
     location: str
-    protocol: Mapping[str, Any]
+    protocol: Mapping[str, object]
     metadata: Mapping[str, Any]
     adds: tuple[Add, ...]
     position: DeltaPosition

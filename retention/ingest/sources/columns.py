@@ -18,7 +18,7 @@ def names_of(columns: Columns) -> list[str]:
     return [field["name"] for field in columns["fields"]]
 
 
-def without(columns: Columns, names: Mapping[str, Any]) -> dict[str, Any]:
+def without(columns: Columns, names: Mapping[str, object]) -> dict[str, Any]:
     """The columns without the given ones, and without the column for corrupt records."""
     lowered = {name.lower() for name in names} | {"_corrupt_record"}
     fields = [field for field in columns["fields"] if field["name"].lower() not in lowered]
@@ -46,7 +46,7 @@ def contradictions(kept: Columns, present: Columns) -> list[str]:
     return phrases
 
 
-def _extends(kept: Any, present: Any) -> bool:
+def _extends(kept: object, present: object) -> bool:
     """Whether a type equals another, apart from fields added to a struct."""
     if not isinstance(kept, Mapping) or not isinstance(present, Mapping):
         return bool(kept == present)

@@ -64,7 +64,7 @@ def _csv_fault(wanted: int, text: str) -> str | None:
     return None
 
 
-def _is_a(value: Any, kind: Any) -> bool:
+def _is_a(value: object, kind: object) -> bool:
     if kind in _WHOLE:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind in ("double", "float"):

@@ -31,7 +31,7 @@ class Commit:
     removes: Sequence[Add] = ()
     operation: str = "a commit"
     program: str = "another program"
-    protocol: Mapping[str, Any] | None = None
+    protocol: Mapping[str, object] | None = None
     """The table's protocol from this version on; None: unchanged."""
     metadata: Mapping[str, Any] | None = None
     """The table's id, columns and properties from this version on; None: unchanged."""

@@ -28,7 +28,7 @@ class DeltaTableState:
     """A Delta table at a version, as far as a reader needs it."""
 
     version: int
-    protocol: Mapping[str, Any]
+    protocol: Mapping[str, object]
     metadata: Mapping[str, Any]
     live: Mapping[str, Add] = field(default_factory=dict)
     """Path → action `add` of each live file; only if the full state was read."""
@@ -140,7 +140,7 @@ class DeltaLog:
                 yield kind, fields
 
 
-def _of_parquet(place: str) -> Iterator[tuple[str, Any]]:
+def _of_parquet(place: str) -> Iterator[tuple[str, object]]:
     with files.open_input(place) as source:
         opened = pq.ParquetFile(source)
         present = [name for name in _READ if name in opened.schema_arrow.names and name != "remove"]
@@ -149,7 +149,7 @@ def _of_parquet(place: str) -> Iterator[tuple[str, Any]]:
                 yield name, _as_logged(row)
 
 
-def _as_logged(row: dict[str, Any]) -> dict[str, Any]:
+def _as_logged(row: dict[str, Any]) -> dict[str, object]:
     """A checkpoint's row in the form of a log entry: nulls omitted, statistics as text."""
     stats = row.get("stats")
     parsed = row.pop("stats_parsed", None)
@@ -164,7 +164,7 @@ class _Replay:
 
     def __init__(self) -> None:
         self._live: dict[str, Add] = {}
-        self._last: dict[str, Mapping[str, Any]] = {}
+        self._last: dict[str, Mapping[str, object]] = {}
 
     def act(self, kind: str, fields: Mapping[str, Any]) -> None:
         if kind == "add":
@@ -185,7 +185,7 @@ class _Replay:
         return DeltaTableState(version, self._last["protocol"], self._last["metaData"], self._live)
 
 
-def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _vector_id(action: Mapping[str, Any]) -> tuple[object, ...] | None:
     vector = action.get("deletionVector")
     return (
         None

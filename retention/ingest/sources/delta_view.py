@@ -44,7 +44,7 @@ def view_entry(
     return "".join(json.dumps(action) + "\n" for action in actions).encode()
 
 
-def _reading(protocol: Mapping[str, Any]) -> dict[str, Any]:
+def _reading(protocol: Mapping[str, Any]) -> dict[str, object]:
     """A protocol with the table's requirements on readers, and none on writers."""
     version = protocol["minReaderVersion"]
     if version < _READ:
@@ -58,7 +58,7 @@ def _reading(protocol: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _absolute(table: str, add: Add) -> dict[str, Any]:
+def _absolute(table: str, add: Add) -> dict[str, object]:
     base = _uri(table)
     path = add["path"]
     shown = {**add, "path": path if _is_absolute(path) else f"{base}/{path}", "dataChange": True}

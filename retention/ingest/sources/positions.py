@@ -33,7 +33,7 @@ class DirectoryPosition:
     """The position in a directory: its taken files."""
 
     format: str
-    columns: Mapping[str, Any] | None
+    columns: Mapping[str, object] | None
     """The columns of its files, as JSON of a Spark schema; None: not read yet."""
     partitions: Mapping[str, str]
     """Name → type of each column from directories `name=value`."""
@@ -48,7 +48,7 @@ class DeltaPosition:
     """The newest version that was read; `files.pending` has its files that were not taken yet."""
     seal: str
     """Digest of that version's entry."""
-    protocol: Mapping[str, Any]
+    protocol: Mapping[str, object]
     metadata: Mapping[str, Any]
     """The table's actions `protocol` and `metaData` at that version."""
     files: DeltaFiles = field(default_factory=DeltaFiles)
@@ -61,7 +61,7 @@ class DeltaPosition:
     @property
     def columns(self) -> dict[str, Any]:
         """The table's columns, as JSON of a Spark schema."""
-        parsed: dict[str, Any] = parse_json(self.metadata["schemaString"])
+        parsed: dict[str, object] = parse_json(self.metadata["schemaString"])
         return parsed
 
 
@@ -71,7 +71,7 @@ Position = DirectoryPosition | DeltaPosition
 def packed(position: Position) -> bytes:
     """Encode a position as bytes, with a checksum."""
     if isinstance(position, DirectoryPosition):
-        label: dict[str, Any] = {
+        label: dict[str, object] = {
             "kind": "directory",
             "format": position.format,
             "columns": position.columns,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +38,7 @@ class ImportTask:
 class ImportedLog:
     """The outcome of the import of a log."""
 
-    stats: tuple[dict[str, Any], ...]
+    stats: tuple[dict[str, object], ...]
     """The data file as read back, a row of `FILE_STATS`; empty for a log without messages."""
     findings: tuple[Finding, ...]
     next_offset: int

@@ -59,7 +59,7 @@ def _partition_values(row: Mapping[str, Any]) -> dict[str, str | None]:
     return {"partition": str(int(row["partition"])), "segment": str(int(row["segment"]))}
 
 
-def _stats(row: Mapping[str, Any]) -> dict[str, Any]:
+def _stats(row: Mapping[str, Any]) -> dict[str, object]:
     lowest = {"seq": row["min_seq"], "ts_ns": row["min_ts_ns"]}
     highest = {"seq": row["max_seq"], "ts_ns": row["max_ts_ns"]}
     without_deadline = row["messages"] - row["never"] - row["deadlines"]
@@ -106,7 +106,7 @@ def _check(row: Mapping[str, Any]) -> None:
         raise _malformed(row, "its statistics contradict each other")
 
 
-def _malformed(row: Mapping[str, Any], why: str) -> VerificationError:
+def _malformed(row: Mapping[str, object], why: str) -> VerificationError:
     return VerificationError(
         f"{row['path']}: cannot be committed, {why}; nothing was committed; this is a defect of the program, "
         "report it"

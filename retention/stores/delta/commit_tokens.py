@@ -13,7 +13,6 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from retention.core.spoken_commands import command
 from retention.errors import LostCommitError
@@ -148,7 +147,7 @@ def _lost(layout: Layout, version: int) -> LostEntry | None:
     return LostEntry(version, entry, act, token)
 
 
-def _info(entry: bytes) -> dict[str, Any]:
+def _info(entry: bytes) -> dict[str, object]:
     """An entry's commit info; empty if it has none or is damaged."""
     try:
         return commit_info(entry)

@@ -89,7 +89,7 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
     return None if any(leaving(named).to_pylist()) else diff
 
 
-def logged_rows(adds: Iterable[Mapping[str, Any]]) -> pa.Table:
+def logged_rows(adds: Iterable[Mapping[str, object]]) -> pa.Table:
     """The files of `add` actions: `LOGGED_FILES`, and any statistics in the log.
 
     Raises:

@@ -99,7 +99,7 @@ class RemovedSeqs(JsonDocument):
     removed: dict[Digits, Natural]
 
 
-def with_removed(metadata: Mapping[str, Any], removed: Mapping[int, int]) -> dict[str, Any]:
+def with_removed(metadata: Mapping[str, object], removed: Mapping[int, int]) -> dict[str, object]:
     """The metadata of an entry with the highest removed sequences; earlier versions of this program ignore them."""
     return {**metadata, **({REMOVED: dict(removed)} if removed else {})}
 
@@ -189,7 +189,7 @@ class ParquetLog:
             ) from error
         return entry
 
-    def _refuse_newer(self, fields: Mapping[str, Any], place: str) -> None:
+    def _refuse_newer(self, fields: Mapping[str, object], place: str) -> None:
         """Refuse an intact entry with fields that this release does not know."""
         unknown = sorted(set(fields) - set(LogEntry.model_fields))
         if unknown:
@@ -365,7 +365,7 @@ def _followed(
 def _replay(state: CommitState | None, entries: Sequence[CommitEntry], seal: str) -> CommitState:
     """The state after given entries; `seal` identifies the last of them."""
     removed: set[str] = set()
-    added: dict[str, Mapping[str, Any]] = {}
+    added: dict[str, Mapping[str, object]] = {}
     for entry in entries:
         for path in entry.remove:
             if added.pop(path, None) is None:

@@ -215,7 +215,7 @@ def _decoded(content: bytes) -> pa.Table:
         raise LostError from error
 
 
-def _to_json(ledger: InventoryCache) -> dict[str, Any]:
+def _to_json(ledger: InventoryCache) -> dict[str, object]:
     return {name: value for name, value in asdict(ledger).items() if name != "token"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from retention.ports import VersionToken
 from retention.storage import files
@@ -26,7 +25,7 @@ class KeptMeasures:
 
 
 def recall_measures(
-    root: str, token: VersionToken, settings: Mapping[str, Any], as_of_ns: int
+    root: str, token: VersionToken, settings: Mapping[str, object], as_of_ns: int
 ) -> KeptMeasures | None:
     """The measures of exactly this state under these settings; None unless they are valid at the instant."""
     kept = _sidecar(root).load(_state(token, settings))
@@ -34,7 +33,7 @@ def recall_measures(
 
 
 def keep_measures(
-    root: str, token: VersionToken, settings: Mapping[str, Any], measured: KeptMeasures
+    root: str, token: VersionToken, settings: Mapping[str, object], measured: KeptMeasures
 ) -> None:
     """Store the measures of a state under its settings, if the storage is writable."""
     _sidecar(root).save(measured, _state(token, settings))
@@ -46,5 +45,5 @@ def _sidecar(root: str) -> Sidecar[KeptMeasures]:
     return Sidecar(place, codec, Step.MEASURES_KEPT)
 
 
-def _state(token: VersionToken, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _state(token: VersionToken, settings: Mapping[str, object]) -> dict[str, object]:
     return {"mark": asdict(token), "settings": dict(settings)}

@@ -27,7 +27,7 @@ class NextDue:
     next_seq: Mapping[int, int]
     forecast: tuple[Mapping[str, int], ...] | None = None
     """The forecast of later instants, defined by the planner; None if not yet computed."""
-    rests_on: tuple[Mapping[str, Any], ...] = ()
+    rests_on: tuple[Mapping[str, object], ...] = ()
     """Everything else that must be unchanged, such as stored offsets; defined by the planner."""
     epoch: int = 0
     """The epoch of its sequences."""
@@ -50,11 +50,11 @@ def _sidecar(root: str) -> Sidecar[NextDue]:
     return Sidecar(place, JsonCodec(_to_json, _from_json), Step.DUE_KEPT, _EDITION)
 
 
-def _state(token: VersionToken, policy: Policy) -> dict[str, Any]:
+def _state(token: VersionToken, policy: Policy) -> dict[str, object]:
     return {"mark": asdict(token), "policy": policy.as_json()}
 
 
-def _to_json(due: NextDue) -> dict[str, Any]:
+def _to_json(due: NextDue) -> dict[str, object]:
     return asdict(due) | {"next_seq": {str(key): seq for key, seq in due.next_seq.items()}}
 
 
