@@ -38,7 +38,6 @@ class Verdicts(SpanRule):
             rows=np.isin(np.arange(len(spans)), list(self.parts)),
             counted=nothing.astype(np.int64),
             unclear=nothing,
-            parts=self.parts,
         )
 
 
@@ -46,11 +45,11 @@ class Verdicts(SpanRule):
 class GivenDecision(Decision):
     """The decision of a rule that is given by its verdicts."""
 
-    parts: Mapping[int, RowRule]
+    rule: Verdicts
 
     def question(self, span: int) -> RowRule | None:
         """The question to the span's rows; for a completely removed span, that of a rule that removes them all."""
-        return EveryRow(self.rule.name) if self.whole[span] else self.parts.get(span)
+        return EveryRow(self.rule.name) if self.whole[span] else self.rule.parts.get(span)
 
     def bounds(self) -> tuple[Array, Array]:
         """Exactly the completely removed spans, and up to all messages of those that need their rows."""

@@ -107,7 +107,6 @@ class DeleteRetention(TimedRule):
             rows=doubtful & ~before.gone,
             counted=counted,
             unclear=doubtful,
-            deletion=self,
             stored=stored,
             doubtful=doubtful,
         )
@@ -159,14 +158,14 @@ def _behind_limit(spans: Spans, subjects: SubjectFacts) -> Array:
 class DeleteRetentionDecision(Decision):
     """The decision of digests about deleted subjects."""
 
-    deletion: DeleteRetention
+    rule: DeleteRetention
     stored: Array
     """Messages of each span on subjects known to be removed; int64."""
     doubtful: Array
 
     def question(self, span: int) -> RowRule | None:
         """The question for messages of removed subjects, if the span has any."""
-        return self.deletion.share(self.spans, span)
+        return self.rule.share(self.spans, span)
 
     def bounds(self) -> tuple[Array, Array]:
         """Exactly the messages that digests count; up to all in spans not searched for deletions."""

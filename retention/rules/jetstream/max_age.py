@@ -108,7 +108,6 @@ class MaxAge(AgeRule):
             counted=np.zeros_like(spans.messages),
             unclear=np.zeros_like(whole),
             scan=Scan(reach, spans.max_ts_ns > self.cutoff_ns, spans.min_ts_ns > self.cutoff_ns),
-            age=self,
         )
 
     def everywhere(self) -> RowRule:
@@ -148,16 +147,16 @@ def _first(mask: Array) -> int:
 class MaxAgeDecision(Decision):
     """The decision of statistics about the scan."""
 
-    age: MaxAge
+    rule: MaxAge
     scan: Scan
 
     def question(self, span: int) -> RowRule | None:
         """The question for old rows, if the scan may reach the span."""
-        return self.age.everywhere() if span < self.scan.reach else None
+        return self.rule.everywhere() if span < self.scan.reach else None
 
     def bounds(self) -> tuple[Array, Array]:
         """Zero for a span after the end of the scan; elsewhere at least zero, at most `MaxAge.most`."""
-        most = self.age.most(self.spans)
+        most = self.rule.most(self.spans)
         reached = np.arange(len(self.spans)) < self.scan.reach
         return np.zeros_like(most), np.where(reached, most, 0)
 

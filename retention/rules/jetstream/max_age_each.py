@@ -38,7 +38,6 @@ class MaxAgeEach(AgeRule):
             rows=old & ~whole & ~lasting & ~before.gone,
             counted=np.zeros_like(spans.messages),
             unclear=np.zeros_like(whole),
-            age=self,
         )
 
     def everywhere(self) -> RowRule:
@@ -59,15 +58,15 @@ class MaxAgeEach(AgeRule):
 class MaxAgeEachDecision(Decision):
     """The decision of statistics about ages."""
 
-    age: MaxAgeEach
+    rule: MaxAgeEach
 
     def question(self, span: int) -> RowRule:
         """The question for old rows."""
         del span
-        return self.age.everywhere()
+        return self.rule.everywhere()
 
     def bounds(self) -> tuple[Array, Array]:
         """Exactly those not `never` if none is young; otherwise at least the oldest, unless it may be `never`."""
-        most = self.age.most(self.spans)
+        most = self.rule.most(self.spans)
         oldest = np.minimum(most, self.spans.never == 0)
-        return np.where(self.spans.max_ts_ns > self.age.cutoff_ns, oldest, most), most
+        return np.where(self.spans.max_ts_ns > self.rule.cutoff_ns, oldest, most), most

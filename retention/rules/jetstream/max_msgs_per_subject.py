@@ -97,7 +97,6 @@ class MaxMsgsPerSubject(Rule):
             rows=nowhere,
             counted=counted,
             unclear=nowhere,
-            surplus=self.surplus,
         )
 
 
@@ -105,11 +104,11 @@ class MaxMsgsPerSubject(Rule):
 class MaxMsgsPerSubjectDecision(Decision):
     """The decision of digests about subjects."""
 
-    surplus: SubjectExcess
+    rule: MaxMsgsPerSubject
 
     def question(self, span: int) -> RowRule | None:
         """The question for messages beyond the limit, if the span has any."""
-        return self.surplus.of_span(span) if self.counted[span] > 0 else None
+        return self.rule.surplus.of_span(span) if self.counted[span] > 0 else None
 
     def bounds(self) -> tuple[Array, Array]:
         """Exactly the messages that digests count."""

@@ -94,7 +94,6 @@ class MaxSubjects(Rule):
             counted=np.where(shared, 0, extra),
             unclear=shared,
             extra=extra,
-            limit=self,
         )
 
     def _has_deleted(self, spans: Spans) -> Array:
@@ -111,13 +110,13 @@ class MaxSubjectsDecision(Decision):
 
     extra: Array
     """Messages of extra subjects in each span; int64."""
-    limit: MaxSubjects
+    rule: MaxSubjects
 
     def question(self, span: int) -> RowRule | None:
         """The question for messages of extra subjects, if the span has any."""
         if not self.extra[span]:
             return None
-        extra = self.limit.extra
+        extra = self.rule.extra
         return OfExtraSubjects(extra.kept_in(self.spans, span), extra.lowest)
 
     def bounds(self) -> tuple[Array, Array]:

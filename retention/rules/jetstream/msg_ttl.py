@@ -69,7 +69,6 @@ class MsgTtl(ExpiryRule):
             rows=any_due & ~whole & ~before.gone,
             counted=np.zeros_like(spans.messages),
             unclear=np.zeros_like(whole),
-            ttl=self,
         )
 
     def everywhere(self) -> RowRule:
@@ -94,16 +93,16 @@ class MsgTtl(ExpiryRule):
 class MsgTtlDecision(Decision):
     """The decision of statistics about deadlines."""
 
-    ttl: MsgTtl
+    rule: MsgTtl
 
     def question(self, span: int) -> RowRule:
         """The question for deadlines that have passed."""
         del span
-        return self.ttl.everywhere()
+        return self.rule.everywhere()
 
     def bounds(self) -> tuple[Array, Array]:
         """At least zero, because a message with a passed deadline may be removed already; at most `MsgTtl.most`."""
-        return np.zeros_like(self.spans.messages), self.ttl.most(self.spans)
+        return np.zeros_like(self.spans.messages), self.rule.most(self.spans)
 
 
 @dataclass(frozen=True)
