@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retention.core.outcomes import Outcome
@@ -12,6 +13,8 @@ from retention.core.units import SECOND
 from retention.storage.outputs import OutputKind, begins
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric
+
     from retention.inspect.measures import Measures
 
 METRICS_FILE = OutputKind("metrics of a run", begins(r"# HELP retention_"))
@@ -47,23 +50,21 @@ HELP: Mapping[str, str] = {
     "retention_stream_oldest_dead_age_seconds": "How long the oldest dead file has been dead; 0 without dead files.",
 }
 """The name of each metric, in the order of the file, and its explanation; counters end in `_total`."""
-_VALUE = r'"((?:[^"\\]|\\.)*)"'
-_SAMPLE = re.compile(
-    rf"({_SUCCESS}|retention_stream_\w+_total)"
-    rf'{{command="(?:[^"\\]|\\.)*",stream={_VALUE}(?:,rule={_VALUE})?}} (\S+)'
-)
-_ESCAPES = {"\\": r"\\", "\n": r"\n", '"': r"\""}
-
-Values = dict[str, list[tuple[Mapping[str, str], float]]]
-"""Metric → its samples: labels and a value."""
+_KEPT = frozenset(name for name in HELP if name == _SUCCESS or name.endswith("_total"))
+"""The metrics that continue from run to run."""
 
 
 class _Series(NamedTuple):
-    """A series of a command's file."""
+    """A series of a command's file; an empty label is none."""
 
     metric: str
-    stream: str
+    stream: str = ""
     rule: str = ""
+    state: str = ""
+
+
+Values = dict[_Series, float]
+"""The value of each series."""
 
 
 @dataclass(frozen=True)
@@ -90,152 +91,141 @@ def metrics_text(run: CommandRun, before: str = "") -> str:
         run: the run.
         before: the content of the file so far: last successes and counter values.
     """
-    values: Values = {name: [] for name in HELP}
-    command = {"command": run.command}
-    values["retention_run_end_timestamp_seconds"].append((command, run.ended_ns / SECOND))
-    values["retention_run_duration_seconds"].append(
-        (command, (run.ended_ns - run.started_ns) / SECOND)
-    )
-    values["retention_run_exit_code"].append((command, run.exit_code))
     by_stream: dict[str, list[Outcome[Any]]] = {}
     for outcome in run.outcomes:
-        by_stream.setdefault(outcome.stream, []).append(outcome)
+        by_stream.setdefault(_encodable(outcome.stream), []).append(outcome)
+    measured = {_encodable(stream): measures for stream, measures in run.measures.items()}
+    values = {
+        _Series("retention_run_end_timestamp_seconds"): run.ended_ns / SECOND,
+        _Series("retention_run_duration_seconds"): (run.ended_ns - run.started_ns) / SECOND,
+        _Series("retention_run_exit_code"): run.exit_code,
+    }
     for stream, outcomes in by_stream.items():
-        rules = run.measures[stream].rules if stream in run.measures else ()
-        _add_stream(values, command | {"stream": stream}, outcomes, rules)
-    listings = dict.fromkeys([*by_stream, *run.unlisted])
-    for stream in (name for name in listings if name not in run.unreported):
-        listing = (command | {"stream": stream}, int(stream in set(run.unlisted)))
-        values[_UNLISTED].append(listing)
-    for stream, measures in run.measures.items():
-        _add_measures(values, command | {"stream": stream}, measures)
+        values |= _of_outcomes(
+            stream, outcomes, measured[stream].rules if stream in measured else ()
+        )
+    unlisted, unreported = (set(map(_encodable, names)) for names in (run.unlisted, run.unreported))
+    listed = (by_stream.keys() | unlisted) - unreported
+    values |= {_Series(_UNLISTED, stream): stream in unlisted for stream in sorted(listed)}
+    for stream, measures in measured.items():
+        values |= _of_measures(stream, measures)
     kept = _kept(before)
-    _add_successes(values[_SUCCESS], run, by_stream, kept)
-    _add_totals(values, run, by_stream, kept)
-    return "".join(_family(name, samples) for name, samples in values.items() if samples)
+    values |= _successes(run, by_stream, kept)
+    values |= _totals(values, by_stream.keys() or {series.stream for series in kept}, kept)
+    return _exposition(run.command, values)
 
 
-def _add_stream(
-    values: Values,
-    labels: Mapping[str, str],
-    outcomes: Sequence[Outcome[Any]],
-    rules: Sequence[str],
-) -> None:
-    seconds = sum(outcome.seconds for outcome in outcomes)
+def _of_outcomes(stream: str, outcomes: Sequence[Outcome[Any]], rules: Sequence[str]) -> Values:
     code = next((outcome.exit_code for outcome in outcomes if outcome.exit_code), 0)
-    values["retention_stream_duration_seconds"].append((labels, seconds))
-    values["retention_stream_exit_code"].append((labels, code))
+    values = {
+        _Series("retention_stream_duration_seconds", stream): sum(
+            each.seconds for each in outcomes
+        ),
+        _Series("retention_stream_exit_code", stream): code,
+    }
     for report in (outcome.value for outcome in outcomes if outcome.value is not None):
-        for name, value, more in _of_report(report.as_json(), rules):
-            values[f"retention_stream_{name}"].append(({**labels, **more}, value))
+        for name, value, rule in _of_report(report.as_json(), rules):
+            values[_Series(f"retention_stream_{name}", stream, rule)] = value
+    return values
 
 
-def _of_report(
-    entry: Mapping[str, Any], rules: Sequence[str]
-) -> Iterator[tuple[str, float, Mapping[str, str]]]:
-    """The samples of a report: a metric, its value, and labels of its own."""
+def _of_report(entry: Mapping[str, Any], rules: Sequence[str]) -> Iterator[tuple[str, float, str]]:
+    """The samples of a report: a metric, its value, and its rule, if it is of one."""
     if "by_rule" in entry:
-        yield "left", int("left" in entry), {}
-        yield "removed_bytes", entry["removed_bytes"], {}
+        yield "left", int("left" in entry), ""
+        yield "removed_bytes", entry["removed_bytes"], ""
         for rule, messages in (dict.fromkeys(rules, 0) | entry["by_rule"]).items():
-            yield "removed_messages", messages, {"rule": rule}
+            yield "removed_messages", messages, rule
         held = entry.get("held", {})
         if held and held.get("action") != "warn":
-            yield "held_messages", held["messages"], {}
+            yield "held_messages", held["messages"], ""
     elif "merges" in entry:
-        yield "merged_files", entry["files_before"], {}
-        yield "pending_merges", entry["pending"], {}
+        yield "merged_files", entry["files_before"], ""
+        yield "pending_merges", entry["pending"], ""
     elif "staying" in entry:
-        yield "reclaimed_bytes", entry["bytes"], {}
+        yield "reclaimed_bytes", entry["bytes"], ""
     elif "origins" in entry:
-        yield "mirrored_messages", entry["messages"], {}
+        yield "mirrored_messages", entry["messages"], ""
 
 
-def _add_measures(values: Values, labels: Mapping[str, str], measures: Measures) -> None:
-    values["retention_stream_messages"].append((labels, measures.messages))
-    values["retention_stream_bytes"].append((labels, measures.bytes))
-    if measures.lag_seconds is not None:
-        values["retention_stream_lag_seconds"].append((labels, measures.lag_seconds))
-    values["retention_stream_small_files"].append((labels, measures.small_files))
-    dead = values["retention_stream_dead_bytes"]
-    dead.append(({**labels, "state": "due"}, measures.due_bytes))
-    dead.append(({**labels, "state": "waiting"}, measures.waiting_bytes))
-    oldest = values["retention_stream_oldest_dead_age_seconds"]
-    oldest.append((labels, measures.oldest_dead_seconds))
+def _of_measures(stream: str, measures: Measures) -> Values:
+    lag, dead = measures.lag_seconds, "retention_stream_dead_bytes"
+    return ({} if lag is None else {_Series("retention_stream_lag_seconds", stream): lag}) | {
+        _Series("retention_stream_messages", stream): measures.messages,
+        _Series("retention_stream_bytes", stream): measures.bytes,
+        _Series("retention_stream_small_files", stream): measures.small_files,
+        _Series(dead, stream, state="due"): measures.due_bytes,
+        _Series(dead, stream, state="waiting"): measures.waiting_bytes,
+        _Series("retention_stream_oldest_dead_age_seconds", stream): measures.oldest_dead_seconds,
+    }
 
 
-def _add_successes(
-    samples: list[tuple[Mapping[str, str], float]],
-    run: CommandRun,
-    by_stream: Mapping[str, Sequence[Outcome[Any]]],
-    kept: Mapping[_Series, float],
-) -> None:
-    """Add the last success of each stream: this run, an earlier one, or 0; if a run failed as a whole, all are kept."""
-    for stream in by_stream or dict.fromkeys(series.stream for series in kept):
-        success = kept.get(_Series(_SUCCESS, _encodable(stream)), 0)
-        if stream in by_stream and all(map(_is_done, by_stream[stream])):
-            success = run.ended_ns / SECOND
-        samples.append(({"command": run.command, "stream": stream}, success))
+def _successes(
+    run: CommandRun, by_stream: Mapping[str, Sequence[Outcome[Any]]], kept: Values
+) -> Values:
+    """The last success of each stream: this run, an earlier one, or 0; if a run failed as a whole, all are kept."""
+    return {
+        _Series(_SUCCESS, stream): run.ended_ns / SECOND
+        if stream in by_stream and all(map(_is_done, by_stream[stream]))
+        else kept.get(_Series(_SUCCESS, stream), 0)
+        for stream in by_stream or dict.fromkeys(series.stream for series in kept)
+    }
 
 
-def _add_totals(
-    values: Values,
-    run: CommandRun,
-    by_stream: Mapping[str, Sequence[Outcome[Any]]],
-    kept: Mapping[_Series, float],
-) -> None:
-    """Add each counter: its value in the file so far, and this run's increment."""
-    streams = set(map(_encodable, by_stream)) or {series.stream for series in kept}
-    for name in (name for name in HELP if name.endswith("_total")):
-        totals = {
-            series: value
-            for series, value in kept.items()
-            if series.metric == name and series.stream in streams
-        }
-        for labels, value in values[name.removesuffix("_total")]:
-            series = _Series(name, _encodable(labels["stream"]), labels.get("rule", ""))
+def _totals(values: Values, streams: Set[str], kept: Values) -> Values:
+    """Each counter of some streams: its value in the file so far, and this run's increment."""
+    totals = {
+        series: value
+        for series, value in kept.items()
+        if series.metric != _SUCCESS and series.stream in streams
+    }
+    for gauge, value in values.items():
+        series = gauge._replace(metric=f"{gauge.metric}_total")
+        if series.metric in HELP:
             totals[series] = totals.get(series, 0) + value
-        for series, value in totals.items():
-            labels = {"command": run.command, "stream": series.stream}
-            values[name].append((labels | ({"rule": series.rule} if series.rule else {}), value))
+    return totals
 
 
 def _is_done(outcome: Outcome[Any]) -> bool:
     return outcome.error is None and not getattr(outcome.value, "is_left", False)
 
 
-def _kept(content: str) -> dict[_Series, float]:
-    """The samples in the content of a file that are kept across runs."""
-    matches = (_SAMPLE.fullmatch(line) for line in content.split("\n"))
-    return {
-        _Series(match[1], _unescaped(match[2]), match[3] or ""): float(match[4])
-        for match in matches
-        if match is not None
-    }
+def _kept(content: str) -> Values:
+    """The samples in the content of a file that are kept across runs; a line that is none is passed over."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    values: Values = {}
+    for line in content.split("\n"):
+        if line.partition("{")[0] in _KEPT:
+            with suppress(ValueError, LookupError):
+                for sample in next(iter(text_string_to_metric_families(line))).samples:
+                    labels = sample.labels
+                    series = _Series(sample.name, labels["stream"], labels.get("rule", ""))
+                    values[series] = sample.value
+    return values
 
 
-def _family(name: str, samples: Sequence[tuple[Mapping[str, str], float]]) -> str:
-    kind = "counter" if name.endswith("_total") else "gauge"
-    lines = [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}"]
-    lines += [f"{name}{{{_labels(labels)}}} {_number(value)}" for labels, value in samples]
-    return "".join(f"{line}\n" for line in lines)
+class _Families(list["Metric"]):
+    """Metrics with their samples, as the library collects them."""
+
+    def collect(self) -> list[Metric]:
+        return self
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+def _exposition(command: str, values: Values) -> str:
+    """Values as Prometheus's text, in the order of `HELP`."""
+    from prometheus_client import Metric, generate_latest
+
+    families = {}
+    for name, text in HELP.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        families[name] = Metric(name.removesuffix("_total"), text, kind)
+    for (metric, *labels), value in values.items():
+        named = zip(_Series._fields[1:], labels, strict=True)
+        present = {name: label for name, label in named if label}
+        families[metric].add_sample(metric, {"command": command, **present}, value)
+    return generate_latest(_Families(filter(attrgetter("samples"), families.values()))).decode()
 
 
 def _encodable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
-
-
-def _escaped(value: str) -> str:
-    return "".join(_ESCAPES.get(character, character) for character in _encodable(value))
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(round(value, 3))

@@ -62,9 +62,9 @@ def test_jobs_name_it_and_a_metric_has_it(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"retain: {NAMED}")
     assert "retain: 3 streams done, 0 failed" in done.stdout
     samples = (tmp_path / "retain.prom").read_text(encoding="utf-8").splitlines()
-    assert 'retention_stream_unlisted{command="retain",stream="PII"} 1' in samples
-    assert 'retention_stream_unlisted{command="retain",stream="ORDERS"} 0' in samples
-    assert 'retention_run_exit_code{command="retain"} 4' in samples
+    assert 'retention_stream_unlisted{command="retain",stream="PII"} 1.0' in samples
+    assert 'retention_stream_unlisted{command="retain",stream="ORDERS"} 0.0' in samples
+    assert 'retention_run_exit_code{command="retain"} 4.0' in samples
     assert not [line for line in samples if "lag" in line and '"PII"' in line]
     for name in ("plan", "reclaim"):
         assert run_job(name, tmp_path, "--metrics-file", f"{name}.prom").returncode == 4, name
@@ -73,7 +73,7 @@ def test_jobs_name_it_and_a_metric_has_it(tmp_path: Path) -> None:
         in (tmp_path / "plan.prom").read_text()
     )
     reclaimed = run_job("reclaim", tmp_path, "--unlisted", "--metrics-file", "unlisted.prom")
-    named = 'retention_stream_unlisted{command="reclaim",stream="PII"} 1'
+    named = 'retention_stream_unlisted{command="reclaim",stream="PII"} 1.0'
     assert named in (tmp_path / "unlisted.prom").read_text(encoding="utf-8")
     assert (reclaimed.returncode, reclaimed.stdout[:21]) == (0, "reclaim: 1 stream don")
 

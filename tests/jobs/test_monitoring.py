@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.retention.views.test_metrics import samples
+from tests.retention.views.test_metrics import RULE, samples
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
@@ -40,11 +40,11 @@ def test_a_job_leaves_metrics_of_each_stream(command: Commands) -> None:
     done = job(command, *RETAIN, "--metrics-file", "m.prom")
     assert (done.returncode, done.stderr) == (0, "")
     values = measured(command)
-    orders, other = (f'command="retain",stream="{name}"' for name in ("ORDERS", "OTHER"))
-    assert values["stream_removed_messages", f'{orders},rule="max_age"'] == 48
-    assert values["stream_removed_messages", f'{other},rule="max_msgs"'] == 2
+    orders = 'command="retain",stream="ORDERS"'
+    assert values["stream_removed_messages", RULE.format("max_age")] == 48
+    assert values["stream_removed_messages", 'command="retain",rule="max_msgs",stream="OTHER"'] == 2
     assert values["stream_lag_seconds", orders] == 0
-    assert values["stream_dead_bytes", f'{orders},state="waiting"'] > 0
+    assert values["stream_dead_bytes", 'command="retain",state="waiting",stream="ORDERS"'] > 0
     assert values["stream_last_success_timestamp_seconds", orders] > 1_700_000_000
     assert [path.name for path in command.folder.iterdir() if "tmp" in path.name] == []
     for name in ("compact", "reclaim", "mirror"):
@@ -77,8 +77,8 @@ def test_metrics_that_cannot_be_written_are_an_error_behind_the_run(command: Com
 def test_apply_leaves_metrics_too(command: Commands) -> None:
     file = str(command.folder / "a.prom")
     command.json("apply", "OTHER", "--yes", "--metrics-file", file)
-    stream = 'command="apply",stream="OTHER"'
-    assert measured(command, "a.prom")["stream_removed_messages", f'{stream},rule="max_msgs"'] == 2
+    labels = 'command="apply",rule="max_msgs",stream="OTHER"'
+    assert measured(command, "a.prom")["stream_removed_messages", labels] == 2
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from retention.core.outcomes import Outcome
 from retention.core.units import SECOND
 from retention.errors import BusyError
@@ -13,11 +15,7 @@ from retention.history.report import RunReport
 from retention.inspect.measures import Measures
 from retention.views.metrics import HELP, CommandRun, metrics_text
 
-# https://prometheus.io/docs/instrumenting/exposition_formats/: names, labels with escapes, a float.
-LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\n"])*"'
-SAMPLE = re.compile(
-    rf"([a-zA-Z_:][a-zA-Z0-9_:]*)\{{({LABEL}(?:,{LABEL})*)\}} ([-+]?[0-9.]+(?:e[-+]?\d+)?)"
-)
+RULE = 'command="retain",rule="{}",stream="ORDERS"'
 NOW = 1_800_000_000 * SECOND
 REPORT = replace(
     RunReport.of_nothing("ORDERS", NOW),
@@ -34,24 +32,17 @@ def run(*outcomes: Outcome[object], code: int = 0, ended_ns: int = NOW) -> Comma
 
 def samples(text: str) -> dict[tuple[str, str], float]:
     """Metric and labels → value; asserts that the text is well formed."""
-    assert text.endswith("\n")
     values: dict[tuple[str, str], float] = {}
-    described: list[str] = []
-    lines = text.removesuffix("\n").split("\n")
-    for number, line in enumerate(lines):
-        if line.startswith("# HELP "):
-            name = line.split(" ", 3)[2]
-            kind = "counter" if name.endswith("_total") else "gauge"
-            assert lines[number + 1] == f"# TYPE {name} {kind}"
-            described.append(name)
-        elif not line.startswith("# TYPE "):
-            match = SAMPLE.fullmatch(line)
-            assert match is not None, line
-            assert match[1] == described[-1], "the samples of a metric stand together"
-            key = (match[1].removeprefix("retention_"), match[2])
+    families = list(text_string_to_metric_families(text))
+    assert len(families) == len({(family.name, family.type) for family in families})
+    for family in families:
+        assert family.documentation, "the samples of a metric stand together"
+        for sample in family.samples:
+            assert family.type == ("counter" if sample.name.endswith("_total") else "gauge")
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            key = (sample.name.removeprefix("retention_"), labels)
             assert key not in values, "a series is there once"
-            values[key] = float(match[3])
-    assert len(described) == len(set(described))
+            values[key] = sample.value
     return values
 
 
@@ -68,12 +59,12 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_exit_code", stream): 0,
         ("stream_left", stream): 0,
         ("stream_unlisted", stream): 0,
-        ("stream_removed_messages", f'{stream},rule="max_age"'): 3,
-        ("stream_removed_messages", f'{stream},rule="max_msgs"'): 2,
-        ("stream_removed_messages", f'{stream},rule="msg_ttl"'): 0,
-        ("stream_removed_messages_total", f'{stream},rule="max_age"'): 3,
-        ("stream_removed_messages_total", f'{stream},rule="max_msgs"'): 2,
-        ("stream_removed_messages_total", f'{stream},rule="msg_ttl"'): 0,
+        ("stream_removed_messages", RULE.format("max_age")): 3,
+        ("stream_removed_messages", RULE.format("max_msgs")): 2,
+        ("stream_removed_messages", RULE.format("msg_ttl")): 0,
+        ("stream_removed_messages_total", RULE.format("max_age")): 3,
+        ("stream_removed_messages_total", RULE.format("max_msgs")): 2,
+        ("stream_removed_messages_total", RULE.format("msg_ttl")): 0,
         ("stream_removed_bytes", stream): 500,
         ("stream_removed_bytes_total", stream): 500,
         ("stream_messages", stream): 30,
@@ -82,8 +73,8 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_held_messages", stream): 7,
         ("stream_lag_seconds", stream): 3600.5,
         ("stream_small_files", stream): 4,
-        ("stream_dead_bytes", f'{stream},state="due"'): 10,
-        ("stream_dead_bytes", f'{stream},state="waiting"'): 20,
+        ("stream_dead_bytes", 'command="retain",state="due",stream="ORDERS"'): 10,
+        ("stream_dead_bytes", 'command="retain",state="waiting",stream="ORDERS"'): 20,
     }
 
 
@@ -115,8 +106,8 @@ def test_counters_go_on_from_run_to_run() -> None:
     labels = 'command="retain",stream="ORDERS"'
     counters = {key: value for key, value in samples(text).items() if "_total" in key[0]}
     assert counters == {
-        ("stream_removed_messages_total", f'{labels},rule="max_age"'): 6,
-        ("stream_removed_messages_total", f'{labels},rule="max_msgs"'): 4,
+        ("stream_removed_messages_total", RULE.format("max_age")): 6,
+        ("stream_removed_messages_total", RULE.format("max_msgs")): 4,
         ("stream_removed_bytes_total", labels): 1000,
     }
 
