@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from retention.core.units import SECOND, parse_duration
 from retention.errors import RetentionError
 
 
-def job_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """A parser of the shared arguments."""
+def job_parser(name: str, description: str, engine: str | None) -> argparse.ArgumentParser:
+    """A parser of the shared arguments.
+
+    Args:
+        name: the job's.
+        description: its sentence in `--help`.
+        engine: the default of `--engine`; None: each stream's own.
+    """
     parser = argparse.ArgumentParser(prog=name, description=description)
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
@@ -56,7 +63,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         help="end when this process ends (Linux); may be repeated",
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
+    parser.add_argument("--engine", choices=("auto", "spark", "local"), default=engine)
     return parser
 
 
@@ -69,6 +76,11 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="wait this long for another run on a stream (default: 0s)",
     )
+
+
+def without_instant(reason: str) -> Callable[[argparse.Namespace], str | None]:
+    """The refusal of `--as-of` by a job that acts at no instant."""
+    return lambda arguments: None if arguments.as_of is None else f"{reason}: leave out --as-of"
 
 
 def add_any_time(parser: argparse.ArgumentParser) -> None:

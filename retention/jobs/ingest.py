@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import asdict, replace
 
-from retention import open_warehouse
 from retention.config.discovery import unlisted_stream
 from retention.core.accepted_times import accepted_times
 from retention.core.wording import counted
 from retention.dialects.column_mapping import ColumnMapping
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, TableSource, ingest
-from retention.jobs.arguments import add_any_time, job_parser
-from retention.jobs.running import JobResult, run_job, seconds_since
+from retention.jobs.arguments import add_any_time
+from retention.jobs.running import JobResult, JobRun, job
 
 
-def main() -> int:
-    """Run the job.
-
-    Returns:
-        Its exit code.
-    """
-    parser = job_parser("ingest", "Append new rows of another table.")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", required=True, metavar="PATH", help="a Delta table, or a directory of files"
     )
@@ -40,14 +32,6 @@ def main() -> int:
             metavar="WHAT",
             help=f"a file or Delta version that a run refused: {what}; may be repeated",
         )
-    arguments = parser.parse_args()
-
-    def work(started: int) -> JobResult:
-        done, seconds = run(arguments), seconds_since(started)
-        text = f"ingest: stored {counted(done.messages, 'message')} ({counted(done.bytes, 'byte')}); {seconds:.1f} s"
-        return JobResult(asdict(done) | {"seconds": seconds}, text)
-
-    return run_job("ingest", arguments, work)
 
 
 def _add_mapping(parser: argparse.ArgumentParser) -> None:
@@ -85,14 +69,15 @@ def _mapping(arguments: argparse.Namespace) -> ColumnMapping:
     return ColumnMapping(columns, order_by, arguments.where, arguments.tombstone, whole_row)
 
 
-def run(arguments: argparse.Namespace) -> Ingested:
+def _ingest(run: JobRun) -> Ingested:
     """Ingest the source that the arguments name; rows without a time of their own get `--as-of`, or `--time now`."""
+    arguments = run.arguments
     if len(arguments.stream) != 1 or arguments.engine == "local":
         raise UsageError(
             "ingestion needs one stream, and Spark: give one --stream and no other engine"
         )
     mapping = _mapping(arguments)
-    warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+    warehouse = run.open()
     opened = warehouse.new_stream(arguments.stream[0]).opened
     if arguments.as_of is not None:
         instant = warehouse.instant(arguments.as_of)
@@ -115,6 +100,15 @@ def run(arguments: argparse.Namespace) -> Ingested:
     if is_new and warehouse.has(opened.name):
         print(f"ingest: {unlisted_stream(opened.name, warehouse.streams())}", file=sys.stderr)
     return done
+
+
+@job("ingest", "Append new rows of another table.", _add_arguments, engine=None)
+def main(run: JobRun) -> JobResult:
+    """Append the new rows of another table to a stream."""
+    done = _ingest(run)
+    seconds = run.seconds
+    text = f"ingest: stored {counted(done.messages, 'message')} ({counted(done.bytes, 'byte')}); {seconds:.1f} s"
+    return JobResult(asdict(done) | {"seconds": seconds}, text)
 
 
 if __name__ == "__main__":

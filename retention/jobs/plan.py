@@ -15,9 +15,9 @@ from retention.core.units import format_duration
 from retention.core.wording import counted
 from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
-from retention.jobs.arguments import add_selection, job_parser
+from retention.jobs.arguments import add_selection
 from retention.jobs.lifting import add_lifts, lifted
-from retention.jobs.running import JobResult, open_on_engine, run_job, seconds_since
+from retention.jobs.running import JobResult, JobRun, job
 from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
 from retention.views.json_entries import plan_entry
@@ -27,32 +27,30 @@ if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
 
 
-def main() -> int:
-    """Run the job.
-
-    Returns:
-        Its exit code.
-    """
-    parser = job_parser("plan", "Plan a pass over streams; the report can be approved for retain.")
-    add_selection(parser)
-    add_lifts(parser)
-    arguments = parser.parse_args()
-
-    def work(started: int) -> JobResult:
-        warehouse = open_on_engine("plan", arguments)
-        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        names = warehouse.chosen(arguments.stream, arguments.tag)
-        guards = lifted(arguments)
-        outcomes, refusals = with_refusals(warehouse, warehouse.plan(names, instant), guards)
-        for text in notes(outcomes, refusals):
-            print(f"plan: {visible_lines(text)}", file=sys.stderr)
-        report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
-        text = summary(outcomes, seconds_since(started))
-        unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
-        unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
-        return JobResult(report, text, unchanged_outcomes, warehouse=warehouse, unlisted=unlisted)
-
-    return run_job("plan", arguments, work)
+@job(
+    "plan",
+    "Plan a pass over streams; the report can be approved for retain.",
+    add_selection,
+    add_lifts,
+)
+def main(run: JobRun) -> JobResult:
+    """Plan a pass over streams and change nothing."""
+    arguments = run.arguments
+    warehouse = run.open_with_streams()
+    instant = run.instant(warehouse)
+    names = warehouse.chosen(arguments.stream, arguments.tag)
+    guards = lifted(arguments)
+    outcomes, refusals = with_refusals(warehouse, warehouse.plan(names, instant), guards)
+    for text in notes(outcomes, refusals):
+        print(f"plan: {visible_lines(text)}", file=sys.stderr)
+    report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
+    plans = [outcome.value for outcome in outcomes if outcome.value is not None]
+    messages = counted(sum(plan.removed_messages for plan in plans), "message")
+    size = counted(sum(plan.removed_bytes for plan in plans), "byte")
+    text = run.summary(outcomes, f"would remove {messages} ({size})")
+    unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
+    unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
+    return JobResult(report, text, unchanged_outcomes, warehouse=warehouse, unlisted=unlisted)
 
 
 def with_refusals(
@@ -110,15 +108,6 @@ def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
         None if plan is None else RunReport.of_nothing(plan.header.stream, plan.header.as_of_ns)
     )
     return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
-
-
-def summary(outcomes: list[Outcome[Plan]], seconds: float) -> str:
-    """The outcomes of planning in one line."""
-    plans = [outcome.value for outcome in outcomes if outcome.value is not None]
-    messages = sum(plan.removed_messages for plan in plans)
-    size = sum(plan.removed_bytes for plan in plans)
-    done = f"plan: {counted(len(plans), 'stream')} done, {len(outcomes) - len(plans)} failed"
-    return f"{done}; would remove {counted(messages, 'message')} ({counted(size, 'byte')}); {seconds:.1f} s"
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from retention.history.report import RunReport, document
 from retention.history.runs import history_of
 from retention.history.tries import earlier_try
 from retention.jobs.approving import chosen, note_late, read_approved
-from retention.jobs.arguments import add_budget, add_selection, add_wait, job_parser
+from retention.jobs.arguments import add_budget, add_selection, add_wait
 from retention.jobs.lifting import add_lifts, lifted
-from retention.jobs.running import JobResult, open_on_engine, run_job, seconds_since
+from retention.jobs.running import JobResult, JobRun, job
 from retention.views.json_entries import entry, report_entry
 from retention.views.left import left_text
 from retention.views.text_guards import passed_guards
@@ -32,51 +32,7 @@ if TYPE_CHECKING:
     from retention.history.compaction_report import CompactionReport
 
 
-def main() -> int:
-    """Run the job.
-
-    Returns:
-        Its exit code.
-    """
-    parser = _parser()
-    arguments = parser.parse_args()
-    if arguments.approved is not None and arguments.as_of is not None:
-        parser.error("an approved report has its own instant: leave out --as-of")
-    if arguments.approved is not None and arguments.tag:
-        parser.error("an approved report has its own streams: leave out --tag")
-
-    def work(started: int) -> JobResult:
-        budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
-        warehouse = open_on_engine("retain", arguments)
-        names, instant, approved = asked_for(warehouse, arguments, started)
-        guards = replace(
-            lifted(arguments, approved),
-            reason=arguments.reason,
-            skip_superseded=arguments.skip_superseded,
-        )
-        outcomes = retain(warehouse, names, instant, guards, budget)
-        for text in [*passed_guards(outcomes), *note_late(outcomes)]:
-            print(f"retain: {visible_lines(text)}", file=sys.stderr)
-        report = document(instant, [entry_of(warehouse, each, instant) for each in outcomes])
-        compactions: list[Outcome[CompactionReport]] = []
-        if arguments.compact:
-            limits = None if budget is None else rest(budget, outcomes, started)
-            compactions = compact(warehouse, names, limits)
-            report["compactions"] = [entry(outcome) for outcome in compactions]
-        text = summary(outcomes, seconds_since(started))
-        unlisted = unlisted_finding(
-            warehouse, names if approved else arguments.stream, arguments.tag
-        )
-        return JobResult(
-            report, text, [*outcomes, *compactions], warehouse=warehouse, unlisted=unlisted
-        )
-
-    return run_job("retain", arguments, work)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = job_parser("retain", "Apply the retention rules to streams.")
-    add_wait(parser)
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compact",
         action="store_true",
@@ -98,16 +54,49 @@ def _parser() -> argparse.ArgumentParser:
         metavar="REPORT",
         help="apply only what this report of jobs/plan.py plans",
     )
-    return parser
 
 
-def asked_for(
-    warehouse: Warehouse, arguments: argparse.Namespace, started: int
-) -> tuple[list[str], int, dict[str, Approved]]:
-    """The streams to act on, the instant, and their approvals."""
+def _refusal(arguments: argparse.Namespace) -> str | None:
     if arguments.approved is None:
-        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
-        return warehouse.chosen(arguments.stream, arguments.tag), instant, {}
+        return None
+    if arguments.as_of is not None:
+        return "an approved report has its own instant: leave out --as-of"
+    return "an approved report has its own streams: leave out --tag" if arguments.tag else None
+
+
+@job("retain", "Apply the retention rules to streams.", add_wait, _add_arguments, refusal=_refusal)
+def main(run: JobRun) -> JobResult:
+    """Apply the retention rules to streams."""
+    arguments = run.arguments
+    budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
+    warehouse = run.open_with_streams()
+    names, instant, approved = asked_for(warehouse, run)
+    guards = replace(
+        lifted(arguments, approved),
+        reason=arguments.reason,
+        skip_superseded=arguments.skip_superseded,
+    )
+    outcomes = retain(warehouse, names, instant, guards, budget)
+    for text in [*passed_guards(outcomes), *note_late(outcomes)]:
+        print(f"retain: {visible_lines(text)}", file=sys.stderr)
+    report = document(instant, [entry_of(warehouse, each, instant) for each in outcomes])
+    compactions: list[Outcome[CompactionReport]] = []
+    if arguments.compact:
+        limits = None if budget is None else rest(budget, outcomes, run.started_ns)
+        compactions = compact(warehouse, names, limits)
+        report["compactions"] = [entry(outcome) for outcome in compactions]
+    text = summary(outcomes, run.seconds)
+    unlisted = unlisted_finding(warehouse, names if approved else arguments.stream, arguments.tag)
+    return JobResult(
+        report, text, [*outcomes, *compactions], warehouse=warehouse, unlisted=unlisted
+    )
+
+
+def asked_for(warehouse: Warehouse, run: JobRun) -> tuple[list[str], int, dict[str, Approved]]:
+    """The streams to act on, the instant, and their approvals."""
+    arguments = run.arguments
+    if arguments.approved is None:
+        return warehouse.chosen(arguments.stream, arguments.tag), run.instant(warehouse), {}
     instant, approved = read_approved(arguments.approved)
     return chosen(approved, arguments.stream), instant, approved
 

@@ -18,10 +18,12 @@ from retention import open_warehouse
 from retention.config.discovery import find_config, no_own_streams, no_streams
 from retention.core.event_log import event_line, logging_events
 from retention.core.outcomes import ENDINGS, Outcome, exit_code, exit_code_of, sentence_of
+from retention.core.wording import counted
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible_lines
 from retention.history.report import FORMAT_VERSION, KIND, REPORT_FILE
+from retention.jobs.arguments import job_parser
 from retention.jobs.ending import end_with
 from retention.startup import spare_pandas
 from retention.storage.outputs import check_output, write_output
@@ -30,6 +32,7 @@ from retention.storage.signals import end_between_commits
 if TYPE_CHECKING:
     from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
+    from retention.engines.select import EngineName
 
 
 _log = logging.getLogger("retention.jobs")
@@ -53,17 +56,91 @@ class JobResult:
     """The streams to report because no configuration lists them any more."""
 
 
-def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
-    """Run a job's work, which receives the instant at which it began.
+@dataclass(frozen=True)
+class JobRun:
+    """A run of a job."""
+
+    job: str
+    """The job's name."""
+    arguments: argparse.Namespace
+    started_ns: int
+    """The instant at which it began, nanoseconds since the epoch."""
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that have passed since it began."""
+        return round((time.time_ns() - self.started_ns) / 1e9, 3)
+
+    def open(self) -> Warehouse:
+        """Open its warehouse on the engine of its arguments; it waits for other runs if the job has `--wait`."""
+        return open_warehouse(
+            self.arguments.warehouse or self.arguments.config,
+            engine=self.arguments.engine,
+            clock=time.time_ns,
+            wait_s=getattr(self.arguments, "wait", 0.0),
+        )
+
+    def open_with_streams(self) -> Warehouse:
+        """Open its warehouse; a notice reports one without streams, where the job has nothing to do.
+
+        Raises:
+            UsageError: there is no warehouse.
+        """
+        warehouse = self.open()
+        if not warehouse.config.streams and not warehouse.chosen():
+            sentence = no_own_streams if warehouse.streams() else no_streams
+            _note(self.job, sentence(warehouse.location))
+        return warehouse
+
+    def instant(self, warehouse: Warehouse) -> int:
+        """The instant of `--as-of`, by default of its start."""
+        as_of = self.arguments.as_of
+        return self.started_ns if as_of is None else warehouse.instant(as_of)
+
+    def summary(self, outcomes: Sequence[Outcome[Any]], done: str) -> str:
+        """Its last line: the streams done and failed, and its work on them."""
+        failed = sum(outcome.value is None for outcome in outcomes)
+        streams = counted(len(outcomes) - failed, "stream")
+        return f"{self.job}: {streams} done, {failed} failed; {done}; {self.seconds:.1f} s"
+
+
+Work = Callable[[JobRun], JobResult]
+"""The work of a job."""
+
+
+def job(
+    name: str,
+    description: str,
+    *arguments: Callable[[argparse.ArgumentParser], None],
+    engine: EngineName | None = "spark",
+    refusal: Callable[[argparse.Namespace], str | None] = lambda _: None,
+) -> Callable[[Work], Callable[[], int]]:
+    """Make a job's `main` of its work; `main` returns the exit code.
 
     Args:
         name: the name of the job.
-        arguments: those of `job_parser`.
-        work: the job's work.
-
-    Returns:
-        Its exit code.
+        description: its sentence in `--help`.
+        arguments: functions that add arguments to those that all jobs share.
+        engine: the default of `--engine`; None: each stream's own.
+        refusal: the sentence that refuses a combination of arguments, or none.
     """
+
+    def main_of(work: Work) -> Callable[[], int]:
+        def main() -> int:
+            parser = job_parser(name, description, engine)
+            for add in arguments:
+                add(parser)
+            parsed = parser.parse_args()
+            if (sentence := refusal(parsed)) is not None:
+                parser.error(sentence)
+            return _run_logged(name, parsed, work)
+
+        return main
+
+    return main_of
+
+
+def _run_logged(name: str, arguments: argparse.Namespace, work: Work) -> int:
     end_between_commits()
     end_with_spark_submit()
     spare_pandas()
@@ -74,14 +151,14 @@ def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobR
     return _run(name, arguments, work)
 
 
-def _run(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
+def _run(name: str, arguments: argparse.Namespace, work: Work) -> int:
     say = partial(_say, name, arguments)
     started, result = time.time_ns(), None
     try:
         end_with(arguments.end_with)
         _check_outputs(arguments)
         with _lineage(name, arguments):
-            result = work(started)
+            result = work(JobRun(name, arguments, started))
         _write_report(arguments.report_file, result.report)
     except ENDINGS as error:  # every error is one sentence and an exit code
         say(sentence_of(error), error)
@@ -124,38 +201,6 @@ def _say_end(
         print(result.text)
     code = exit_code(result.outcomes) or result.exit_code
     return code or (0 if unlisted is None else unlisted.exit_code)
-
-
-def open_on_engine(name: str, arguments: argparse.Namespace) -> Warehouse:
-    """Open a job's warehouse on the engine of its arguments; it waits for other runs if the job has `--wait`.
-
-    Raises:
-        UsageError: there is no warehouse.
-    """
-    warehouse = open_warehouse(
-        arguments.warehouse or arguments.config,
-        engine=arguments.engine,
-        clock=time.time_ns,
-        wait_s=getattr(arguments, "wait", 0.0),
-    )
-    note_if_empty(name, warehouse)
-    return warehouse
-
-
-def note_if_empty(name: str, warehouse: Warehouse) -> None:
-    """Report that a warehouse has no streams, so that there is nothing for a job to do.
-
-    Raises:
-        UsageError: there is no warehouse.
-    """
-    if not warehouse.config.streams and not warehouse.chosen():
-        sentence = no_own_streams if warehouse.streams() else no_streams
-        _note(name, sentence(warehouse.location))
-
-
-def seconds_since(started: int) -> float:
-    """The seconds that have passed since an instant, nanoseconds since the epoch."""
-    return round((time.time_ns() - started) / 1e9, 3)
 
 
 def _say(name: str, arguments: argparse.Namespace, text: str, error: BaseException) -> None:

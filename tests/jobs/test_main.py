@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from retention.errors import UsageError
 from retention.jobs import main as of_jobs
+from retention.jobs import running
+from tests.support.jobs import run_job
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +43,34 @@ def test_an_unknown_job_is_refused(
         of_jobs.main()
     assert ended.value.code == 2
     assert "invalid choice: 'retian'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("job", "words", "engine"),
+    [
+        ("retain", (), "spark"),
+        ("retain", ("--engine", "auto"), "auto"),
+        ("reclaim", (), None),
+        ("mirror", ("--engine", "local"), "local"),
+        ("ingest", ("--stream", "S", "--source", "t"), None),
+    ],
+)
+def test_a_job_opens_its_warehouse_on_the_engine_of_its_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    job: str,
+    words: tuple[str, ...],
+    engine: str | None,
+) -> None:
+    asked: list[object] = []
+
+    def refused(_: str, **settings: object) -> None:
+        asked.append(settings["engine"])
+        raise UsageError("refused")
+
+    monkeypatch.setattr(running, "open_warehouse", refused)
+    assert run_job(job, tmp_path, *words).returncode == UsageError.exit_code
+    assert asked == [engine]
 
 
 def test_a_line_of_an_old_crontab_works_in_a_clone(tmp_path: Path) -> None:
