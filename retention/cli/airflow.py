@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 from retention.core.wording import counted
@@ -16,11 +17,7 @@ from retention.errors import UsageError
 FOLDER = "airflow_dags"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(airflow)
-
-
+@app.command()
 def airflow(
     ctx: typer.Context,
     copy_to: Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import AsOf, Tags, complete_stream
 from retention.cli.output import (
     chosen_streams,
@@ -70,12 +71,7 @@ MetricsFile = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(apply)
-    app.command()(undo)
-
-
+@app.command()
 def apply(
     ctx: typer.Context,
     what: What = None,
@@ -134,6 +130,7 @@ def apply(
     finish(outcomes, unlisted.exit_code)
 
 
+@app.command()
 def undo(
     ctx: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `history` names it.")],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import complete_bucket
 from retention.cli.output import put_json, put_json_lines, put_lines, put_report, put_table, say
 from retention.cli.removing import DryRun, Yes, remove
@@ -27,6 +28,7 @@ buckets = typer.Typer(
     help="Read and write a key-value bucket.",
     no_args_is_help=True,
 )
+app.add_typer(buckets, name="kv")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
 Value = Annotated[
@@ -49,11 +51,6 @@ Filters = Annotated[
 ]
 _BUCKET = "retention.bucket"
 _HEAD = ("KEY", "REVISION", "CREATED", "OPERATION", "VALUE")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.add_typer(buckets, name="kv")
 
 
 @buckets.callback()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
@@ -28,11 +29,7 @@ Compacted = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(compact)
-
-
+@app.command()
 def compact(
     ctx: typer.Context,
     streams: Compacted = None,

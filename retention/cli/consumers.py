@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.applying import can_ask
 from retention.cli.arguments import AnyTime, OneStream
 from retention.cli.output import put_json, put_lines, put_report, put_table, say
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from retention.inspect.consumers import ConsumerInfo
 
 consumers = typer.Typer(help="Show and change the consumers of a stream.", no_args_is_help=True)
+app.add_typer(consumers, name="consumer")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 File = Annotated[
@@ -44,11 +46,6 @@ Deliver = Annotated[
     ),
 ]
 _HEAD = ("CONSUMER", "WANTS", "ACKS", "DELIVERED", "FLOOR", "PENDING", "REDELIVERED", "TO COME")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.add_typer(consumers, name="consumer")
 
 
 @consumers.command("ls")

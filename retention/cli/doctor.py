@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import Streams, Tags
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
     from retention.doctor.finding import Finding
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(doctor)
-
-
+@app.command()
 def doctor(
     ctx: typer.Context,
     streams: Streams = None,

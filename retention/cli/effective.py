@@ -6,16 +6,13 @@ from typing import Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_table, say
 from retention.cli.settings import settings_of
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(effective)
-
-
+@app.command()
 def effective(
     ctx: typer.Context,
     stream: OneStream,

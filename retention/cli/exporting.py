@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import settings_of
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
     from retention.inspect.nats_export import Exported
 
 exports = typer.Typer(help="Export a stream to another system.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.add_typer(exports, name="export")
+app.add_typer(exports, name="export")
 
 
 @exports.command("nats-backup")

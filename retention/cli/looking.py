@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Tags, Topics
 from retention.cli.consumers import put_consumers
 from retention.cli.output import (
@@ -41,12 +42,7 @@ _BEHIND = 3
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    for command in (explain, messages, state, stats):
-        app.command()(command)
-
-
+@app.command()
 def validate(ctx: typer.Context) -> None:
     """Check the configuration, and explain its effect."""
     from retention.config import explain_config, explain_stream
@@ -69,6 +65,7 @@ def validate(ctx: typer.Context) -> None:
     finish([], say_unlisted(settings.open(), ()).exit_code)
 
 
+@app.command()
 def explain(
     ctx: typer.Context,
     stream: OneStream,
@@ -87,6 +84,7 @@ def explain(
         put_json(settings, explanation.as_json(), [explanation.as_json()])
 
 
+@app.command()
 def messages(
     ctx: typer.Context,
     stream: OneStream,
@@ -145,6 +143,7 @@ class StateDetails:
             entry["writers"] = self.warehouse.log(entry["stream"]).last_batches()
 
 
+@app.command()
 def state(
     ctx: typer.Context,
     streams: Streams = None,
@@ -205,6 +204,7 @@ def state(
     )
 
 
+@app.command()
 def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
     """Show totals of topics, Iggy streams and partitions."""
     settings = settings_of(ctx)

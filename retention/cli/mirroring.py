@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes
 from retention.cli.progress import progress
@@ -34,11 +35,7 @@ StoredAt = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(mirror)
-
-
+@app.command()
 def mirror(
     ctx: typer.Context, streams: Targets = None, tags: Tags = None, as_of: StoredAt = None
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import OnePartition, OneTopic
 from retention.cli.output import put_json, put_lines, put_table
 from retention.cli.settings import Settings, settings_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 offsets = typer.Typer(
     help="Store, show and delete the offsets of a topic's readers.", no_args_is_help=True
 )
+app.add_typer(offsets, name="offset")
 
 Name = Annotated[
     str,
@@ -26,11 +28,6 @@ Name = Annotated[
 ]
 Kind = Annotated[Literal["consumer", "group"], typer.Option(help="The kind of reader.")]
 _HEAD = ("PARTITION", "KIND", "NAME", "OFFSET", "LAG", "STORED")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.add_typer(offsets, name="offset")
 
 
 @offsets.command()

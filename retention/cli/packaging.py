@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import Settings, settings_of
 from retention.core.units import format_size
@@ -16,11 +17,7 @@ UNPACKED = "environment"
 """The directory into which a task unpacks the archive."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(package)
-
-
+@app.command()
 def package(
     ctx: typer.Context,
     venv: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import AsOf, Streams, Tags
 from retention.cli.output import (
     MOST_BLOCKS,
@@ -36,11 +37,7 @@ PlanFile = Annotated[
 _WOULD_CHANGE = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(plan)
-
-
+@app.command()
 def plan(
     ctx: typer.Context,
     streams: Streams = None,

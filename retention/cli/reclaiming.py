@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import Streams, Tags
 from retention.cli.output import chosen_streams, finish, put_outcomes, say, say_unlisted
 from retention.cli.progress import progress
@@ -29,11 +30,7 @@ Unlisted = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(reclaim)
-
-
+@app.command()
 def reclaim(
     ctx: typer.Context,
     streams: Streams = None,

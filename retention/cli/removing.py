@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.applying import can_ask, confirm_plans
 from retention.cli.arguments import OnePartition, OneStream, OneTopic
 from retention.cli.output import finish, put_outcomes
@@ -29,14 +30,7 @@ DryRun = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(purge)
-    app.command()(delete)
-    app.command()(delete_segments)
-    app.command()(drop)
-
-
+@app.command()
 def purge(
     ctx: typer.Context,
     stream: OneStream,
@@ -58,6 +52,7 @@ def purge(
     remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
 
 
+@app.command()
 def delete(
     ctx: typer.Context,
     stream: OneStream,
@@ -76,6 +71,7 @@ def delete(
     remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
 
 
+@app.command()
 def delete_segments(
     ctx: typer.Context,
     topic: OneTopic,
@@ -96,6 +92,7 @@ def delete_segments(
     remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
 
 
+@app.command()
 def drop(ctx: typer.Context, stream: OneStream, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Remove a stream or topic. `undo` restores it within the grace period, until the next write.
 

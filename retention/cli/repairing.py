@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import AsOf, OneStream
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import Settings, settings_of
@@ -16,13 +17,9 @@ if TYPE_CHECKING:
     from retention.api.log import Log
 
 repair = typer.Typer(help="Repair a broken stream (dry run unless --yes).", no_args_is_help=True)
+app.add_typer(repair, name="repair")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Repair the stream (without it: a dry run).")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.add_typer(repair, name="repair")
 
 
 @repair.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import OneStream, Partition
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import settings_of
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"(\d*)\.\.(\d*)")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(restore)
-
-
+@app.command()
 def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
     ctx: typer.Context,
     stream: OneStream,

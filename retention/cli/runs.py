@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
 from retention.cli.history_export import ExportOptions, export_history
 from retention.cli.output import (
@@ -33,11 +34,7 @@ _SHOW = "show"
 _EXPORT = "export"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(history)
-
-
+@app.command()
 def history(
     ctx: typer.Context,
     streams: Annotated[

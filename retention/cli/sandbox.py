@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from retention.cli.looking import validate
+from retention.cli.app import app
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 from retention.config.discovery import CONFIG_NAME
@@ -45,12 +45,7 @@ streams:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(init)
-    app.command()(validate)
-
-
+@app.command()
 def init(
     ctx: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new or empty directory.")],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from retention.cli.app import app
 from retention.cli.arguments import AnyTime, OneStream
 from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
@@ -35,14 +36,10 @@ Era = Literal["0.8", "0.9"]
 """The versions of Iggy's servers from which a log can come."""
 
 imports = typer.Typer(help="Import a NATS backup or an Iggy log.", no_args_is_help=True)
+app.add_typer(imports, name="import")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(publish)
-    app.add_typer(imports, name="import")
-
-
+@app.command()
 def publish(
     ctx: typer.Context,
     stream: OneStream,

@@ -9,8 +9,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from retention.cli.app import options_first
 from retention.cli.examples import EXAMPLES
-from retention.cli.main import app, options_first
+from retention.cli.main import app
 
 
 def leaves(group: Any, before: str = "") -> dict[str, Any]:

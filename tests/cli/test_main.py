@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from retention import __version__
 from retention.api.warehouse import Warehouse
-from retention.cli.main import app, options_first
+from retention.cli.app import options_first
+from retention.cli.main import app
 from retention.doctor import build_version
 from tests.support.sandboxes import ORDERS, commands, configured
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from retention.cli.main import app, options_first
+from retention.cli.app import options_first
+from retention.cli.main import app
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
