@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.retention.views.test_json_schemas import wrong
 from tests.support.jobs import Ended, run_job
 from tests.support.sandboxes import ORDERS, lines, opened
 
@@ -55,7 +56,9 @@ def test_the_job_folds_and_reports(
         done = fold(folder, *where, *logs)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1] == "  all: 1 line: 1 settle"
-    entries = json.loads(report.read_text(encoding="utf-8"))["logs"]
+    document = json.loads(report.read_text(encoding="utf-8"))
+    assert wrong("report.fold.schema.json", document) == []
+    entries = document["logs"]
     assert [(one["rows"], one["before"], list(one["consumers"])) for one in entries] == [
         (1, 0, ["all"])
     ] * 2

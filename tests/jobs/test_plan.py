@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from retention.api.warehouse import Warehouse, open_warehouse
+from tests.retention.views.test_json_schemas import wrong
 from tests.support.jobs import Ended, run_job
 from tests.support.sandboxes import ORDERS, configured, lines, opened
 
@@ -39,6 +40,7 @@ def planned(folder: Path, *arguments: str) -> dict[str, Any]:
     done = run("plan", folder, *arguments, "--report-file", str(report))
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    assert wrong("report.plan.schema.json", document) == []
     return document
 
 

@@ -19,6 +19,7 @@ from retention.ingest.sources.spark_reader import SparkReader
 from retention.ingest.table_source import Ingested, TableSource, ingest
 from retention.jobs import ingest as job
 from retention.storage.listing import list_files
+from tests.retention.views.test_json_schemas import wrong
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:
@@ -298,7 +299,9 @@ def test_the_job_writes_a_report_and_shares_exit_codes(
     ]
     monkeypatch.setattr(sys, "argv", [*arguments, "--stream", "ORDERS", "--as-of", "7"])
     assert job.main() == 0
-    assert json.loads(report.read_text())["messages"] == 1
+    document = json.loads(report.read_text())
+    assert document["messages"] == 1
+    assert wrong("report.ingest.schema.json", document) == []
     assert job.main() == 0
     assert json.loads(report.read_text())["messages"] == 0
     monkeypatch.setattr(sys, "argv", arguments)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from jsonschema import Draft202012Validator
 
+from retention.doctor.finding import ok, problem
+from retention.history.report import FORMAT_VERSION, KIND
+from retention.ingest.table_source import Ingested
 from retention.stores.lease import lease
 from retention.views.json_schemas import published
 from tests.support.jobs import run_job
@@ -73,3 +78,41 @@ def test_the_report_of_a_job_that_fails_is_what_its_schema_says(tmp_path: Path) 
     assert wrong("report.schema.json", document) == []
     del document["error"]
     assert wrong("report.schema.json", document) == ["$"]
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("plan", ("--as-of", "2030-01-01", "--stream", "ORDERS")),
+        ("compact", ("--stream", "ORDERS")),
+        ("reclaim", ("--stream", "ORDERS")),
+        ("mirror", ("--stream", "COPY")),
+    ],
+)
+def test_the_report_of_every_job_is_what_its_schema_says(
+    tmp_path: Path, job: str, words: tuple[str, ...]
+) -> None:
+    copy = {"name": "COPY", "mirror": {"name": "ORDERS"}}
+    stream = opened(tmp_path, ORDERS, copy).stream("ORDERS")
+    for _ in range(3):
+        stream.publish(lines(48))
+    stream.plan().apply()
+    report = tmp_path / "report.json"
+    run_job(job, tmp_path, *words, "--stream", "NONE", "--report-file", str(report))
+    document = json.loads(report.read_text(encoding="utf-8"))
+    assert ["error" in entry for entry in document["streams"]] == [False, True]
+    assert wrong(f"report.{job}.schema.json", document) == []
+    for entry in document["streams"]:
+        del entry["stream"]
+    assert {path[:9] for path in wrong(f"report.{job}.schema.json", document)} == {"$.streams"}
+
+
+def test_findings_and_ingested_rows_are_what_their_schemas_say() -> None:
+    start = {"format_version": FORMAT_VERSION, "kind": KIND}
+    findings = [ok("java", "17").as_json(), problem("spark", "no", "install", "ORDERS").as_json()]
+    assert wrong("report.doctor.schema.json", {**start, "findings": findings}) == []
+    done = asdict(Ingested("ORDERS", "source", 1, 2, 3, ("note",))) | {"seconds": 0.5}
+    document = json.loads(json.dumps(start | done))
+    assert wrong("report.ingest.schema.json", document) == []
+    del document["batches"]
+    assert wrong("report.ingest.schema.json", document) == ["$"]

@@ -1,0 +1,211 @@
+"""The published schemas of the reports of jobs (`--report-file`), from the shapes of their entries."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from retention.apply.reclaim.report import Amount
+from retention.consumers.ack_fold import FoldReport
+from retention.consumers.ack_subject import Malformed
+from retention.core.dropped import StreamDrop
+from retention.history.compaction_report import CompactionReport
+from retention.history.report import FORMAT_VERSION, KIND, RunReport
+from retention.ingest.mirror.pull import PullResult
+from retention.ingest.table_source import Ingested
+from retention.plan.ahead_of_clock import AheadOfClock
+from retention.plan.extent import Extent
+from retention.plan.forecast import Due
+from retention.plan.lowered import LoweredLimit
+from retention.plan.overdue import Overdue
+from retention.rules.removal_guards import GuardFinding
+
+Schema = dict[str, Any]
+
+DRAFT: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_INTEGER: Schema = {"type": "integer"}
+_NUMBER: Schema = {"type": "number"}
+_OBJECT: Schema = {"type": "object"}
+_STRING: Schema = {"type": "string"}
+
+
+def report_schemas() -> dict[str, Schema]:
+    """Name of each file → the schema of a job's report."""
+    entries = {
+        "plan": _plan(),
+        "compact": _compacted(),
+        "reclaim": _reclaimed(),
+        "mirror": _mirrored(),
+    }
+    streams = {
+        f"report.{job}.schema.json": _report(job, {"as_of_ns": _INTEGER, "streams": _list(entry)})
+        for job, entry in entries.items()
+    }
+    return streams | {
+        "report.schema.json": _retained(),
+        "report.ingest.schema.json": _report("ingest", _fields(Ingested) | {"seconds": _NUMBER}),
+        "report.fold.schema.json": _report("fold", {"logs": _list(_folded()), "seconds": _NUMBER}),
+        "report.doctor.schema.json": _report("doctor", {"findings": _list(_finding())}),
+    }
+
+
+def document_schema(
+    title: str, properties: Schema, required: list[str], definitions: Schema
+) -> Schema:
+    """The schema of a JSON document without other keys."""
+    shape = {"title": title, "type": "object", "properties": properties, "required": required}
+    return DRAFT | shape | {"additionalProperties": False, "$defs": definitions}
+
+
+def _report(job: str, properties: Schema, optional: Schema | None = None) -> Schema:
+    """The schema of a job's report: its properties, or the error of a job that failed as a whole."""
+    common = {"format_version": {"const": FORMAT_VERSION}, "kind": {"const": KIND}}
+    document = document_schema(
+        f"The report of the job {job}, format {FORMAT_VERSION}",
+        common | properties | (optional or {}) | {"error": _ERROR},
+        ["format_version"],
+        {},
+    )
+    return document | {"anyOf": [{"required": list(properties)}, {"required": ["error"]}]}
+
+
+def _object(required: Schema, optional: Schema | None = None) -> Schema:
+    """The schema of an object without other keys."""
+    properties = required | (optional or {})
+    shape = {"type": "object", "properties": properties, "required": list(required)}
+    return shape | {"additionalProperties": False}
+
+
+_ERROR = _object({"exit_code": _INTEGER, "message": _STRING})
+_FAILED = _object({"stream": _STRING, "error": _ERROR})
+"""A stream that failed: nothing was changed."""
+
+
+def _fields(shape: type) -> Schema:
+    """Name of each field of a dataclass → its schema."""
+    return {
+        name: {key: value for key, value in schema.items() if key not in {"title", "default"}}
+        for name, schema in TypeAdapter(shape).json_schema()["properties"].items()
+    }
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _retained() -> Schema:
+    """The report of a pass: `jobs.retain --report-file` and `apply --format json`."""
+    stream = TypeAdapter(RunReport).json_schema(ref_template="#/$defs/{model}")
+    del stream["properties"]["as_of_ns"]  # stands once, in the document
+    stream["required"].remove("as_of_ns")
+    stream["properties"]["earlier_try"] = _OBJECT
+    stream["additionalProperties"] = False
+    failed = _OBJECT | {
+        "title": "A stream that failed: nothing was removed",
+        "properties": {"stream": _STRING, "error": _ERROR},
+        "required": ["stream", "error"],
+    }
+    return _report(
+        "retain",
+        {"as_of_ns": _INTEGER, "streams": _list({"anyOf": [stream, failed]})},
+        {"compactions": _list(_compacted())},
+    )
+
+
+def _plan() -> Schema:
+    numbers = _fields(RunReport)
+    sums = ("removed_messages", "removed_bytes", "by_rule", "segments", "markers")
+    costs = ("deleted_consumers", "files_read", "bytes_read", "bytes_written", "seconds")
+    group = (
+        "partition",
+        "first_segment",
+        "last_segment",
+        "segments",
+        "messages",
+        "removed_messages",
+    )
+    reasons = {"by_rule": _map(_INTEGER), "reasons": _list(_STRING)}
+    return _object(
+        {
+            "stream": _STRING,
+            "plan_id": _or_null(_STRING),
+            **{name: numbers[name] for name in sums + costs},
+            **dict.fromkeys(("version_before", "version_after", "next_due_ns"), _or_null(_INTEGER)),
+            "due": _list(_object(_fields(Due))),
+            "groups": _list(_object(dict.fromkeys(group, _INTEGER) | reasons)),
+        },
+        {
+            "would_change": _BOOLEAN,
+            "extent": _or_null(_object(_fields(Extent))),
+            "grace": _STRING,
+            **dict.fromkeys(("needs_approval", "refused"), _or_null(_STRING)),
+            "held": _OBJECT,
+            "dropped": _object(_fields(StreamDrop)),
+            "overdue": _object(_fields(Overdue)),
+            "guards": _list(_object(_fields(GuardFinding) | {"sentence": _STRING})),
+            "lowered": _list(_object(_fields(LoweredLimit))),
+            "ahead_of_clock": _list(_object(_fields(AheadOfClock))),
+            "error": _ERROR,
+        },
+    )
+
+
+def _compacted() -> Schema:
+    unused = {"dead_bytes": {"const": 0}, "left": _list(_OBJECT) | {"maxItems": 0}}
+    return {"anyOf": [_object(_fields(CompactionReport) | unused), _FAILED]}
+
+
+def _reclaimed() -> Schema:
+    amount = _object(_fields(Amount))
+    return _object(
+        {
+            "stream": _STRING,
+            "run": _or_null(_STRING),
+            "done": _BOOLEAN,
+            "grace_ns": _or_null(_INTEGER),
+            **_fields(Amount),
+            **dict.fromkeys(("by_reason", "staying"), _map(amount)),
+            "seconds": _NUMBER,
+        },
+        {"error": _ERROR},
+    )
+
+
+def _mirrored() -> Schema:
+    counts = dict.fromkeys(("messages", "bytes", "skipped", "missing", "rolled_up"), _INTEGER)
+    bounds = dict.fromkeys(("first_seq", "last_seq"), _or_null(_INTEGER))
+    origins = {"origins": _list(_object(_fields(PullResult)))}
+    return _object(
+        {"stream": _STRING} | counts | bounds | origins, {"seconds": _NUMBER, "error": _ERROR}
+    )
+
+
+def _folded() -> Schema:
+    counts = {field.name: _INTEGER for field in fields(FoldReport)}
+    ranges = _list(_list(_INTEGER) | {"minItems": 2, "maxItems": 2})
+    return _object(
+        {
+            **dict.fromkeys(("stream", "log"), _STRING),
+            **dict.fromkeys(("rows", "before"), _INTEGER),
+            "consumers": _map(_object(counts | {"missing_ranges": ranges})),
+            "malformed": _list(_object(_fields(Malformed))),
+            **dict.fromkeys(("unknown_consumers", "other_streams"), _map(_INTEGER)),
+        }
+    )
+
+
+def _finding() -> Schema:
+    result = {"enum": ["ok", "warning", "problem"]}
+    texts = dict.fromkeys(("check", "detail", "remedy"), _STRING)
+    return _object(texts | {"stream": _or_null(_STRING), "result": result})
