@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from retention.api.log import Log
-from retention.api.warehouse import open_warehouse
+from retention.api.source_options import LOG_OPTIONS, log_of
 from retention.core.inventory import DataFile
 from retention.core.message_filter import MessageFilter
 from retention.core.units import parse_as_of
@@ -90,32 +90,7 @@ def view_of(options: Mapping[str, str]) -> SourceView:
             raise UsageError(
                 f"the view {name} has no option `{option}`; it has {', '.join((*_COMMON, *options_of_view))}"
             )
-    warehouse = open_warehouse(_place(options), engine="local")
-    return make(warehouse.log(_stream(options)), options)
-
-
-def _place(options: Mapping[str, str]) -> str:
-    given = [options[name] for name in ("warehouse", "config") if options.get(name)]
-    if len(given) == 2:  # noqa: PLR2004  (both)
-        raise UsageError(
-            "the options `warehouse` and `config` exclude each other: the configuration names its warehouse"
-        )
-    if not given:
-        raise UsageError(
-            'no warehouse is named: add .option("warehouse", DIR), a directory or an s3:// location, or '
-            '.option("config", FILE)'
-        )
-    return given[0]
-
-
-def _stream(options: Mapping[str, str]) -> str:
-    names = {options[name] for name in ("stream", "path") if options.get(name)}
-    if len(names) != 1:
-        raise UsageError(
-            'one stream is read at a time: name it by .option("stream", NAME) or by load(NAME)'
-            + (f", not both {' and '.join(sorted(names))}" if names else "")
-        )
-    return names.pop()
+    return make(log_of(options), options)
 
 
 def _filter(log: Log, options: Mapping[str, str]) -> MessageFilter:
@@ -137,7 +112,7 @@ def _number(name: str, text: str | None) -> int | None:
     raise UsageError(f"the option `{name}` is a whole number from 0 on, not {text!r}")
 
 
-_COMMON = ("warehouse", "config", "stream", "path", "view")
+_COMMON = (*LOG_OPTIONS, "view")
 _NUMBERS = ("partition", "from_seq", "to_seq")
 VIEWS: Mapping[str, tuple[Callable[[Log, Mapping[str, str]], SourceView], tuple[str, ...]]] = {
     "messages": (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retention.engines.spark.data_source import SourceView, ViewSource
+from retention.engines.spark.arrow_batches import are_by_rows, bound_bytes
+from retention.engines.spark.data_source import BatchTarget, SourceView, ViewSource
 from retention.engines.spark.session import refuse_stopped
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RetentionSource(ViewSource):
-    """Messages, plan, history, state and files of a stream: `spark.read.format("retention")`."""
+    """A stream, read by `spark.read.format("retention")`, appended to by `df.writeStream.format("retention")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,12 +31,26 @@ class RetentionSource(ViewSource):
 
         return view_of(self.options)
 
+    def target(self) -> BatchTarget:
+        """The log that the options name.
+
+        Raises:
+            UsageError: an option is missing or wrong, or there is no such stream.
+        """
+        from retention.api.batch_target import target_of
+
+        return target_of(self.options)
+
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("retention")` known to a session, for as long as it lasts.
+    """Make the format `retention` known to a session, for as long as it lasts.
+
+    Bytes limit the session's Arrow batches from now on: a streaming query cannot report a row that is too long.
 
     Raises:
         UsageError: the session was stopped.
     """
     refuse_stopped(spark)
+    if are_by_rows(spark):
+        bound_bytes(spark)
     spark.dataSource.register(RetentionSource)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
@@ -18,6 +18,9 @@ from retention.planners.scratch import new_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from retention.engines.spark.append import SortedRows
+    from retention.layout.stored_blocks import StoredBlock
 
 NO_MAPPING = ColumnMapping()
 _log = logging.getLogger(__name__)
@@ -61,21 +64,48 @@ def append_frame(
         VerificationError: the staged files differ from what was to be written; nothing was committed.
     """
     from retention.dialects.arriving_rows import ArrivingRows
-    from retention.engines.spark.append import SortedFrame
+    from retention.engines.spark.append import sorted_frame
     from retention.engines.spark.engine import SparkEngine
     from retention.engines.spark.session import refuse_stopped
 
     refuse_stopped(frame.sparkSession)
-    dialect, engine = opened.dialect, SparkEngine(frame.sparkSession)
+    engine = SparkEngine(frame.sparkSession)
     with closing(new_scratch(opened, engine)) as scratch:
-        arriving = ArrivingRows(dialect, opened.clock(), times)
-        rows = SortedFrame(engine, frame, arriving, scratch.location)
-        known = identity() if callable(identity) else identity
-        with appending(opened, known) as append:
-            for attempt in append.attempts():
-                position = attempt.position
-                layer = dialect.layer(position.tail, position.turn, opened.clock())
-                append.commit(rows.stage(attempt.staging, layer))
+        arriving = ArrivingRows(opened.dialect, opened.clock(), times)
+        rows = sorted_frame(engine, frame, arriving, scratch.location)
+        return _append(opened, rows, identity() if callable(identity) else identity)
+
+
+@on_stream
+@labelled(step="append rows")
+def append_blocks(
+    opened: OpenedStream, blocks: Sequence[StoredBlock], directory: str, batch: MicroBatch
+) -> Appended:
+    """Append the rows that the tasks of a streaming query wrote to blocks; this process writes and commits the files.
+
+    Args:
+        opened: the stream or topic; it is created if it does not exist.
+        blocks: the blocks of all tasks, in any order.
+        directory: the directory for files of merged blocks.
+        batch: makes the append exactly once.
+
+    Raises:
+        UsageError: a row cannot be a message, or too many blocks overlap.
+        RefusedError, BusyError, VerificationError: as `append_frame`.
+    """
+    from retention.engines.local import LocalEngine
+    from retention.engines.spark.append import rows_of_tasks
+
+    rows = rows_of_tasks(LocalEngine(), opened.dialect, blocks, directory)
+    return _append(opened, rows, batch)
+
+
+def _append(opened: OpenedStream, rows: SortedRows, identity: BatchIdentity | None) -> Appended:
+    with appending(opened, identity) as append:
+        for attempt in append.attempts():
+            position = attempt.position
+            layer = opened.dialect.layer(position.tail, position.turn, opened.clock())
+            append.commit(rows.stage(attempt.staging, layer))
     return append.done
 
 

@@ -26,7 +26,7 @@ def new_scratch(opened: OpenedStream, engine: Engine) -> ScratchDirectory:
     """
     if engine.name == "local":
         return local_directory()
-    location = files.join(_shared(opened), uuid.uuid4().hex)
+    location = files.join(shared_directory(opened), uuid.uuid4().hex)
     files.make_directory(location)
     return ScratchDirectory(location)
 
@@ -43,7 +43,7 @@ def within_reach(
         OSError: the ranges cannot be written.
     """
     parts = [part for part in ranges.parts if np.isin(part.files, numbers).any()]
-    shared = f"{_shared(opened)}/"
+    shared = f"{shared_directory(opened)}/"
     if engine.name != "local" and any(not _lies_below(shared, part) for part in parts):
         scratch = new_scratch(opened, engine)
         parts = [part if _lies_below(shared, part) else _copied(part, scratch) for part in parts]
@@ -59,5 +59,6 @@ def _lies_below(directory: str, part: StoredPart) -> bool:
     return part.stored.place.startswith(directory)
 
 
-def _shared(opened: OpenedStream) -> str:
+def shared_directory(opened: OpenedStream) -> str:
+    """The parent of all directories that tasks of Spark can access."""
     return opened.layout.engine_path(DIRECTORY)

@@ -125,7 +125,7 @@ def test_frames_are_appended_and_streamed_by_workers(
 
 
 @pytest.mark.cluster
-def test_messages_are_read_by_workers(
+def test_messages_are_read_and_appended_again_by_workers(
     cluster: Cluster, folder: Path, by_environment: Brought
 ) -> None:
     warehouse = opened(folder / "w", *STREAMS)
@@ -138,7 +138,7 @@ def test_messages_are_read_by_workers(
     subprocess.run(["tar", "-xzf", archive, "-C", cluster.folder / "environment"], check=True)
     done = cluster.submit(by_environment, READING, folder / "w", "DELTA", "PARQUET")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["DELTA 60 40", "PARQUET 60 40"]
+    assert done.stdout.splitlines()[-2:] == ["DELTA 120 80", "PARQUET 120 80"]
 
 
 @pytest.mark.cluster

@@ -1,4 +1,4 @@
-"""A streaming query is killed after a commit that its checkpoint lacks, then its worker."""
+"""A streaming query is killed: after a commit that its checkpoint lacks, and while it writes files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from retention.apply.orphans import orphans
 from retention.storage.crash_points import CRASH_AT, Step
 from tests.support.crashes import TWICE
 from tests.support.laying import START, held, warehouse_with
+from tests.support.streaming_queries import WAYS, Way
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,20 +36,20 @@ import sys
 from pathlib import Path
 from retention.engines.spark.session import build_session
 from retention.api.warehouse import open_warehouse
+from tests.support.streaming_queries import append_stream
 
 folder = Path(sys.argv[1])
 spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")
-sink = open_warehouse(folder / "retention.yaml").new_stream("ORDERS").sink("query")
-source = spark.readStream.schema("subject string, payload string, ts_ns long")
+log = open_warehouse(folder / "retention.yaml").new_stream("ORDERS")
+source = spark.readStream.schema("subject string, payload binary, ts_ns long")
 source = source.option("maxFilesPerTrigger", 1).json(str(folder / "arriving"))
-query = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "seen"))
-query.trigger(availableNow=True).start().awaitTermination()
+append_stream(sys.argv[2], source, log, folder / "seen")
 """
 
 
-def run_query(folder: Path, crash_at: str = "") -> int:
+def run_query(folder: Path, way: Way, crash_at: str = "") -> int:
     ended = subprocess.run(
-        [sys.executable, "-c", QUERY, folder],
+        [sys.executable, "-c", QUERY, folder, way],
         cwd=ROOT,
         env=os.environ | {CRASH_AT: crash_at},
         capture_output=True,
@@ -60,21 +61,22 @@ def run_query(folder: Path, crash_at: str = "") -> int:
     return ended.returncode
 
 
-def test_a_killed_sink_loses_and_doubles_nothing(warehouse: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_query_loses_and_doubles_nothing(warehouse: Path, way: Way) -> None:
     streams = warehouse_with(warehouse, "delta", START)
     arriving = warehouse / "arriving"
     arriving.mkdir()
     for batch in range(BATCHES):
         lines = [
-            json.dumps({"subject": "s", "payload": f"{batch}-{n}", "ts_ns": START + n})
+            json.dumps({"subject": "s", "payload": f"{batch}{n:03}", "ts_ns": START + n})
             for n in range(EACH)
         ]
         (arriving / f"{batch}.json").write_text("\n".join(lines))
-    assert run_query(warehouse, f"{Step.DELTA_COMMITTED}#2") == -9
-    assert held(streams).num_rows == 2 * EACH
-    assert run_query(warehouse, Step.DATA_WRITTEN) == 1, "a killed worker fails the query"
-    assert held(streams).num_rows == 2 * EACH
-    assert run_query(warehouse) == 0
+    assert run_query(warehouse, way, Step.DELTA_COMMITTED) == {"foreachBatch": -9, "format": 1}[way]
+    assert held(streams).num_rows == EACH
+    assert run_query(warehouse, way, Step.DATA_WRITTEN) == 1, "a killed worker fails the query"
+    assert held(streams).num_rows == EACH
+    assert run_query(warehouse, way) == 0
     found = held(streams)
     assert found["seq"].to_pylist() == list(range(1, BATCHES * EACH + 1))
     assert len(pc.unique(found["payload"])) == BATCHES * EACH

@@ -51,10 +51,15 @@ def test_the_files_that_it_names_are_there() -> None:
 
 
 @pytest.mark.spark
-def test_the_code_for_reading_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_code_for_reading_and_writing_runs(spark: SparkSession, tmp_path: Path) -> None:
     opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(3))
     configured(tmp_path, ORDERS)
-    [code] = blocks(PAGE, "python")
+    reading, writing = blocks(PAGE, "python")
     found: dict[str, Any] = {"spark": spark}
-    exec(code.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
+    exec(reading.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
     assert found["orders"].load("ORDERS").count() == 3
+    rows = found["orders"].load("ORDERS").select("subject", "payload", "ts_ns")
+    rows.write.parquet(str(tmp_path / "arriving"))
+    exec(writing.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
+    found["query"].awaitTermination()
+    assert found["orders"].load("ORDERS").count() == 6

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from retention.api.log import Log
+from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import read_columns
@@ -17,10 +20,12 @@ from retention.dialects.dialect import Share
 from retention.dialects.jetstream import StreamLayer
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.ingest.append import append_rows
-from retention.ingest.dataframe import append_frame, streaming_sink
+from retention.ingest.dataframe import append_frame
 from retention.ingest.idempotency import BatchIdentity
 from retention.layout import stored_blocks
+from tests.support.laying import held, warehouse_with
 from tests.support.plain_store import opened_stream, store_of
+from tests.support.streaming_queries import WAYS, Way, append_stream
 from tests.support.topics import World
 
 if TYPE_CHECKING:
@@ -230,44 +235,85 @@ def test_a_share_of_more_rows_than_there_are_is_not_committed(
     assert store_of(opened).swaps == []
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_a_streaming_query_appends_each_micro_batch_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, way: Way
 ) -> None:
-    opened = opened_stream(tmp_path, NOW)
-    arrivals = tmp_path / "arrivals"
-    arrivals.mkdir()
     from pyspark.errors import StreamingQueryException
 
-    def run() -> None:
-        source = spark.readStream.schema("subject string, payload string, ts_ns long").json(
-            str(arrivals)
-        )
-        query = source.writeStream.foreachBatch(streaming_sink(opened, "query"))
-        query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
-            availableNow=True
-        ).start().awaitTermination()
+    warehouse = warehouse_with(tmp_path, "parquet", NOW)
+    log, checkpoint = warehouse.stream("ORDERS"), tmp_path / "checkpoint"
 
-    for name, count in (("a", 3), ("b", 2)):
-        lines = (
-            json.dumps({"subject": f"orders.{name}", "payload": str(n), "ts_ns": n})
-            for n in range(count)
-        )
-        (arrivals / f"{name}.json").write_text("\n".join(lines))
+    def run() -> None:
+        append_stream(way, arriving(spark, tmp_path / "rows", SCHEMA), log, checkpoint)
+
+    for batch in (range(3), range(3, 5)):
+        arrive(tmp_path / "rows", some_rows(5)[batch.start : batch.stop])
         run()
-    assert stored(opened)["subject"].to_pylist() == ["orders.a"] * 3 + ["orders.b"] * 2
-    commits = tmp_path / "checkpoint" / "commits"
+    assert held(warehouse)["seq"].to_pylist() == [1, 2, 3, 4, 5]
+    commits = checkpoint / "commits"
     (commits / "1").unlink()
     (commits / ".1.crc").unlink()
     run()
-    assert stored(opened).num_rows == 5
-    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    assert held(warehouse).num_rows == 5
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
     counted = {"query": 1, f"retention/query/{query}/query": 1}
-    assert store_of(opened).snapshot().counters.batches == counted
+    assert log.opened.store.snapshot().counters.batches == counted
     # Another checkpoint counts from 0 again, so its batches are not the committed ones.
-    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(checkpoint)
     with pytest.raises(StreamingQueryException, match="whose last is batch 1, another checkpoint"):
         run()
-    assert stored(opened).num_rows == 5
+    assert held(warehouse).num_rows == 5
+    assert orphans(log.opened) == []
+
+
+@pytest.mark.parametrize("kind", ["stream", "topic"])
+def test_both_ways_of_a_streaming_query_store_the_same(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    stored_by = {}
+    rows = some_rows(90)
+    for each in (rows[:50], [rows[0] | {"subject": "none"}], rows[50:]):
+        arrive(tmp_path / "rows", each)
+    for way in WAYS:
+        coming = arriving(spark, tmp_path / "rows", SCHEMA).where("subject <> 'none'")
+        if kind == "stream":
+            log: Log = warehouse_with(tmp_path / way, "delta", NOW, segment_size="1KiB").stream(
+                "ORDERS"
+            )
+        else:
+            log = World(tmp_path / way, "delta", {"partitions": 3}).topic
+            coming = coming.selectExpr(
+                "payload",
+                "nullif(cast(ts_ns % 5 AS binary), X'00') AS key",
+                "ts_ns AS origin_ts_ns",
+            )
+        append_stream(way, coming.repartition(3), log, tmp_path / f"checkpoint-{way}")
+        stored_by[way] = pa.concat_tables(log.messages())
+        assert log.last_batches() == {"query": 2}, "an empty batch is counted"
+        assert log.state().messages == 90
+    clocks = [] if kind == "stream" else ["ts_ns"]
+    first, second = (stored_by[way].drop_columns(clocks) for way in WAYS)
+    assert first.equals(second)
+
+
+def arrive(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Add a file of rows to a folder; its binary columns in base64, as Spark reads them."""
+    folder.mkdir(exist_ok=True)
+    texts = [
+        {
+            name: b64encode(value).decode() if isinstance(value, bytes) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    number = len([*folder.iterdir()])
+    (folder / f"{number}.json").write_text("\n".join(map(json.dumps, texts)))
+
+
+def arriving(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """A stream of the files of a folder, one in a batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
 
 
 def test_the_session_stays_and_nothing_stays_cached(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import DateType, LongType, StringType, StructType
 import retention
 from retention.api.log import Log
 from retention.api.source_views import view_of
+from retention.api.spark_source import RetentionSource
 from retention.engines.spark.data_source import FilesPart, TaskShare
 from retention.engines.spark.ddl import arrow_of
 from retention.errors import UsageError
@@ -189,6 +190,40 @@ def said(options: dict[str, str]) -> str:
     with pytest.raises(UsageError) as error:
         view_of(options).columns()
     return str(error.value)
+
+
+def test_what_a_streaming_query_cannot_do_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = laid(tmp_path, "delta")
+    given = {"warehouse": str(tmp_path), "path": "ORDERS", "writer": "query"}
+
+    def refused(columns: str = "", *, overwrite: bool = False, **options: str) -> str:
+        source, schema = RetentionSource(given | options), StructType()
+        for column in ["subject string", "payload binary", *filter(None, [columns])]:
+            name, kind = column.split()
+            schema = StructType([field for field in schema if field.name != name]).add(name, kind)
+        with pytest.raises(UsageError) as error:
+            source.streamWriter(schema, overwrite)
+        return str(error.value)
+
+    assert refused(where="x") == (
+        "the option `where` needs the frame of a batch, which a data source does not get; use "
+        "foreachBatch(stream.sink(WRITER, where=…))"
+    )
+    assert "has no option `view` for the format retention; it has warehouse, " in refused(view="x")
+    assert 'add .option("writer", NAME)' in refused(writer="")
+    assert "the option `any_time` is true or false, not 'on'" in refused(any_time="On")
+    assert "ORDER: there is no such stream" in refused(path="ORDER")
+    stored = "stores ts_ns (bigint), subject (string), headers (binary), payload (binary) as they"
+    for column, kind in (("payload", "string"), ("time", "timestamp"), ("ts_ns", "int")):
+        sentence = refused(f"{column} {kind}")
+        assert f"the column {column} is {kind}; the format retention {stored}" in sentence
+        assert "use foreachBatch(stream.sink(…))" in sentence
+    assert '.outputMode("append")' in refused(overwrite=True)
+    monkeypatch.delattr("pyspark.sql.datasource.DataSourceStreamArrowWriter")
+    assert "needs Spark 4.1 or later; use foreachBatch(stream.sink(…))" in refused()
+    assert stream.opened.store.snapshot().counters.batches == {}
 
 
 def test_errors_are_a_sentence(spark: SparkSession, tmp_path: Path) -> None:

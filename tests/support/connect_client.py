@@ -38,10 +38,11 @@ from retention.ingest.table_source import TableSource, ingest
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.sandboxes import ORDERS, lines, opened
 from tests.support.spark_jobs import noted, noting, wait_for, waiting
+from tests.support.streaming_queries import WAYS, append_stream
 from tests.support.topics import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Scenario = Callable[["SparkSession", Path, pytest.MonkeyPatch], None]
 NOW = START + 99 * SECOND
@@ -96,17 +97,19 @@ def an_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
 def a_sink(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
     """A streaming query appends exactly once, and one with another checkpoint is refused, as in a classic session."""
     del patch
-    source, warehouse = folder / "source", warehouse_with(folder / "w", "delta", NOW)
-    stream = warehouse.new_stream("ORDERS")
-    frame = spark.range(20).selectExpr("'a' AS subject", "CAST(id AS STRING) AS payload")
-    for rows in (20, 40):
-        frame.write.mode("append").parquet(str(source))
-        for _ in range(2):
-            _query(spark, stream, frame, source, folder / "checkpoint")
-            assert held(warehouse).num_rows == rows
-    with pytest.raises(Exception, match="another checkpoint's"):
-        _query(spark, stream, frame, source, folder / "other checkpoint")
-    assert held(warehouse).num_rows == 40
+    frame = spark.range(20).selectExpr("'a' AS subject", "CAST(id AS BINARY) AS payload")
+    for way in WAYS:
+        source, warehouse = folder / f"source-{way}", warehouse_with(folder / way, "delta", NOW)
+        stream = warehouse.new_stream("ORDERS")
+        for rows in (20, 40):
+            frame.write.mode("append").parquet(str(source))
+            coming = spark.readStream.schema(frame.schema).parquet(str(source))
+            for _ in range(2):
+                append_stream(way, coming, stream, folder / f"checkpoint-{way}")
+                assert held(warehouse).num_rows == rows
+        with pytest.raises(Exception, match="another checkpoint's"):
+            append_stream(way, coming, stream, folder / f"other checkpoint-{way}")
+        assert held(warehouse).num_rows == 40
 
 
 def a_fold(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -326,13 +329,6 @@ def _laid(folder: Path, format_: str, engine: Any, **more: Any) -> Warehouse:
     warehouse = warehouse_with(folder / format_, format_, NOW, engine, **limits)
     lay(warehouse.stream("ORDERS").opened, even_segments(3, 10))
     return warehouse
-
-
-def _query(spark: SparkSession, stream: Any, frame: DataFrame, source: Path, at: Path) -> None:
-    """Append the new content of a folder by a streaming query."""
-    rows = spark.readStream.schema(frame.schema).parquet(str(source))
-    query = rows.writeStream.foreachBatch(stream.sink("q")).option("checkpointLocation", str(at))
-    query.trigger(availableNow=True).start().awaitTermination()
 
 
 def _nullable(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The staging of a Spark DataFrame after a log's last messages: tasks write the files and return only statistics."""
+"""The staging of sorted rows after a log's last messages: tasks write the files and return only statistics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from retention.dialects.arriving_rows import ArrivingRows
 from retention.dialects.block_files import narrow_of, rows_of
 from retention.dialects.dialect import Dialect, Layer, RowBlock, Share
 from retention.dialects.numbering import BlockRows, lay
+from retention.engine_port import Engine
 from retention.engines.spark.columns import given_columns, order_fields
 from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.failures import spark_failures
-from retention.engines.spark.sorted_blocks import sorted_blocks
+from retention.engines.spark.sorted_blocks import merged, sorted_blocks
 from retention.engines.spark.source import RowSource
-from retention.layout.stored_blocks import StoredBlock, parts_of
+from retention.errors import UsageError
+from retention.layout.stored_blocks import StoredBlock, arranged, is_bearable, parts_of
 from retention.storage import files
 from retention.storage.parallel import in_threads
+
+_PROCESSES = 1
+"""The number of processes that share the rows of a streaming query's commit."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +57,27 @@ class WriteTask:
         return replace(self, placed=tuple(placed.attempt() for placed in self.placed))
 
 
-class SortedFrame:
-    """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
+class SortedRows:
+    """Rows in the order of their sequences, kept in blocks between attempts to commit them.
 
     This process numbers them from the totals of blocks. It reads 16 bytes a row, only of blocks in which a segment or
     batch ends.
 
     Args:
-        engine: runs tasks in the frame's session.
-        frame: the caller's frame.
-        arriving_rows: completes the rows in tasks.
-        directory: the directory for files of blocks; all tasks can reach it.
-
-    Raises:
-        UsageError: a column is missing or of another type, or the time of a row is refused.
-        RetentionError, OSError: as `sorted_blocks`.
+        engine: runs the tasks that write files.
+        dialect: the log's dialect, with all columns that order the rows.
+        parts: adjacent blocks in order, in one part for each task.
     """
 
     def __init__(
-        self, engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
+        self, engine: Engine, dialect: Dialect, parts: Sequence[Sequence[StoredBlock]]
     ) -> None:
         self._engine = engine
-        with spark_failures():
-            given = given_columns(frame, arriving_rows.dialect)
-            self._dialect = arriving_rows.dialect.ordered_by(order_fields(given))
-            arriving = replace(arriving_rows, dialect=self._dialect)
-            blocks = sorted_blocks(engine, given, arriving, directory)
-            self._parts = parts_of(blocks, engine.parallelism())
+        self._dialect = dialect
+        self._parts = parts
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:
-        """Write the rows after a log's ends, to one file for each segment and part of the frame or several by deadline.
+        """Write the rows after a log's ends, to one file for each segment and part or several by deadline.
 
         Batches and segments begin exactly as if messages were appended one by one.
 
@@ -113,6 +109,55 @@ class SortedFrame:
         return sorted(
             chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"])
         )
+
+
+def sorted_frame(
+    engine: SparkEngine, frame: DataFrame, arriving_rows: ArrivingRows, directory: str
+) -> SortedRows:
+    """The rows of a DataFrame, sorted by tasks.
+
+    Args:
+        engine: runs tasks in the frame's session.
+        frame: the caller's frame.
+        arriving_rows: completes the rows in tasks.
+        directory: the directory for files of blocks; all tasks can reach it.
+
+    Raises:
+        UsageError: a column is missing or of another type, or the time of a row is refused.
+        RetentionError, OSError: as `sorted_blocks`.
+    """
+    with spark_failures():
+        given = given_columns(frame, arriving_rows.dialect)
+        dialect = arriving_rows.dialect.ordered_by(order_fields(given))
+        arriving = replace(arriving_rows, dialect=dialect)
+        blocks = sorted_blocks(engine, given, arriving, directory)
+        return SortedRows(engine, dialect, parts_of(blocks, engine.parallelism()))
+
+
+def rows_of_tasks(
+    engine: Engine, dialect: Dialect, blocks: Sequence[StoredBlock], directory: str
+) -> SortedRows:
+    """The rows of blocks that the tasks of a streaming query wrote, sorted by this process.
+
+    Args:
+        engine: runs tasks in this process.
+        dialect: the log's dialect.
+        blocks: the blocks of all tasks, in any order.
+        directory: the directory for files of merged blocks.
+
+    Raises:
+        UsageError: too many blocks overlap.
+        StorageError: the storage failed.
+    """
+    entries = arranged(blocks)
+    if not is_bearable(entries):
+        raise UsageError(
+            f"the {sum(block.rows for block in blocks)} rows of this batch are too far from the order of "
+            f"{', '.join(dialect.order)} to be sorted by one process; nothing was appended; limit the batches of the "
+            "query, or use foreachBatch(stream.sink(…)), which lets Spark sort them"
+        )
+    ordered = merged(engine, entries, directory, dialect)
+    return SortedRows(engine, dialect, parts_of(ordered, _PROCESSES))
 
 
 def _narrow(

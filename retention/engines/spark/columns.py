@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +86,47 @@ def arriving(given: DataFrame, dialect: Dialect) -> DataFrame:
         return given
     if not {"partition", "key"} & {*given.columns}:
         return given.withColumn("address", F.lit(ROUND_ROBIN).cast("bigint"))
-    addressed = [field for field in dialect.written if field.name in ("address", *given.columns)]
-    return map_in_arrow(given, _addresser(dialect), ddl_of(addressed))
+    columns = [field for field in dialect.written if field.name in ("address", *given.columns)]
+    return map_in_arrow(
+        given, lambda batches: (addressed(rows, dialect) for rows in batches), ddl_of(columns)
+    )
+
+
+def addressed(rows: pa.RecordBatch, dialect: Dialect) -> pa.RecordBatch:
+    """Rows with the columns of `given_columns` and, for a topic, the `address` of each, as in `arriving`."""
+    if not isinstance(dialect, Iggy):
+        return rows
+    batch = with_columns(rows, dialect.written)
+    partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
+    addresses = partition_addresses(partition, key, dialect.policy.partitions)
+    is_there = (addresses >= 0) & (addresses < dialect.policy.partitions)
+    address = pa.array(np.where(is_there, addresses, ROUND_ROBIN), pa.int64())
+    names = [name for name in dialect.written.names if name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(
+        [address, *(rows[name] for name in names)], names=["address", *names]
+    )
+
+
+def refuse_unstored(schema: T.StructType, dialect: Dialect) -> None:
+    """Refuse columns that messages do not contain unchanged.
+
+    Raises:
+        UsageError: a column is missing, needs a conversion, or is in no message.
+    """
+    stored = {
+        field.name: SPARK_NAMES[field.type]
+        for field in dialect.written
+        if field.name in dialect.columns
+    }
+    given = {field.name: field.dataType.simpleString() for field in schema}
+    missing = {name: "missing" for name in ("subject", "payload") if name in stored}
+    for name, kind in (missing | given).items():
+        if kind != stored.get(name):
+            columns = ", ".join(f"{column} ({stored[column]})" for column in stored)
+            raise UsageError(
+                f"the column {name} is {kind}; the format retention stores {columns} as they are, and no other "
+                "column; cast or leave out such columns, or use foreachBatch(stream.sink(…)), which converts them"
+            )
 
 
 def _published(frame: DataFrame) -> dict[str, Column]:
@@ -128,27 +167,6 @@ def _sent(frame: DataFrame, dialect: Iggy) -> dict[str, Column]:
             stored_as = SPARK_NAMES[dialect.written.field(name).type]
             columns[name] = _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
     return columns
-
-
-def _addresser(
-    dialect: Iggy,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The task that adds the `address` to rows."""
-    partitions = dialect.policy.partitions
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for given in batches:
-            batch = with_columns(given, dialect.written)
-            partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
-            addresses = partition_addresses(partition, key, partitions)
-            is_there = (addresses >= 0) & (addresses < partitions)
-            address = pa.array(np.where(is_there, addresses, ROUND_ROBIN), pa.int64())
-            names = [name for name in dialect.written.names if name in given.schema.names]
-            yield pa.RecordBatch.from_arrays(
-                [address, *(given[name] for name in names)], names=["address", *names]
-            )
-
-    return run
 
 
 def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:

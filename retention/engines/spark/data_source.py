@@ -1,13 +1,15 @@
-"""Arrow views as a Python data source of Spark: planned in Spark's planning process, read by tasks in Arrow batches."""
+"""A Python data source of Spark: views read by tasks in Arrow batches, and batches of streaming queries appended."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+import pyspark
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -16,10 +18,17 @@ from retention.core.message_filter import MessageFilter
 from retention.datafile.file_messages import messages_in
 from retention.engines.spark.ddl import arrow_of, ddl_of
 from retention.engines.spark.task_code import code_digest, refuse_other_code
+from retention.errors import UsageError
 from retention.storage.tables import decode_stream, encode_stream
+
+if TYPE_CHECKING:
+    from retention.dialects.arriving_rows import ArrivingRows
+    from retention.engines.spark.stream_writer import BlockWriter
+    from retention.layout.stored_blocks import StoredBlock
 
 _BATCH_BYTES = 32 << 20
 _PART_ROWS = 65_536
+_WRITE = 'writeStream.format("retention")'
 
 
 class TaskShare(InputPartition):
@@ -71,12 +80,41 @@ class SourceView(Protocol):
         ...
 
 
+class BatchTarget(Protocol):
+    """A log to which a streaming query appends; only the process that opened it has it."""
+
+    @property
+    def arriving(self) -> ArrivingRows:
+        """The completion of rows that arrive at this moment."""
+        ...
+
+    @property
+    def directory(self) -> str:
+        """The parent of the directories of queries for files of blocks; all tasks can reach it."""
+        ...
+
+    def append(self, blocks: Sequence[StoredBlock], directory: str, query: str, batch: int) -> None:
+        """Append the blocks of all tasks as one commit, unless this batch of the query was committed.
+
+        Args:
+            blocks: in any order.
+            directory: the directory for files of merged blocks.
+            query: the id of the query, from its checkpoint.
+            batch: the number of the batch.
+        """
+        ...
+
+
 class ViewSource(DataSource):
-    """A data source with one view by its options."""
+    """A data source with one view or one target by its options."""
 
     @abstractmethod
     def view(self) -> SourceView:
         """The view, opened where Spark plans."""
+
+    @abstractmethod
+    def target(self) -> BatchTarget:
+        """The target, opened where Spark plans or commits."""
 
     def schema(self) -> str:
         """The columns of the view."""
@@ -85,6 +123,28 @@ class ViewSource(DataSource):
     def reader(self, schema: StructType) -> ViewReader:
         """A reader of the requested columns."""
         return ViewReader(self, arrow_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BlockWriter:  # noqa: FBT001, N802  (Spark's)
+        """A writer of the batches of a streaming query.
+
+        Raises:
+            UsageError: this Spark has no such writer, the query replaces its results, or a column is not stored as it
+                is.
+        """
+        if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+            raise UsageError(
+                f"{_WRITE} needs Spark 4.1 or later; use foreachBatch(stream.sink(…)) with Spark {pyspark.__version__}"
+            )
+        if overwrite:
+            raise UsageError(
+                f'{_WRITE} appends, and the query replaces its results; give it .outputMode("append")'
+            )
+        from retention.engines.spark.columns import refuse_unstored
+        from retention.engines.spark.stream_writer import BlockWriter
+
+        target = self.target()
+        refuse_unstored(schema, target.arriving.dialect)
+        return BlockWriter(target)
 
 
 class ViewReader(DataSourceReader):

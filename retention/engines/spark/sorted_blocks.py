@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ from retention.core.units import MICROSECOND
 from retention.dialects.arriving_rows import TIME_US, ArrivingRows
 from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
+from retention.engine_port import Engine
 from retention.engines.spark import arrow_batches
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.columns import arriving
@@ -27,9 +28,10 @@ from retention.layout.stored_blocks import BlockMerge, StoredBlock, arranged, is
 from retention.storage import scratch_files
 
 _OUTCOME = "outcome binary"
-_Act = Callable[[Iterator[pa.RecordBatch]], Any]
+Act = Callable[[Iterator[pa.RecordBatch]], Any]
+"""The work of a task on the rows of one partition; its result, or the error that ended it."""
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_Left = tuple[int, list[StoredBlock]]
+Left = tuple[int, list[StoredBlock]]
 """The number of a frame's partition, and the blocks that its task wrote."""
 
 
@@ -56,21 +58,37 @@ def sorted_blocks(
         CancelledError: the jobs were cancelled.
     """
     dialect = arriving_rows.dialect
-    write = _writer(arriving_rows, directory, attempts_of(frame.sparkSession))
+    write = block_writer(arriving_rows, directory, attempts_of(frame.sparkSession))
     as_they_come = partial(arriving, dialect=dialect)
     left = _left(frame, as_they_come, write)
     entries = arranged([*chain.from_iterable(blocks for _, blocks in left)])
     if not is_bearable(entries):
         left = _left(frame, partial(_sorted, arriving_rows=arriving_rows), write)
         return [block for _, blocks in sorted(left) for block in blocks]
+    return merged(engine, entries, directory, dialect)
+
+
+def merged(
+    engine: Engine, entries: Sequence[StoredBlock | BlockMerge], directory: str, dialect: Dialect
+) -> list[StoredBlock]:
+    """Merge overlapping blocks in tasks of an engine.
+
+    Args:
+        engine: runs the merges.
+        entries: the result of `arranged`.
+        directory: the directory for the files of merged blocks.
+        dialect: the log's dialect.
+
+    Returns:
+        The blocks, in order.
+    """
     merges = [entry for entry in entries if isinstance(entry, BlockMerge)]
     merge = partial(_merged, directory, dialect)
-    lengths = [task.length for task in merges]
-    merged = iter(engine.map(merge, merges, lengths))
+    results = iter(engine.map(merge, merges, [task.length for task in merges]))
     return [
         block
         for entry in entries
-        for block in (next(merged) if isinstance(entry, BlockMerge) else [entry])
+        for block in (next(results) if isinstance(entry, BlockMerge) else [entry])
     ]
 
 
@@ -87,7 +105,7 @@ def _sorted(given: DataFrame, arriving_rows: ArrivingRows) -> DataFrame:
     return frame.sort(*[keys[name] for name in dialect.order if name in keys])
 
 
-def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _Act) -> list[_Left]:
+def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: Act) -> list[Left]:
     """Write the rows of a frame to blocks in tasks; if a long row is found, the frame is computed again."""
     session = given.sparkSession
     if arrow_batches.are_by_rows(session):
@@ -99,7 +117,7 @@ def _left(given: DataFrame, prepared: Callable[[DataFrame], DataFrame], write: _
     return _outcomes(prepared(given), _task(write))
 
 
-def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
+def _outcomes(frame: DataFrame, write: _Task) -> list[Left]:
     """The blocks that the task of each partition of a frame wrote.
 
     Raises:
@@ -107,21 +125,30 @@ def _outcomes(frame: DataFrame, write: _Task) -> list[_Left]:
     """
     with watched_jobs(frame.sparkSession):
         received = map_in_arrow(frame, write, _OUTCOME).toArrow()
-    outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
-    for outcome in outcomes:
+    return blocks_of(pickle.loads(raw) for raw in received["outcome"].to_pylist())  # noqa: S301  (our own)
+
+
+def blocks_of(outcomes: Iterable[Any]) -> list[Left]:
+    """The blocks of the tasks that acts of `block_writer` gave.
+
+    Raises:
+        RetentionError, OSError: a task raised it.
+    """
+    left = [*outcomes]
+    for outcome in left:
         if isinstance(outcome, CARRIED):
             raise outcome
-    return outcomes
+    return left
 
 
-def _writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> _Act:
-    """The act that writes the rows of one partition; gives their blocks, or the error that ended it.
+def block_writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> Act:
+    """The act that writes the rows of one partition; gives its number and their blocks, or the error that ended it.
 
     It fills in missing columns. A clock time in the frame's expressions would make Spark recompile them for every
     append.
     """
 
-    def write(batches: Iterator[pa.RecordBatch]) -> _Left:
+    def write(batches: Iterator[pa.RecordBatch]) -> Left:
         task = TaskContext.get()
         place = scratch_files.new_place(directory, "rows")
         return 0 if task is None else task.partitionId(), write_blocks(
@@ -131,7 +158,7 @@ def _writer(arriving_rows: ArrivingRows, directory: str, attempts: int) -> _Act:
     return lambda batches: outcome_of(partial(write, batches), attempts)
 
 
-def _task(act: _Act) -> _Task:
+def _task(act: Act) -> _Task:
     """The task that returns the outcome of an act."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
