@@ -226,7 +226,9 @@ class PlanRows:
         return rows.filter(pa.array(stays | (seqs == seq)))
 
 
-def live_message(opened: OpenedStream, ref: MessageRef) -> tuple[dict[str, object] | None, Snapshot]:
+def live_message(
+    opened: OpenedStream, ref: MessageRef
+) -> tuple[dict[str, object] | None, Snapshot]:
     """The narrow columns of a message stored now (None if there is none), and the table.
 
     Raises:
