@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from shutil import disk_usage
@@ -18,7 +18,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.file_times import lines_of
-from tests.support.shares import beyond_third, left_out
+from tests.support.shares import all_but_a_third, all_but_one_case, all_but_one_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +77,8 @@ WHOLE = (
     "spark",
 )
 """Folders of tests with stores, processes or servers."""
+ONE_CASE = ("cli", "jobs", "live", "safety", "spark")
+"""Folders whose test functions run with one of their cases in `make test`."""
 LONG = ("concurrency", "conformance", "contract", "crash")
 """Folders with files that take minutes; they start first, so that none is left at the end."""
 SESSIONS = 2
@@ -86,11 +88,11 @@ NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option of `make test` to run on one format what a single file runs on each."""
+    """The option of `make test` to run a share of the tests, chosen by turns."""
     parser.addoption(
         "--by-turns",
         action="store_true",
-        help="leave out the thorough tests; try each other one on one format, and a third on Spark or an object store",
+        help="run the share of tests that `make test` has time for",
     )
 
 
@@ -106,16 +108,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: (folders[item] not in LONG, folders[item] not in WHOLE))
     if config.getoption("by_turns"):
-        in_turn = [item for item in items if not item.get_closest_marker("every_format")]
-        left = left_out(item.nodeid for item in in_turn if item.get_closest_marker("whole"))
-        left |= {item.nodeid for item in items if item.get_closest_marker("thorough")}
-        left |= beyond_third(
-            item.nodeid
-            for item in items
-            if item.nodeid not in left and folders[item] != "conformance" and _is_costly(item)
-        )
+        left = _beyond_share(items, folders)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
+
+
+def _beyond_share(items: Iterable[pytest.Item], folders: Mapping[pytest.Item, str]) -> set[str]:
+    """The names of tests that `make test` leaves out."""
+    left = {item.nodeid for item in items if _has(item, "thorough")}
+    shares: list[tuple[Callable[[Iterable[str]], set[str]], Callable[[pytest.Item], bool]]] = [
+        (all_but_one_format, lambda item: _has(item, "whole") and not _has(item, "every_format")),
+        (all_but_one_case, lambda item: folders[item] in ONE_CASE and not _has(item, "every_case")),
+        (all_but_a_third, lambda item: folders[item] != "conformance" and _is_costly(item)),
+    ]
+    for beyond, concerns in shares:
+        left |= beyond(item.nodeid for item in items if item.nodeid not in left and concerns(item))
+    return left
+
+
+def _has(item: pytest.Item, marker: str) -> bool:
+    return item.get_closest_marker(marker) is not None
 
 
 def _is_costly(item: pytest.Item) -> bool:

@@ -80,22 +80,28 @@ def test_imports_point_down() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_can_be_read_in_one_sitting(module: Path) -> None:
-    lines = len(module.read_text(encoding="utf-8").splitlines())
-    assert lines <= MOST_MODULE_LINES, f"{module} has {lines} lines: split it"
-    for function in functions(module):
-        length = (function.end_lineno or function.lineno) - function.lineno + 1
-        assert length <= MOST_FUNCTION_LINES, (
-            f"{module}:{function.lineno} {function.name} has {length} lines"
-        )
+def test_a_module_can_be_read_in_one_sitting() -> None:
+    long = [
+        f"{module}: {lines} lines: split it"
+        for module in MODULES
+        if (lines := module.read_text(encoding="utf-8").count("\n")) > MOST_MODULE_LINES
+    ]
+    long += [
+        f"{module}:{function.lineno} {function.name}: {length} lines"
+        for module in MODULES
+        for function in functions(module)
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > MOST_FUNCTION_LINES
+    ]
+    assert long == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_says_what_it_owns(module: Path) -> None:
-    assert ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))), (
-        f"{module} opens with no sentence"
-    )
+def test_a_module_says_what_it_owns() -> None:
+    silent = [
+        module
+        for module in MODULES
+        if not ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
 
 
 def test_one_module_rests_on_what_deltalake_keeps_private() -> None:

@@ -41,6 +41,7 @@ def sequences(folder: Path, name: str) -> list[int]:
     return [seq for rows in tables for seq in rows["seq"].to_pylist()]
 
 
+@pytest.mark.thorough
 def test_the_workers_have_nothing_of_ours(cluster: Cluster) -> None:
     tried = subprocess.run(
         [worker_python(), "-c", "import pyarrow, retention"],
@@ -72,6 +73,7 @@ def test_the_environment_runs_wherever_it_is_unpacked(
     assert done.stdout.count(str(folder)) == 3
 
 
+@pytest.mark.thorough
 def test_a_pass_rewrites_rows_on_workers(cluster: Cluster, folder: Path, brought: Brought) -> None:
     warehouse = opened(folder / "w", *STREAMS)
     for name in FORMATS:

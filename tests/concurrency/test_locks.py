@@ -84,6 +84,7 @@ def check(place: str, folder: Path, turns: int, ttl: str) -> None:
     assert history == ["delete"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("table_format", FORMATS if WHOLE else ("delta",))
 def test_a_lock_is_in_one_hand(tmp_path: Path, table_format: str) -> None:

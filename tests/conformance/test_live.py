@@ -182,6 +182,7 @@ def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(
     nats: Nats, tmp_path: Path
 ) -> None:

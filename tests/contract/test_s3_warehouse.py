@@ -269,6 +269,7 @@ def test_a_table_whose_log_is_gone_is_refused_and_a_wrong_clock_is_settled(lake:
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_a_stream_is_dropped_brought_back_and_begun_anew(lake: str) -> None:
     def drop() -> str:
         (entry,) = answer(lake, "drop", "ORDERS", "--yes")["streams"]

@@ -133,6 +133,7 @@ def _publish(warehouse: Warehouse) -> None:
     warehouse.stream("ORDERS").publish([b'{"subject": "a", "data": "x"}'], "app", 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", _asked(WORKS))
 def test_a_feature_that_works_leaves_exactly_the_right_rows(
     laid: Warehouse, spark: SparkSession, name: str

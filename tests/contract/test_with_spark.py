@@ -138,6 +138,7 @@ def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_a_log_of_acks_with_a_deletion_vector_is_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:

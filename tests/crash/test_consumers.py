@@ -36,6 +36,7 @@ def given(folder: Path, diary: str) -> list[int]:
     return [seq for line in noted(folder / diary) for seq in line.get("given", [])]
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_wherever_a_worker_is_killed(crew: Crew) -> None:
     calm = crew.folder / "calm"
     prepare(calm, 2, 3)

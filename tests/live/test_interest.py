@@ -38,6 +38,7 @@ def nats() -> Iterator[Nats]:
         yield started
 
 
+@pytest.mark.thorough
 def test_a_message_that_nobody_wants_is_answered_as_the_server_answers_it(
     nats: Nats, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_limits_on_consumers_are_lowered_where_the_server_lowers_them(
     assert {None, 10069} == set(codes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_events_let_go_what_the_server_lets_go(nats: Nats, tmp_path: Path, seed: int) -> None:
     both = Both(nats, tmp_path, random.Random(seed))

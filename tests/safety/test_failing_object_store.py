@@ -262,6 +262,7 @@ def outcome(lake: Lake, place: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ACTS if ALL else ["publish"])
 def test_a_request_that_fails_changes_nothing_in_the_end(
     lake: Lake, name: str, record_testsuite_property: Any

@@ -156,6 +156,7 @@ class Trial:
             yield "does not say what came"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("name", ACTS if ALL else QUICK)
 def test_what_fails_once_changes_nothing_in_the_end(

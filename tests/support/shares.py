@@ -1,10 +1,10 @@
-"""The share of tests in `make test`: one format of two, and a third of those on Spark or an object store."""
+"""The share of tests in `make test`, by their names; `make long NAME=thorough` runs all."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
 """Whether all combinations are tested: `make long NAME=thorough`."""
@@ -13,12 +13,24 @@ THIRD = 3
 _FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 
 
-def left_out(tests: Iterable[str]) -> set[str]:
-    """The test names to leave out: of names that differ only in the format, all except one, alternating."""
-    groups: dict[str, list[str]] = {}
-    for test in tests:
-        groups.setdefault(_FORMAT.sub("*", test, count=1), []).append(test)
-    alike = [group for group in groups.values() if len(group) > 1]
+def all_but_one_format(tests: Iterable[str]) -> set[str]:
+    """Of names that differ only in the format, all except one, alternating."""
+    return _all_but_one(tests, lambda test: _FORMAT.sub("*", test, count=1))
+
+
+def all_but_one_case(tests: Iterable[str]) -> set[str]:
+    """Of the cases of a test function, all except one, alternating."""
+    return _all_but_one(tests, lambda test: test.partition("[")[0])
+
+
+def all_but_a_third(tests: Iterable[str]) -> set[str]:
+    """All except the first, fourth, seventh, ... test of each file."""
+    files = _grouped(tests, lambda test: test.partition("::")[0])
+    return {test for file in files for number, test in enumerate(file) if number % THIRD}
+
+
+def _all_but_one(tests: Iterable[str], kind: Callable[[str], str]) -> set[str]:
+    alike = [group for group in _grouped(tests, kind) if len(group) > 1]
     return {
         test
         for turn, group in enumerate(alike)
@@ -27,11 +39,8 @@ def left_out(tests: Iterable[str]) -> set[str]:
     }
 
 
-def beyond_third(tests: Iterable[str]) -> set[str]:
-    """The test names to leave out of a costly kind: all except the first, fourth, seventh, ... of each file."""
-    files: dict[str, list[str]] = {}
+def _grouped(tests: Iterable[str], kind: Callable[[str], str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
     for test in tests:
-        files.setdefault(test.partition("::")[0], []).append(test)
-    return {
-        test for several in files.values() for number, test in enumerate(several) if number % THIRD
-    }
+        groups.setdefault(kind(test), []).append(test)
+    return list(groups.values())

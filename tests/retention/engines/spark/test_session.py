@@ -96,6 +96,7 @@ _KILL = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_driver_that_is_killed_is_one_sentence_and_another_can_be_started() -> None:
     done = run(
