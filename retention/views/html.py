@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape as html_escape
-from typing import Any
 
 from retention.core.units import format_size
 from retention.core.wording import counted
@@ -22,13 +21,11 @@ from retention.views.text import (
     MOST_GROUPS,
     bucket_text,
     lag_text,
+    plan_notes,
+    report_notes,
     state_overdue_text,
 )
-from retention.views.text_clock import ahead_text
-from retention.views.text_forecast import due_text, plan_due_text
-from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
-from retention.views.text_overdue import overdue_text
-from retention.views.text_protected import protected_text
+from retention.views.text_forecast import due_text
 from retention.views.text_topic import (
     PARTITION_HEAD,
     STATS_HEAD,
@@ -60,17 +57,12 @@ def plan_html(plan: Plan) -> str:
     """A plan as HTML: the messages to remove, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.header.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "to remove")]
-    overdue = None if plan.overdue is None else plan.overdue.as_json()
-    ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
-    ahead += [_muted(text) for text in ahead_text(plan.header.stream, plan.ahead)]
-    ahead += [_line(text) for text in (*lowered_text(plan.lowered), *guards_text(plan))]
+    parts.append(_bar(vars(plan.header.segments)))
+    notes = [f"<div>{_muted(text)}</div>" for text in plan_notes(plan)]
     if plan.is_empty:
-        return _card(plan.header.stream, aside, [*parts, _bar(vars(plan.header.segments)), *ahead])
+        return _card(plan.header.stream, aside, [*parts, *notes])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
-    parts += [
-        _bar(vars(plan.header.segments)),
-        _table(("Rule", "Messages", "Why"), rules, numbers={1}),
-    ]
+    parts.append(_table(("Rule", "Messages", "Why"), rules, numbers={1}))
     groups = groups_of(plan)
     rows = [
         (group.segments, f"{group.removed:,}", f"{group.messages:,}", "; ".join(group.reasons))
@@ -82,7 +74,7 @@ def plan_html(plan: Plan) -> str:
         messages = sum(group.messages for group in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
     parts.append(_table(("Where", "Remove", "Of", "Why"), rows, numbers={1, 2}))
-    return _card(plan.header.stream, aside, [*parts, *ahead])
+    return _card(plan.header.stream, aside, [*parts, *notes])
 
 
 def _rule_row(text: str, number: int) -> tuple[str, str, str]:
@@ -104,19 +96,9 @@ def report_html(report: RunReport) -> str:
         _bar(report.segments),
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _muted(" · ".join(cost)),
-        _held(report.held),
-        _muted(overdue_text(report.overdue)),
-        *map(_line, passed_guards_text(report)),
+        *(f"<div>{_muted(text)}</div>" for text in report_notes(report)),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
-
-
-def _held(held: Mapping[str, Any] | None) -> str:
-    return "".join(map(_line, protected_text(held)))
-
-
-def _line(text: str) -> str:
-    return f"<div>{_muted(text)}</div>"
 
 
 def explanation_html(explanation: Explanation) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from retention.core.dropped import StreamDrop
 from retention.core.units import format_size
@@ -32,13 +31,9 @@ def plan_text(plan: Plan) -> list[str]:
     """The lines of a plan: the messages to remove, by which rule, from which segments, and why."""
     gone = [pin.consumer for pin in plan.pins.expired]
     lines = [f"{plan.header.stream}: {plan_headline(plan)}", *_deleted("would delete", gone)]
-    ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
-    ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
-    ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
-    ahead += [f"  {text}" for text in ahead_text(plan.header.stream, plan.ahead)]
-    ahead += [f"  {text}" for text in (*lowered_text(plan.lowered), *guards_text(plan))]
+    notes = [f"  {text}" for text in plan_notes(plan)]
     if plan.is_empty:
-        return [*lines, *dropped_text(plan.dropped), *ahead]
+        return [*lines, *dropped_text(plan.dropped), *notes]
     groups = groups_of(plan)
     lines += [f"  {group.line}" for group in groups[:MOST_GROUPS]]
     rest = groups[MOST_GROUPS:]
@@ -49,7 +44,21 @@ def plan_text(plan: Plan) -> list[str]:
         )
     place = plan.header.policy.archive
     first = [f"  removed messages are copied to {place} first"] if place is not None else []
-    return [*lines, f"  {segments_text(plan.header.segments.__dict__)}", *first, *ahead]
+    return [*lines, f"  {segments_text(plan.header.segments.__dict__)}", *first, *notes]
+
+
+def plan_notes(plan: Plan) -> list[str]:
+    """The sentences beside a plan's removals: its forecast, kept messages, and refusals by guards."""
+    overdue = None if plan.overdue is None else plan.overdue.as_json()
+    texts = [
+        plan_due_text(plan),
+        *protected_text(plan.held_as_json),
+        overdue_text(overdue),
+        *ahead_text(plan.header.stream, plan.ahead),
+        *lowered_text(plan.lowered),
+        *guards_text(plan),
+    ]
+    return [text for text in texts if text]
 
 
 def brief_plan_text(plan: Plan) -> list[str]:
@@ -101,11 +110,11 @@ def report_text(report: RunReport) -> list[str]:
     if report.is_left:
         return [f"{report.stream}: left for the next run"]
     gone = _deleted("deleted", report.deleted_consumers)
-    held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
+    notes = [f"  {text}" for text in report_notes(report)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
         at = dropped_text(None if report.dropped is None else StreamDrop(**report.dropped))
-        return [f"{report.stream}: removed nothing as of {instant}", *gone, *held, *at]
+        return [f"{report.stream}: removed nothing as of {instant}", *gone, *notes, *at]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = counted(report.removed_messages, "message")
     written = f", wrote {format_size(report.bytes_written)}" if report.bytes_written else ""
@@ -117,14 +126,18 @@ def report_text(report: RunReport) -> list[str]:
         f"{report.seconds:.2f} s",
         f"  run {report.run}",
         *_archived(report),
-        *held,
-        *(f"  {text}" for text in passed_guards_text(report)),
+        *notes,
     ]
 
 
-def _overdue(overdue: Mapping[str, Any] | None) -> list[str]:
-    """The line for old messages that are kept; empty if there are none."""
-    return [f"  {text}"] if (text := overdue_text(overdue)) else []
+def report_notes(report: RunReport) -> list[str]:
+    """The sentences beside a run's removals: kept messages, and exceeded guards."""
+    texts = [
+        *protected_text(report.held),
+        overdue_text(report.overdue),
+        *passed_guards_text(report),
+    ]
+    return [text for text in texts if text]
 
 
 def _archived(report: RunReport) -> list[str]:
