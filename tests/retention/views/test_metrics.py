@@ -112,6 +112,15 @@ def test_counters_go_on_from_run_to_run() -> None:
     }
 
 
+def test_counters_of_release_0_1_0_go_on_and_damaged_lines_do_not() -> None:
+    name = "retention_stream_removed_messages_total"
+    labels = 'command="retain",stream="ORDERS",rule="max_age"'
+    damaged = (f"{name}{{{labels}}}", f"{name}{{{labels}", f"{name}{{}} 9", f"{name}{{,", name)
+    before = "\n".join((f"# HELP {name} ", f"{name}{{{labels}}} 4", *damaged, ""))
+    values = samples(metrics_text(run(Outcome("ORDERS", REPORT)), before))
+    assert values["stream_removed_messages_total", RULE.format("max_age")] == 7
+
+
 def test_one_failure_of_a_stream_is_no_success() -> None:
     compacted: Outcome[object] = Outcome("ORDERS", error=BusyError("busy"))
     values = samples(metrics_text(run(Outcome("ORDERS", REPORT), compacted)))
