@@ -60,9 +60,9 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             bound = signature().bind(*given, **named)
         except TypeError as error:
             taken = [known for name, known in signature().parameters.items() if name != "self"]
+            written = str(inspect.Signature(taken)).replace("'", "")
             raise UsageError(
-                f"{function.__name__}: {error}; nothing was done; it is called as "
-                f"{function.__name__}{inspect.Signature(taken)}".replace(": '", ": ")
+                f"{function.__name__}: {error}; nothing was done; it is called as {function.__name__}{written}"
             ) from error
         for name, value in bound.arguments.items():
             known = signature().parameters[name]
@@ -158,7 +158,7 @@ _TYPES: Mapping[str, Any] = {
         list[_Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
     ],
     "Iterable[Plan]": list[_instance_of("Plan")],  # type: ignore[misc]  # made at run time
-    "Mapping[str, Any]": dict[_Text, Any],
+    "Mapping[str, object]": dict[_Text, Any],
     "Mapping[str, Value] | Iterable[tuple[str, Value]]": dict[_Text, Any] | list[tuple[_Text, Any]],
     "EngineName": Literal["auto", "spark", "local"],
     "EraName": Literal["0.8", "0.9"],
@@ -178,5 +178,5 @@ _TYPES: Mapping[str, Any] = {
 @cache
 def _adapter(annotation: str) -> TypeAdapter[Any]:
     name = annotation.removesuffix(_OPTIONAL)
-    read = _TYPES.get(name) or _instance_of(name)
+    read = _instance_of(name) if name not in _TYPES and name.isidentifier() else _TYPES[name]
     return TypeAdapter(read | None if annotation.endswith(_OPTIONAL) else read)

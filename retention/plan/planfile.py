@@ -121,7 +121,7 @@ def _tables(plan: Plan, part: str) -> Iterator[pa.Table]:
     elif part == "removed":
         yield from map(planned_parts, plan.actions.removed.tables())
     else:
-        yield getattr(plan, part)
+        yield getattr(plan.actions, part)
 
 
 def saved_schemas() -> dict[str, pa.Schema]:

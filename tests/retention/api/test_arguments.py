@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a filter": (lambda wh: wh.stream("ORDERS").purge(5), "purge: subject is 5 of type int"),
     "an engine": (
         lambda wh: retention.open_warehouse(wh.location, engine="java"),  # type: ignore[arg-type]
-        "engine is 'java' of type str, and must be EngineName \\(Input should be 'auto', 'spark' or 'local'",
+        "engine is 'java' of type str, and must be EngineName \\| None \\(Input should be 'auto', 'spark' or 'local'",
     ),
     "an instant": (
         lambda wh: wh.plan(as_of=[1]),
@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 ANSWERS_REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a number of messages": (
         lambda worker: worker.fetch("many"),
-        "fetch: n is 'many' of type str, and must be int; nothing was done",
+        "fetch: n is 'many' of type str, and must be int \\| None; nothing was done",
     ),
     "messages": (
         lambda worker: worker.ack("1"),
