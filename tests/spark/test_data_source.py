@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DateType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
 
 import retention
 from retention.api.log import Log
@@ -198,13 +205,14 @@ def test_what_a_streaming_query_cannot_do_is_refused_in_a_sentence(
     stream = laid(tmp_path, "delta")
     given = {"warehouse": str(tmp_path), "path": "ORDERS", "writer": "query"}
 
-    def refused(columns: str = "", *, overwrite: bool = False, **options: str) -> str:
-        source, schema = RetentionSource(given | options), StructType()
-        for column in ["subject string", "payload binary", *filter(None, [columns])]:
-            name, kind = column.split()
-            schema = StructType([field for field in schema if field.name != name]).add(name, kind)
+    def refused(*, overwrite: bool = False, columns: Any = (), **options: str) -> str:
+        schema = StructType()
+        for name, kind in (
+            {"subject": StringType(), "payload": BinaryType()} | dict(columns)
+        ).items():
+            schema = schema.add(name, kind)
         with pytest.raises(UsageError) as error:
-            source.streamWriter(schema, overwrite)
+            RetentionSource(given | options).streamWriter(schema, overwrite)
         return str(error.value)
 
     assert refused(where="x") == (
@@ -216,9 +224,11 @@ def test_what_a_streaming_query_cannot_do_is_refused_in_a_sentence(
     assert "the option `any_time` is true or false, not 'on'" in refused(any_time="On")
     assert "ORDER: there is no such stream" in refused(path="ORDER")
     stored = "stores ts_ns (bigint), subject (string), headers (binary), payload (binary) as they"
-    for column, kind in (("payload", "string"), ("time", "timestamp"), ("ts_ns", "int")):
-        sentence = refused(f"{column} {kind}")
-        assert f"the column {column} is {kind}; the format retention {stored}" in sentence
+    for name, kind in (("payload", StringType()), ("day", DateType()), ("ts_ns", IntegerType())):
+        sentence = refused(columns=[(name, kind)])
+        assert (
+            f"the column {name} is {kind.simpleString()}; the format retention {stored}" in sentence
+        )
         assert "use foreachBatch(stream.sink(…))" in sentence
     assert '.outputMode("append")' in refused(overwrite=True)
     monkeypatch.delattr("pyspark.sql.datasource.DataSourceStreamArrowWriter")
