@@ -248,7 +248,7 @@ def test_errors_are_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert "no warehouse is named: add .option" in said({"stream": "ORDERS"})
     assert "exclude each other" in said(here | {"config": "x.yaml"})
-    assert "name it by" in said({"warehouse": str(tmp_path)})
+    assert "name one stream: by" in said({"warehouse": str(tmp_path)})
     assert "not both" in said(here | {"path": "OTHER"})
     assert "the view messages has no option `as_of`; it has " in said(here | {"as_of": "0"})
     assert "is a whole number from 0 on, not '-1'" in said(here | {"from_seq": "-1"})
