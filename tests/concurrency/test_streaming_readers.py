@@ -157,6 +157,7 @@ def test_what_a_change_feed_tells_of_a_removal_and_its_undoing(
     assert held(quiet)["seq"].to_pylist() == [*LAID, *NEW]
 
 
+@pytest.mark.thorough
 def test_no_streaming_reader_sees_a_compaction(tmp_path: Path, spark: SparkSession) -> None:
     warehouse, table = laid(tmp_path, compact={"min_files": 2})
     with_change_feed(spark, table)

@@ -39,6 +39,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return answers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scenario", PLAYED)
 def test_a_connect_session_does_what_a_classic_one_does(
     ended: dict[str, str], scenario: str

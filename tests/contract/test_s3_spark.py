@@ -54,6 +54,7 @@ def test_both_engines_plan_the_same_bytes_and_spark_applies_them(
     assert seen["left"] == seen["read by Spark"] == held(here)["seq"].to_pylist()
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_task_that_fails_once_is_tried_again(seen: dict[str, Any]) -> None:
     assert seen["applied at the second attempt"] == [0, ""]

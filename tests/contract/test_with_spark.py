@@ -103,6 +103,7 @@ def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: Spar
     assert not store.snapshot().handle.vectors
 
 
+@pytest.mark.thorough
 def test_a_removal_prepared_before_a_deletion_vector_is_refused(
     place: Stage, spark: SparkSession
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.crew import WORKERS, Crew
 
 Reached = tuple[str, list[str]]
 """A step, and the engine's functions on the call stack, innermost first."""
-NEAR = 6
+NEAR = 3
 """The stack depth that distinguishes paths to a step in `make test`; outer callers do not affect the leftovers."""
 KILLED = -9
 FORMATS = ("delta", "parquet")

@@ -36,12 +36,13 @@ PAIRS = [pair for pair, formats in STORES.items() if formats]
 
 
 def some_of(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Every twentieth pair, and one pair for each act not among these."""
-    chosen = list(dict.fromkeys([*pairs[::20], RIVALS]))
-    for side in (0, 1):
-        there = {pair[side] for pair in chosen}
-        firsts = {pair[side]: pair for pair in reversed(pairs)}
-        chosen += [pair for act, pair in firsts.items() if act not in there]
+    """The rivals, then pairs of acts that are not among these yet: as few as name each act on its side."""
+    chosen = [RIVALS]
+    for new in (2, 1):
+        for mine, theirs in pairs:
+            unseen = (mine not in dict(chosen)) + (theirs not in {other for _, other in chosen})
+            if unseen >= new:
+                chosen.append((mine, theirs))
     return chosen
 
 

@@ -210,6 +210,7 @@ def test_the_kinds_of_files_are_the_known_ones(made: Made) -> None:
     assert kinds == COMMON | logs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("made", "damage"),
     [(format_, name) for format_ in FORMATS for name in DAMAGES] if ALL else OFTEN,

@@ -29,6 +29,7 @@ def goes_on(command: Commands, last_seq: int) -> None:
         last_seq += 1
 
 
+@pytest.mark.thorough
 def test_spark_carries_out_the_statements_that_refusals_name(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_session_that_was_stopped_is_refused(tmp_path: Path) -> None:
     assert first.startswith("this Spark session was stopped, ")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "begin",
