@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Field,
     InstanceOf,
     PlainValidator,
     StrictBool,
@@ -76,13 +75,16 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def _read(function: Callable[..., object], parameter: inspect.Parameter, value: object) -> Any:
+    noun, adapter = _kind(parameter.annotation)
+    if isinstance(value, Iterator) and "Iterable[" in parameter.annotation:
+        value = list(value)  # outside of pydantic, which hides errors of the caller's iterator
     try:
-        return _adapter(parameter.annotation).validate_python(value)
+        return adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-        cause = first["msg"].removeprefix("Value error, ") if "ctx" in first else ""
+        cause = first["msg"].removeprefix("Value error, ") if first["type"] == "value_error" else ""
         raise UsageError(
-            f"{function.__name__}: {parameter.name} is {_shown(value)}, and must be {parameter.annotation}"
+            f"{function.__name__}: {parameter.name} is {_shown(value)}, and must be {noun}"
             f"{cause and f' ({cause})'}; nothing was done; help({function.__name__}) of its object lists its arguments"
         ) from error
 
@@ -100,6 +102,12 @@ def _stored(text: str) -> str:
         raise ValueError("it has a null character")
     text.encode()
     return text
+
+
+def _of_64_bits(number: int) -> int:
+    if not -INT64_MAX - 1 <= number <= INT64_MAX:
+        raise ValueError("numbers have 64 bits")
+    return number
 
 
 def _location(value: str | Path) -> str | Path:
@@ -120,10 +128,7 @@ def _answered(value: Any, read: Callable[[Any], Any]) -> Any:
     is_array = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == np.int64
     if is_array or type(value).__name__ in {"Message", "Messages"}:
         return value
-    try:
-        return read(value)
-    except ValidationError as error:
-        raise ValueError("messages, or their sequences") from error
+    return read(value)
 
 
 def _instance_of(name: str) -> Any:
@@ -140,43 +145,51 @@ def _instance_of(name: str) -> Any:
 _Text = Annotated[StrictStr, AfterValidator(_stored)]
 _Number = Annotated[
     StrictInt,
-    Field(ge=-INT64_MAX - 1, le=INT64_MAX),
+    AfterValidator(_of_64_bits),
     BeforeValidator(lambda value: value.item() if isinstance(value, np.generic) else value),
 ]
 _Numbers = Annotated[
     list[_Number],
     BeforeValidator(lambda value: value if isinstance(value, Iterable) else [value]),
 ]
-_TYPES: Mapping[str, Any] = {
-    "str": _Text,
-    "int": _Number,
-    "bool": StrictBool,
-    "str | int": _Text | _Number,
-    "str | Path": Annotated[StrictStr | InstanceOf[Path], AfterValidator(_location)],
-    "int | Iterable[int]": _Numbers,
-    "Iterable[str]": Annotated[
-        list[_Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-    ],
-    "Iterable[Plan]": list[_instance_of("Plan")],  # type: ignore[misc]  # made at run time
-    "Mapping[str, object]": dict[_Text, Any],
-    "Mapping[str, Value] | Iterable[tuple[str, Value]]": dict[_Text, Any] | list[tuple[_Text, Any]],
-    "EngineName": Literal["auto", "spark", "local"],
-    "EraName": Literal["0.8", "0.9"],
-    "ReaderKind": Literal["consumer", "group"],
-    "WholeRow": Literal["all"],
-    "Instant": Annotated[Any, PlainValidator(_instant)],
-    "AnswerTarget": Annotated[_Numbers, WrapValidator(_answered)],
-    **dict.fromkeys(("Callable[[], int]", "Watch", "LeaveOut"), Callable),
+_Texts = Annotated[
+    list[_Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
+_KINDS: Mapping[str, tuple[str, Any]] = {
+    "str": ("a text", _Text),
+    "int": ("a whole number", _Number),
+    "bool": ("True or False", StrictBool),
+    "str | int": ("a text or a whole number", _Text | _Number),
+    "str | Path": ("a path", Annotated[StrictStr | InstanceOf[Path], AfterValidator(_location)]),
+    "int | Iterable[int]": ("a whole number, or several", _Numbers),
+    "Iterable[str]": ("names", _Texts),
+    "Iterable[Plan]": ("plans", list[_instance_of("Plan")]),  # type: ignore[misc]  # made at run time
+    "Mapping[str, object]": ("a dict with texts as keys", dict[_Text, Any]),
+    "Mapping[str, Value] | Iterable[tuple[str, Value]]": (
+        "keys and values",
+        dict[_Text, Any] | list[tuple[_Text, Any]],
+    ),
+    "EngineName": ("'auto', 'spark' or 'local'", Literal["auto", "spark", "local"]),
+    "EraName": ("'0.8' or '0.9'", Literal["0.8", "0.9"]),
+    "ReaderKind": ("'consumer' or 'group'", Literal["consumer", "group"]),
+    "WholeRow": ("'all'", Literal["all"]),
+    "Instant": ("an instant", Annotated[Any, PlainValidator(_instant)]),
+    "AnswerTarget": (
+        "messages, or their sequences",
+        Annotated[_Numbers, WrapValidator(_answered)],
+    ),
+    **dict.fromkeys(("Callable[[], int]", "Watch", "LeaveOut"), ("a function", Callable)),
     # Their methods read these themselves.
     **dict.fromkeys(
-        ("Value", "Given", "DataFrame | Given", "Mask | pa.Array | pa.ChunkedArray"), Any
+        ("Value", "Given", "DataFrame | Given", "Mask | pa.Array | pa.ChunkedArray"), ("", Any)
     ),
 }
-"""An annotation, without `| None` → the type that reads it; any other names a class."""
+"""An annotation, without `| None` → its name in sentences, and the type that reads it; any other names a class."""
 
 
 @cache
-def _adapter(annotation: str) -> TypeAdapter[Any]:
+def _kind(annotation: str) -> tuple[str, TypeAdapter[Any]]:
     name = annotation.removesuffix(_OPTIONAL)
-    read = _instance_of(name) if name not in _TYPES and name.isidentifier() else _TYPES[name]
-    return TypeAdapter(read | None if annotation.endswith(_OPTIONAL) else read)
+    is_class = name not in _KINDS and name.isidentifier()
+    noun, read = (f"a {name}", _instance_of(name)) if is_class else _KINDS[name]
+    return noun, TypeAdapter(read | None if annotation.endswith(_OPTIONAL) else read)

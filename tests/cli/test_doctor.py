@@ -244,11 +244,11 @@ def test_a_file_system_without_an_ability_is_a_problem(
     assert "another file system" in wrong["remedy"]
 
 
-def test_a_locationthat_lets_two_commits_through_is_a_problem(
+def test_a_location_where_two_commits_succeed_is_a_problem(
     orders: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, "commits_exclude", lambda _: False)
-    assert "let through" in examined(orders, 4)[None, "commits"]["detail"]
+    assert "do not exclude each other" in examined(orders, 4)[None, "commits"]["detail"]
 
 
 def test_little_room_and_a_clock_that_is_off_are_warnings(

@@ -115,6 +115,7 @@ def laid(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "moment"), [*product(HANDS, MOMENTS)] if ALL else FEW)
 def test_a_foreign_hand_is_exactly_honoured_or_refused(
     laid: Warehouse,

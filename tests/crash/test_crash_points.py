@@ -152,6 +152,7 @@ def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(
 REACHED: set[str] = set()
 
 
+@pytest.mark.thorough
 def test_every_step_is_killed_in_some_scenario(crew: Crew) -> None:
     """Runs after the others; alone, it records the scenarios itself."""
     if not REACHED:
