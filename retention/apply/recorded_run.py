@@ -45,7 +45,8 @@ class Change:
     publish: pa.Table = field(default_factory=FILE_STATS.empty_table)
     """Staged files of new messages, shape `FILE_STATS`; undoing the run keeps them."""
     ranges: Iterable[pa.Table] | None = None
-    """The messages to remove, in batches; shape `RUN_RANGES`. None: the run has nothing to undo."""
+    """The messages to remove, in batches; shape `RUN_RANGES`. None: the run has nothing to undo; `()`: it
+    removes none but moves rows, so that undos of earlier runs follow its files."""
     stepped_over: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that counts as removed, in addition to those of `ranges`."""
     begins_epoch: bool = False
