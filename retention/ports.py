@@ -292,7 +292,7 @@ class InventoryCaching(Protocol):
         ...
 
     def count_undescribed(self, snapshot: Snapshot) -> int:
-        """The number of the snapshot's files that `Store.inventory` would open: without statistics, or to compare doubles."""
+        """The number of files that `Store.inventory` would open: without statistics, or to compare doubles."""
         ...
 
     def compact_statistics(self, snapshot: Snapshot) -> None:
