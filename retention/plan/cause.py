@@ -132,7 +132,7 @@ class Cause:
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
         """Ranges that some rules remove from one file, read from rows; shape `REMOVED_RANGES`, ascending."""
         ranges = self.parts.of_file(number)
-        wanted = pa.array([RULES.index(rule) for rule in rules], pa.int8())
+        wanted = pa.array([RULES.index(rule) for rule in rules], pa.int16())
         return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted))
 
 

@@ -71,7 +71,7 @@ def numbered_parts(parts: pa.Table) -> pa.Table:
     Raises:
         ValueError: a name is not that of a rule.
     """
-    numbers = pa.array(rule_numbers(parts["rule"]), pa.int8())
+    numbers = pa.array(rule_numbers(parts["rule"]), pa.int16())
     return parts.set_column(1, REMOVED_RANGES.field("rule"), numbers).cast(REMOVED_RANGES)
 
 

@@ -135,7 +135,7 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
     is_kept = any_kept(question.vetoes, span.rows)
     rule = RULES.index(question.rule)
     removed, kept = (
-        removed_ranges(span, np.where(mask, rule, STAYS).astype(np.int8))
+        removed_ranges(span, np.where(mask, rule, STAYS).astype(np.int16))
         for mask in (gone & ~is_kept, gone & is_kept)
     )
     stats = row_stats if question.in_full else seq_and_size_stats

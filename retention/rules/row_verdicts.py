@@ -208,7 +208,7 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
         rows: the columns of the question, of all files of the span, ascending by `seq`.
         question: the question of the rules.
     """
-    verdicts, until = np.full(rows.num_rows, STAYS, dtype=np.int8), None
+    verdicts, until = np.full(rows.num_rows, STAYS, dtype=np.int16), None
     remaining = np.ones(rows.num_rows, dtype=bool)
     scanned, scanning = np.zeros(rows.num_rows, dtype=bool), STAYS
     for part in question.parts:
@@ -238,7 +238,7 @@ def ranges_of(rows: pa.Table, verdicts: Array) -> pa.Table:
         verdicts: one per row.
 
     Returns:
-        `rule` int8, `first_seq`, `last_seq` (inclusive; every sequence between them is removed by that rule),
+        `rule` int16, `first_seq`, `last_seq` (inclusive; every sequence between them is removed by that rule),
         `messages`, `bytes`, ascending.
     """
     gone = np.flatnonzero(verdicts != STAYS)

@@ -54,7 +54,7 @@ messages of a file's rows add up to its `removed_messages`. `bytes` is null wher
 REMOVED_RANGES = pa.schema(
     [
         pa.field("file", pa.int64(), nullable=False),
-        pa.field("rule", pa.int8(), nullable=False),
+        pa.field("rule", pa.int16(), nullable=False),
         pa.field("first_seq", pa.int64(), nullable=False),
         pa.field("last_seq", pa.int64(), nullable=False),
         pa.field("messages", pa.int64(), nullable=False),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SPARK_NAMES = {
     pa.int8(): "tinyint",
+    pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.float64(): "double",

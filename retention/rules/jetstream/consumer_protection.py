@@ -46,7 +46,7 @@ def settled(held: pa.Table, *, reached: bool) -> pa.Table:
     """Held ranges, given whether the age scan reached their span; shape `HELD_RANGES`."""
     rules = settled_rules(held["rule"].to_numpy(), reached=reached)
     at = held.schema.get_field_index("rule")
-    ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int16()))
     return ranges.filter(pa.array(rules != STAYS))
 
 
