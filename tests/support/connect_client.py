@@ -97,7 +97,9 @@ def an_append(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> N
 def a_sink(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None:
     """A streaming query appends exactly once, and one with another checkpoint is refused, as in a classic session."""
     del patch
-    frame = spark.range(20).selectExpr("'a' AS subject", "CAST(CAST(id AS STRING) AS BINARY) AS payload")
+    frame = spark.range(20).selectExpr(
+        "'a' AS subject", "CAST(CAST(id AS STRING) AS BINARY) AS payload"
+    )
     for way in WAYS:
         source, warehouse = folder / f"source-{way}", warehouse_with(folder / way, "delta", NOW)
         stream = warehouse.new_stream("ORDERS")

@@ -48,7 +48,7 @@ def test_a_writer_that_is_never_first_is_busy_and_leaves_nothing(
         raise ConflictError("another commit came first")
 
     monkeypatch.setattr(kv.stream.opened.store, "commit", second)
-    monkeypatch.setattr(kv._writer, "_turns", AllAtOnce(wait_s=0.05))
+    monkeypatch.setattr(kv._writer, "_turns", AllAtOnce(wait_s=0.5))
     with pytest.raises(BusyError, match=r"other writers committed first .* nothing was appended"):
         kv.put("a", "2")
     assert len(attempts) > 1

@@ -12,7 +12,7 @@ from retention.errors import RetentionError, UsageError
 
 
 def test_what_is_packed_is_what_the_project_asks_for_without_spark() -> None:
-    names = {distribution.name.lower().replace(".", "-") for distribution in required()}
+    names = {re.sub("[._]", "-", distribution.name.lower()) for distribution in required()}
     for line in metadata.requires("lake-retention") or ():
         name = re.split("[=<>]", line)[0].strip().lower()
         assert "extra" in line or name in names or name in OF_THE_CLUSTER
