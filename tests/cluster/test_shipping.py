@@ -154,7 +154,7 @@ def test_sources_are_ingested_by_workers(cluster: Cluster, folder: Path, brought
         brought, "ingest", *where, "--column", "payload=data", "--stream", "PARQUET"
     )
     assert done.returncode == 0, done.stderr
-    assert "ingest: 50 messages (" in done.stdout
+    assert "ingest: stored 50 messages (" in done.stdout
     assert sequences(folder / "w", "PARQUET") == list(range(1, 51))
 
 
