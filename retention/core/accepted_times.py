@@ -33,14 +33,14 @@ class AcceptedTimes:
             ns: the instant, nanoseconds since the epoch; may exceed 64 bits.
             as_number: whether the column has integers; otherwise it has timestamps.
         """
+        if self.earliest_ns <= ns <= INT64_MAX:
+            return None
         instant = format_instant(ns)
         if not INT64_MIN <= ns <= INT64_MAX:
             return (
                 f"{column} {ns if as_number else instant} is outside 1677-09-21 to 2262-04-11, the range of 64 bits "
                 f"of nanoseconds{'' if as_number else _divided(ns)}"
             )
-        if ns >= self.earliest_ns:
-            return None
         given = f"{ns} is {instant}," if as_number else f"{instant} is"
         return (
             f"{column} {given} before 1990{_multiplied(ns, as_number=as_number)}; --any-time, in Python any_time=True, "
