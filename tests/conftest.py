@@ -86,6 +86,9 @@ SESSIONS = 2
 NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
 """The pattern of test files that use a session."""
 
+ON_S3 = re.compile(r"(?<![a-z])s3(?![a-z0-9])")
+"""The pattern of names of tests on an object store: `test_s3_spark.py`, `[delta-s3]`, and not `[names3]`."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option of `make test` to run a share of the tests, chosen by turns."""
@@ -132,7 +135,7 @@ def _has(item: pytest.Item, marker: str) -> bool:
 
 def _is_costly(item: pytest.Item) -> bool:
     """Whether a test uses Spark or an object store; conformance cases have a share of their own."""
-    return "spark" in getattr(item, "fixturenames", ()) or "s3" in item.nodeid.lower()
+    return "spark" in getattr(item, "fixturenames", ()) or ON_S3.search(item.nodeid) is not None
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
