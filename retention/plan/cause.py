@@ -21,7 +21,7 @@ from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
-from retention.schemas.plan import CAUSE_FILES
+from retention.schemas.plan import CAUSE_FILES, RULE_NUMBER
 from retention.stores.offset_table import Offsets
 
 _NO_TAIL = TailTotals()
@@ -132,7 +132,7 @@ class Cause:
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
         """Ranges that some rules remove from one file, read from rows; shape `REMOVED_RANGES`, ascending."""
         ranges = self.parts.of_file(number)
-        wanted = pa.array([RULES.index(rule) for rule in rules], pa.int16())
+        wanted = pa.array([RULES.index(rule) for rule in rules], RULE_NUMBER)
         return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted))
 
 

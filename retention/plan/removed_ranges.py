@@ -15,7 +15,7 @@ from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
 from retention.errors import StalePlanError
 from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
-from retention.schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
 from retention.storage import scratch_files
 
 AT_A_TIME = 1 << 18
@@ -241,7 +241,7 @@ def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
     counts = answer.counts
     rules = settled(counts["rule"].to_numpy(), reached=_reached(answer, stopped_at))
     at = counts.column_names.index("rule")
-    relabelled = counts.set_column(at, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int16()))
+    relabelled = counts.set_column(at, REMOVED_RANGES.field("rule"), pa.array(rules, RULE_NUMBER))
     wanted = ["file", "rule", "messages", "bytes"]
     return relabelled.select(wanted).filter(pa.array(rules != STAYS))
 
@@ -255,7 +255,7 @@ def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
         return ranges
-    relabelled = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int16()))
+    relabelled = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, RULE_NUMBER))
     return _merged(relabelled.filter(pa.array(rules != STAYS)))
 
 

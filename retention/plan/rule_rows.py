@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.schemas.plan import PLANNED_PARTS, PLANNED_RULES, REMOVED_RANGES, RULE, RULE_NAMES
+from retention.schemas.plan import (
+    PLANNED_PARTS,
+    PLANNED_RULES,
+    REMOVED_RANGES,
+    RULE,
+    RULE_NAMES,
+    RULE_NUMBER,
+)
 
 
 def rule_column(numbers: Array) -> pa.DictionaryArray:
@@ -71,7 +78,7 @@ def numbered_parts(parts: pa.Table) -> pa.Table:
     Raises:
         ValueError: a name is not that of a rule.
     """
-    numbers = pa.array(rule_numbers(parts["rule"]), pa.int16())
+    numbers = pa.array(rule_numbers(parts["rule"]), RULE_NUMBER)
     return parts.set_column(1, REMOVED_RANGES.field("rule"), numbers).cast(REMOVED_RANGES)
 
 

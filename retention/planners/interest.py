@@ -33,7 +33,7 @@ from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_
 from retention.rules.veto import Veto, any_kept, spans_kept
 from retention.schemas.files import FILE_STATS
 from retention.schemas.messages import RULE_COLUMNS
-from retention.schemas.plan import REMOVED_RANGES
+from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
     is_kept = any_kept(question.vetoes, span.rows)
     rule = RULES.index(question.rule)
     removed, kept = (
-        removed_ranges(span, np.where(mask, rule, STAYS).astype(np.int16))
+        removed_ranges(span, np.where(mask, rule, STAYS).astype(RULE_NUMBER.to_pandas_dtype()))
         for mask in (gone & ~is_kept, gone & is_kept)
     )
     stats = row_stats if question.in_full else seq_and_size_stats

@@ -14,7 +14,7 @@ from retention.rules import RULES
 from retention.rules.rule import RowRule
 from retention.rules.veto import Veto, rows_kept
 from retention.schemas.messages import RULE_COLUMNS
-from retention.schemas.plan import HELD_RANGES, REMOVED_RANGES
+from retention.schemas.plan import HELD_RANGES, REMOVED_RANGES, RULE_NUMBER
 
 STAYS = -1
 """The verdict on a message kept by every rule; any other verdict is an index into `RULES`, or provisional."""
@@ -208,7 +208,7 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
         rows: the columns of the question, of all files of the span, ascending by `seq`.
         question: the question of the rules.
     """
-    verdicts, until = np.full(rows.num_rows, STAYS, dtype=np.int16), None
+    verdicts, until = np.full(rows.num_rows, STAYS, dtype=RULE_NUMBER.to_pandas_dtype()), None
     remaining = np.ones(rows.num_rows, dtype=bool)
     scanned, scanning = np.zeros(rows.num_rows, dtype=bool), STAYS
     for part in question.parts:

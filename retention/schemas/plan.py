@@ -39,6 +39,8 @@ replaces it)."""
 
 RULE = pa.dictionary(pa.int8(), pa.string())
 """A rule by its name, one of `RULE_NAMES`; in a saved plan it is a string."""
+RULE_NUMBER = pa.int16()
+"""A rule by its number: an index into `RULE_NAMES`, or a verdict beside a scan, which is the product of two."""
 
 PLANNED_RULES = pa.schema(
     [
@@ -54,7 +56,7 @@ messages of a file's rows add up to its `removed_messages`. `bytes` is null wher
 REMOVED_RANGES = pa.schema(
     [
         pa.field("file", pa.int64(), nullable=False),
-        pa.field("rule", pa.int16(), nullable=False),
+        pa.field("rule", RULE_NUMBER, nullable=False),
         pa.field("first_seq", pa.int64(), nullable=False),
         pa.field("last_seq", pa.int64(), nullable=False),
         pa.field("messages", pa.int64(), nullable=False),

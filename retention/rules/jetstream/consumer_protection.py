@@ -16,7 +16,7 @@ from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import ANYBODY, STAYS, Question, SpanRows, judge
 from retention.rules.row_verdicts import settled as settled_rules
 from retention.rules.veto import any_kept
-from retention.schemas.plan import HELD_RANGES
+from retention.schemas.plan import HELD_RANGES, RULE_NUMBER
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def settled(held: pa.Table, *, reached: bool) -> pa.Table:
     """Held ranges, given whether the age scan reached their span; shape `HELD_RANGES`."""
     rules = settled_rules(held["rule"].to_numpy(), reached=reached)
     at = held.schema.get_field_index("rule")
-    ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int16()))
+    ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, RULE_NUMBER))
     return ranges.filter(pa.array(rules != STAYS))
 
 
