@@ -20,7 +20,7 @@ demo-all: setup  ## See the rest, too: lifetimes, a work queue, a killed run, an
 	@$(BIN)/python -m scripts.demo_all
 
 test: static  ## Run every check and every test
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --by-turns
+	LAW_EXAMPLES=25 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --by-turns
 
 check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)
 	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention

@@ -18,7 +18,13 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.file_times import lines_of
-from tests.support.shares import all_but_a_third, all_but_one_case, all_but_one_format
+from tests.support.shares import (
+    all_but_a_quarter,
+    all_but_a_third,
+    all_but_one_case,
+    all_but_one_format,
+)
+from tests.support.slow_tests import function_of, slow_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +129,7 @@ def _beyond_share(items: Iterable[pytest.Item], folders: Mapping[pytest.Item, st
         (all_but_one_format, lambda item: _has(item, "whole") and not _has(item, "every_format")),
         (all_but_one_case, lambda item: folders[item] in ONE_CASE and not _has(item, "every_case")),
         (all_but_a_third, lambda item: folders[item] != "conformance" and _is_costly(item)),
+        (all_but_a_quarter, _is_slow),
     ]
     for beyond, concerns in shares:
         left |= beyond(item.nodeid for item in items if item.nodeid not in left and concerns(item))
@@ -136,6 +143,12 @@ def _has(item: pytest.Item, marker: str) -> bool:
 def _is_costly(item: pytest.Item) -> bool:
     """Whether a test uses Spark or an object store; conformance cases have a share of their own."""
     return "spark" in getattr(item, "fixturenames", ()) or ON_S3.search(item.nodeid) is not None
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    """Whether a test is on the list of slow ones, and may be left out: pure tests may not."""
+    listed = _has(item, "whole") and function_of(item.nodeid) in slow_functions()
+    return listed and not _has(item, "always")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

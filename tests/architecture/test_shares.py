@@ -1,8 +1,13 @@
-"""The share of tests in `make test`: one format and one case of many, by turns, and a third of the costly ones."""
+"""The share of tests in `make test`: one format and one case of many, by turns, and a part of the costly ones."""
 
 from __future__ import annotations
 
-from tests.support.shares import all_but_a_third, all_but_one_case, all_but_one_format
+from tests.support.shares import (
+    all_but_a_quarter,
+    all_but_a_third,
+    all_but_one_case,
+    all_but_one_format,
+)
 
 A = ["a.py::test[delta-x]", "a.py::test[parquet-x]", "a.py::test[delta-y]", "a.py::test[parquet-y]"]
 B = ["b.py::test[x-delta]", "b.py::test[x-parquet]", "b.py::test[x-delta-2]"]
@@ -24,3 +29,8 @@ def test_one_case_of_each_function_remains_and_the_cases_take_turns() -> None:
 
 def test_each_file_keeps_a_third_and_its_first_test() -> None:
     assert set(A + B) - all_but_a_third([*A, *B]) == {A[0], A[3], B[0]}
+
+
+def test_each_folder_keeps_a_quarter_and_its_first_test() -> None:
+    slow = [f"tests/{folder}/a.py::test_{number}" for folder in "xy" for number in range(5)]
+    assert set(slow) - all_but_a_quarter(slow) == {slow[0], slow[4], slow[5], slow[9]}

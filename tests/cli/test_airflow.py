@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from retention.cli.airflow import dags
-from retention.cli.main import app
+from tests.support.command_line import invoke
 
 
 def test_the_dags_are_copied_whole_and_again(tmp_path: Path) -> None:
     for form in (["--format", "json"], ["--format", "json"]):
-        done = CliRunner().invoke(app, [*form, "airflow", "--copy-to", str(tmp_path)])
+        done = invoke([*form, "airflow", "--copy-to", str(tmp_path)])
         assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert Path(said["pools"]).read_bytes() == (dags() / "pools.json").read_bytes()
@@ -26,14 +24,14 @@ def test_nothing_is_written_over_the_files_of_others(tmp_path: Path) -> None:
     place = tmp_path / "airflow_dags"
     place.mkdir()
     (place / "mine.py").write_text("x = 1\n")
-    done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path)])
+    done = invoke(["airflow", "--copy-to", str(tmp_path)])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"{place} has mine.py, which is not a file of this package; ")
     assert [path.name for path in place.iterdir()] == ["mine.py"]
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["airflow", "--copy-to", str(tmp_path / "dags")])
+    done = invoke(["airflow", "--copy-to", str(tmp_path / "dags")])
     assert done.exit_code == 2
     assert "not a directory; nothing was written" in done.stderr
     assert not list(tmp_path.iterdir())

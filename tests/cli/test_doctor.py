@@ -12,9 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from retention.cli.main import app
 from retention.consumers.state import new_state
 from retention.doctor import machine, place
 from retention.doctor import spark as doctor_spark
@@ -28,6 +26,7 @@ from retention.stores.checks import capability_probe
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
+from tests.support.command_line import invoke
 from tests.support.kills import killed_at
 from tests.support.run_records import run_record
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
@@ -360,12 +359,12 @@ def test_an_object_store_is_tried_by_rival_commits(monkeypatch: pytest.MonkeyPat
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         words = ["--warehouse", location, "--engine", "local", "--format", "json"]
-        published = CliRunner().invoke(app, [*words, "publish", "ORDERS"], input=lines(1)[0])
+        published = invoke([*words, "publish", "ORDERS"], stdin=lines(1)[0])
         assert published.exit_code == 0, published.output
         before = files.walk(location)
-        done = CliRunner().invoke(app, [*words, "doctor"])
+        done = invoke([*words, "doctor"])
         assert files.walk(location) == before
-        missing = CliRunner().invoke(app, ["--warehouse", "s3://nowhere/w", *words[2:], "doctor"])
+        missing = invoke(["--warehouse", "s3://nowhere/w", *words[2:], "doctor"])
     assert done.exit_code == 0, done.output
     found = {one["check"]: one["result"] for one in json.loads(done.stdout)}
     assert (found["commits"], found["permissions"], found["leases"]) == ("ok", "ok", "ok")
@@ -384,14 +383,14 @@ def test_on_an_object_store_a_writer_that_overwrites_and_missing_jars_are_named(
     def examined_there(**settings: object) -> tuple[int, dict[str, dict[str, str]]]:
         config = {"streams": [ORDERS | settings]}
         files.replace(f"{place}/retention.yaml", json.dumps(config).encode())
-        done = CliRunner().invoke(app, ["--warehouse", place, "--format", "json", "doctor"])
+        done = invoke(["--warehouse", place, "--format", "json", "doctor"])
         return done.exit_code, {one["check"]: one for one in json.loads(done.stdout)}
 
     with object_store() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         words = ["--warehouse", place, "publish", "ORDERS"]
-        assert CliRunner().invoke(app, words, input=lines(1)[0]).exit_code == 0
+        assert invoke(words, stdin=lines(1)[0]).exit_code == 0
         assert examined_there()[1]["writers"]["result"] == "ok"
         log = f"{place}/streams/ORDERS/messages/_delta_log/{2:020d}.json"
         files.replace(log, b'{"commitInfo":{"engineInfo":"Apache-Spark/4.2.0"}}')

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
 from retention.cli.app import options_first
 from retention.cli.examples import EXAMPLES
 from retention.cli.main import app
+from tests.support.command_line import invoke
 
 
 def leaves(group: Any, before: str = "") -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_help_ends_with_an_example_that_the_command_takes(name: str) -> None:
     example, codes = EXAMPLES[name]
     # A bucket precedes its command.
     called = shlex.split(example)[: len(name.split()) + name.startswith("kv ")]
-    said = CliRunner().invoke(app, [*called, "--help"]).stdout
+    said = invoke([*called, "--help"]).stdout
     assert f"Example:\n    retention {example}\n" in said
     listed = [line.split()[0] for line in said[said.index("Exit codes:") :].splitlines()[1:]]
     assert [*map(int, listed)] == sorted(codes)

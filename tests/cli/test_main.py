@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from retention import __version__
 from retention.api.warehouse import Warehouse
 from retention.cli.app import options_first
-from retention.cli.main import app
 from retention.doctor import build_version
+from tests.support.command_line import invoke
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
@@ -54,7 +53,7 @@ def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
 
 
 def test_help_shows_what_is_built_and_nothing_else() -> None:
-    said = CliRunner().invoke(app, ["--help"]).stdout
+    said = invoke(["--help"]).stdout
     listed = said[said.index("Commands:") :]
     assert [
         line.split()[0] for line in listed.splitlines()[1:] if line.startswith("  ")
@@ -64,7 +63,7 @@ def test_help_shows_what_is_built_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
-    done = CliRunner().invoke(app, [command, "--help"])
+    done = invoke([command, "--help"])
     assert done.exit_code == 0
     assert "Usage: retention" in done.stdout
 
@@ -72,7 +71,7 @@ def test_every_command_has_help(command: str) -> None:
 def test_the_version_is_the_packages_and_says_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = CliRunner().invoke(app, ["--version"]).stdout
+    said = invoke(["--version"]).stdout
     assert re.fullmatch(
         rf"{re.escape(__version__)} \(build (?:[0-9a-f]{{12}}(?:-changed)?|not recorded)\)\n", said
     )
@@ -110,15 +109,15 @@ def test_the_configuration_of_the_directory_is_used(tmp_path: Path) -> None:
 
 
 def test_warehouse_and_config_exclude_each_other(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["--warehouse", str(tmp_path), "--config", "x", "state"])
+    done = invoke(["--warehouse", str(tmp_path), "--config", "x", "state"])
     assert done.exit_code == 2
     assert "exclude each other" in done.stderr
 
 
 def test_an_unknown_option_is_a_usage_error() -> None:
-    assert CliRunner().invoke(app, ["plan", "--oops"]).exit_code == 2
-    assert CliRunner().invoke(app, ["--engine", "abacus", "plan"]).exit_code == 2
-    assert CliRunner().invoke(app, ["verify"]).exit_code == 2
+    assert invoke(["plan", "--oops"]).exit_code == 2
+    assert invoke(["--engine", "abacus", "plan"]).exit_code == 2
+    assert invoke(["verify"]).exit_code == 2
 
 
 def test_mistakes_of_the_configuration_end_with_two(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from retention.cli.main import app
+from tests.support.command_line import invoke
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
@@ -106,7 +107,7 @@ JOBS = {
 
 def ended(place: tuple[str, ...], *arguments: str) -> Result:
     """The result of a command at an empty location."""
-    done = CliRunner().invoke(app, [*place, *arguments])
+    done = invoke([*place, *arguments])
     assert "Traceback" not in done.output
     return done
 

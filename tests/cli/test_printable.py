@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from retention.api.warehouse import open_warehouse
-from retention.cli.main import app
 from retention.core.outcomes import Outcome, sentence_of
 from retention.errors import UsageError
 from retention.errors.printable import has_credentials, redacted, visible, visible_json
+from tests.support.command_line import invoke
 from tests.support.sandboxes import ORDERS, Commands, commands
 
 NAME = "orders.\x1b[31m\x07\x7f\u009b\u202e\u2066\u200f\u061c\u2028x"
@@ -127,7 +126,7 @@ def test_a_location_that_names_credentials_is_refused_without_them(
         ("--config", str(tmp_path / "retention.yaml"), "apply", "--yes", location),
         ("--config", str(tmp_path / "retention.yaml"), "restore", "ORDERS", "--from", location),
     ):
-        done = CliRunner().invoke(app, words)
+        done = invoke(words)
         assert done.exit_code == 2, done.output
         assert "s/ec+ret" not in done.output
         assert "must not contain credentials" in done.output

@@ -121,6 +121,7 @@ def test_both_engines_remove_the_same_by_hand(
 
 
 @pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
+@pytest.mark.always
 def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
     spark: SparkSession,
     laid: Path,

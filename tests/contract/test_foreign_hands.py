@@ -199,6 +199,7 @@ def _read(spark: SparkSession, table: str) -> DataFrame:
     return spark.read.format("delta").load(table)
 
 
+@pytest.mark.thorough
 def test_a_shallow_clone_is_refused_by_name(
     place: Stage, spark: SparkSession, tmp_path: Path
 ) -> None:

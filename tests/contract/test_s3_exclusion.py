@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from obstore.exceptions import UnauthenticatedError
-from typer.testing import CliRunner
 
 from retention.api.warehouse import open_warehouse
-from retention.cli.main import app
 from retention.storage import files
 from retention.stores.checks.capability_probe import commits_exclude, trial_place
+from tests.support.command_line import invoke
 from tests.support.front import Front, Kind, front_of
 
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 2, "no_ack": True}
@@ -43,9 +42,7 @@ def retention(bucket: str) -> Callable[..., Any]:
     files.replace(f"{bucket}/retention.yaml", json.dumps(config).encode())
     open_warehouse(bucket).new_stream("ORDERS").publish(LINES.splitlines())
     line = '{"subject": "new.a", "data": "x"}'
-    return lambda *words: CliRunner().invoke(
-        app, ["--warehouse", bucket, "--engine", "local", *words], input=line
-    )
+    return lambda *words: invoke(["--warehouse", bucket, "--engine", "local", *words], stdin=line)
 
 
 def test_where_conditions_are_dropped_every_write_is_refused_and_reading_goes_on(

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from retention.cli.main import app
 from retention.storage import files
 from tests.support.buckets import ObjectPath
+from tests.support.command_line import invoke
 from tests.support.sandboxes import NOW, lines
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>m</Message></Error>"
@@ -74,7 +74,7 @@ def read_only(server: dict[str, str]) -> Iterator[str]:
 
 def run(place: str, *words: object) -> Result:
     arguments = ["--warehouse", place, "--engine", "local", *map(str, words)]
-    return CliRunner().invoke(app, arguments, input="\n".join(lines(12, first_ns=NOW - 10**15)))
+    return invoke(arguments, stdin="\n".join(lines(12, first_ns=NOW - 10**15)))
 
 
 @pytest.mark.thorough

@@ -8,11 +8,11 @@ import shlex
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from retention.cli.main import app
 from retention.storage import files
 from retention.stores.delta.internals import entry_place
+from tests.support.command_line import invoke
 
 MESSAGE = '{"subject": "orders.new"}'
 
@@ -33,7 +33,7 @@ class Lake:
     def run(self, *words: str) -> Result:
         """Run a command."""
         given = ["--warehouse", self.place, "--engine", "local", *words]
-        return CliRunner().invoke(app, given, input=MESSAGE)
+        return invoke(given, stdin=MESSAGE)
 
     def publish(self) -> int:
         """Publish a message; returns its sequence."""

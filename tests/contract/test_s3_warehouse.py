@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from retention.cli.main import app
 from retention.config.discovery import config_file, find_config
 from retention.errors import ConfigError
 from retention.formats.nats.backup import RAW_ROWS, read_backup, write_backup
 from retention.storage import files
 from retention.storage.errors import storage_error
 from tests.support.buckets import BUCKET, ObjectPath
+from tests.support.command_line import invoke
 from tests.support.sandboxes import lines
 
 NOW = 1_780_000_000 * 10**9
@@ -35,7 +35,7 @@ SECRET = "wJalrXUtnFEMIrecognisable"  # noqa: S105  (made up)
 
 def run(place: str, *arguments: object, stdin: str | None = None) -> Result:
     words = ["--warehouse", place, "--engine", "local", *map(str, arguments)]
-    return CliRunner().invoke(app, words, input=stdin)
+    return invoke(words, stdin=stdin)
 
 
 def answer(place: str, *arguments: object, stdin: str | None = None) -> Any:

@@ -62,6 +62,7 @@ def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None
 
 @needs_flights
 @pytest.mark.slow
+@pytest.mark.always
 def test_the_demo_tells_its_story_and_leaves_a_warehouse_to_play_with(
     flights: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 import typer.main
 from deltalake import write_deltalake
-from typer.testing import CliRunner
 
 import retention
 from retention.cli.examples import MEANINGS
 from retention.cli.main import app
 from retention.core.outcomes import UNEXPECTED
 from retention.jobs import ingest, retain
+from tests.support.command_line import invoke
 from tests.support.pages import RUN, blocks, plain, sessions, tidy
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
     for command, said in sessions(README):
         program, *arguments = RUN.sub(last_run, command).split()
         assert program == "retention"
-        result = CliRunner().invoke(app, arguments)
+        result = invoke(arguments)
         assert result.exit_code == 0, result.output
         if plain(result.stdout) != plain(said):
             page = page.replace(f"$ {command}\n{said}", f"$ {command}\n{tidy(result.stdout)}")
@@ -104,5 +104,5 @@ def test_a_table_that_one_has_becomes_a_stream(
     command, plan = map(shlex.split, here.splitlines())
     monkeypatch.setattr("sys.argv", command[2:])
     assert ingest.main() == 0
-    planned = CliRunner().invoke(app, plan[1:])
+    planned = invoke(plan[1:])
     assert "ORDERS: would remove 2 messages" in planned.stdout

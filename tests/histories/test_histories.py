@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.support.histories.play import History, play, play_all
 
 ACTS = int(os.environ.get("RETENTION_HISTORIES", "150"))
@@ -15,6 +17,7 @@ ONE = os.environ.get("RETENTION_HISTORY")
 """A single history, as printed by a failure: a seed, or a seed and the numbers of acts."""
 
 
+@pytest.mark.always
 def test_a_stream_is_what_the_model_says(tmp_path: Path) -> None:
     if ONE:
         failure = play(History.parsed(ONE), tmp_path / "history")

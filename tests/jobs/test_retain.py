@@ -115,6 +115,7 @@ def test_a_held_lease_ends_with_seventy_five_although_the_other_streams_are_done
 
 
 @pytest.mark.spark
+@pytest.mark.always
 def test_it_runs_under_spark_submit_from_anywhere_without_an_environment(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -129,7 +130,7 @@ def test_it_runs_under_spark_submit_from_anywhere_without_an_environment(
             *("--report-file", folder / "report.json"),
         ],
         cwd="/",
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"]},
         capture_output=True,
         text=True,
         check=False,

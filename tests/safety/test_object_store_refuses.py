@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from retention.cli.main import app
 from tests.support.buckets import BUCKET, object_store
+from tests.support.command_line import invoke
 
 SECRET = "wJalrXUtnFEMIrecognisable"  # noqa: S105  (made up)
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 4}
@@ -75,9 +74,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
     def run(endpoint: str, words: list[str], bucket: str = BUCKET) -> tuple[int, str]:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         config.write_text(json.dumps({"warehouse": f"s3://{bucket}/w", "streams": [ORDERS]}))
-        done = CliRunner().invoke(
-            app, ["--config", str(config), *words], input='{"subject": "orders.a"}'
-        )
+        done = invoke(["--config", str(config), *words], stdin='{"subject": "orders.a"}')
         said = [line for line in done.stderr.splitlines() if ": failed (" not in line]
         assert len(said) == 1, done.output
         assert SECRET not in done.output
@@ -112,5 +109,5 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_an_empty_warehouse(
         for words in (*LOOKS, ["publish", "ORDERS", "-"]):
             exit_code, sentence = refused(environment["AWS_ENDPOINT_URL"], words, "missing")
             assert (exit_code, "no such bucket" in sentence) == (2, True), (words, sentence)
-        empty = CliRunner().invoke(app, ["--warehouse", "s3://missing/w", "state"])
+        empty = invoke(["--warehouse", "s3://missing/w", "state"])
         assert (empty.exit_code, "no such bucket" in empty.stderr) == (2, True), empty.output

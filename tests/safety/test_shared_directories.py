@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from retention.cli.main import app
 from retention.config import shared_directories
 from retention.errors import RefusedError
 from retention.stores.consumer_table import ConsumerTable
+from tests.support.command_line import invoke
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -76,7 +75,7 @@ def test_a_stream_that_leads_to_another_ones_directory_is_refused(
     assert command.json("state", "ORDERS")[0]["messages"] == 9
     (command.folder / "retention.yaml").unlink()
     bare = ["--warehouse", str(command.folder), "publish", "Orders", "-"]
-    done = CliRunner().invoke(app, bare, input=LINE)
+    done = invoke(bare, stdin=LINE)
     assert (done.exit_code, "with stream ORDERS" in done.stderr) == (4, True), done.output
 
 

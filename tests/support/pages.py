@@ -10,10 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from retention.cli.app import options_first
-from retention.cli.main import app
+from tests.support.command_line import invoke
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
@@ -92,7 +90,7 @@ def _run(line: str, folder: Path) -> tuple[int, str]:
     command, _, rest = line.partition(" | ")
     if not command.startswith("retention "):
         return _in_shell(line, folder, "")
-    done = CliRunner().invoke(app, options_first(shlex.split(command)[1:]))
+    done = invoke(options_first(shlex.split(command)[1:]))
     if not rest:
         return done.exit_code, done.output
     code, output = _in_shell(rest, folder, done.stdout)

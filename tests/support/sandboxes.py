@@ -9,11 +9,11 @@ from typing import Any
 
 # Commands block the import of pandas if it is not loaded; later tests in this process need it.
 import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.cli.main import app
 from retention.core.units import DAY, HOUR
+from tests.support.command_line import invoke
 
 NOW = 1_800_000_000 * 10**9
 """The clock of these warehouses: 2027-01-15T08:00:00Z."""
@@ -56,7 +56,7 @@ class Commands:
     def run(self, *arguments: object, stdin: str | None = None) -> Result:
         """Run a command; returns its result, also after a failure."""
         words = ["--config", str(self.folder / "retention.yaml"), *map(str, arguments)]
-        return CliRunner().invoke(app, words, input=stdin)
+        return invoke(words, stdin=stdin)
 
     def json(self, *arguments: object, stdin: str | None = None) -> Any:
         """The JSON output of a successful command."""

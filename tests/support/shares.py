@@ -10,6 +10,7 @@ THOROUGH = os.environ.get("RETENTION_THOROUGH") == "all"
 """Whether all combinations are tested: `make long NAME=thorough`."""
 FORMATS = ("delta", "parquet")
 THIRD = 3
+QUARTER = 4
 _FORMAT = re.compile(rf"(?<=[\[-])({'|'.join(FORMATS)})(?=[\]-])")
 
 
@@ -27,6 +28,12 @@ def all_but_a_third(tests: Iterable[str]) -> set[str]:
     """All except the first, fourth, seventh, ... test of each file."""
     files = _grouped(tests, lambda test: test.partition("::")[0])
     return {test for file in files for number, test in enumerate(file) if number % THIRD}
+
+
+def all_but_a_quarter(tests: Iterable[str]) -> set[str]:
+    """All except the first, fifth, ninth, ... test of each folder in `tests`."""
+    folders = _grouped(tests, lambda test: test.split("/")[1])
+    return {test for folder in folders for at, test in enumerate(folder) if at % QUARTER}
 
 
 def _all_but_one(tests: Iterable[str], kind: Callable[[str], str]) -> set[str]:

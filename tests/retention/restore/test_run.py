@@ -21,6 +21,7 @@ from retention.restore import select
 from retention.restore.select import MessageRange, StoredFile, select_parts
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.archive_manifest import ArchivedFile, read_manifests
+from tests.support.command_line import invoke
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.reclaiming import TICK_S, real_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -239,15 +240,12 @@ def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> N
 
 
 def test_a_range_on_the_command_line(warehouse: Warehouse) -> None:
-    from typer.testing import CliRunner
-
-    from retention.cli.main import app
 
     gone(warehouse)
     config = str(Path(warehouse.location, "retention.yaml"))
 
     def run(*words: str) -> Any:
-        return CliRunner().invoke(app, ["--config", config, "--engine", "local", *words])
+        return invoke(["--config", config, "--engine", "local", *words])
 
     done = run("--format", "json", "restore", "ORDERS", "--seq", "24..")
     assert done.exit_code == 0, done.output

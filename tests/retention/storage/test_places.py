@@ -5,16 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from retention.api.warehouse import open_warehouse
-from retention.cli.main import app
 from retention.config.locations import refused_location
 from retention.errors import UsageError
 from retention.formats.ack.sources import open_log
 from retention.plan.planfile import load_plans
 from retention.storage import files
 from retention.storage.places import place_of, refused_table, spellings
+from tests.support.command_line import invoke
 from tests.support.jobs import run_job
 from tests.support.sandboxes import NOW, ORDERS, commands, configured, lines
 
@@ -86,11 +85,11 @@ def test_a_configuration_names_no_place_of_others(tmp_path: Path, text: str, rem
         settings = {"warehouse": text} if key == "warehouse" else {"defaults": {"archive": text}}
         file = tmp_path / "retention.yaml"
         file.write_text(json.dumps({**settings, "streams": [ORDERS]}))
-        done = CliRunner().invoke(app, ["--config", str(file), "validate"])
+        done = invoke(["--config", str(file), "validate"])
         assert done.exit_code == 2
         assert f": {key}: " in done.stderr.replace("defaults.", "").replace("defaults: ", "")
         assert remedy in done.stderr
-    done = CliRunner().invoke(app, ["--warehouse", text, "state"])
+    done = invoke(["--warehouse", text, "state"])
     assert done.exit_code == 2
     assert remedy in done.stderr
 

@@ -1,0 +1,79 @@
+"""The slow tests, of which `make test` runs every fourth: measured in processor seconds and listed in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LISTED = Path(__file__).parents[1] / "slow-tests.txt"
+SLOW_S = 2.0
+"""The processor seconds, those of child processes included, from which a test is slow."""
+MEASURED = os.environ.get("RETENTION_MEASURED")
+"""The file to which a run appends the processor seconds of its tests: `make long NAME=slow-tests`."""
+
+
+@cache
+def slow_functions() -> frozenset[str]:
+    """The names of slow test functions, without their cases."""
+    return frozenset(line.split()[-1] for line in LISTED.read_text(encoding="utf-8").splitlines())
+
+
+def function_of(test: str) -> str:
+    """The name of a test without its case."""
+    return test.partition("[")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Append a test's processor seconds, in a process that runs tests (plugin `-p tests.support.slow_tests`)."""
+    before = _processor_seconds()
+    done: Any = yield
+    if MEASURED and (
+        os.environ.get("PYTEST_XDIST_WORKER") or not item.config.getoption("numprocesses")
+    ):
+        with Path(MEASURED).open("a", encoding="utf-8") as file:
+            file.write(json.dumps([item.nodeid, _processor_seconds() - before]) + "\n")
+    return done
+
+
+def _processor_seconds() -> float:
+    """Processor seconds of this process and of its descendants, also of ended ones."""
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for process in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        try:
+            fields = (
+                Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            )
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(process))
+        ticks[int(process)] = sum(map(int, fields[11:15]))
+    total, left = 0, [os.getpid()]
+    while left:
+        process_id = left.pop()
+        total += ticks.get(process_id, 0)
+        left += children.get(process_id, [])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def main(measured: Path) -> None:
+    """Write the list of slow tests from a run's measurements; conformance cases have a share of their own."""
+    slowest: dict[str, float] = {}
+    for line in measured.read_text(encoding="utf-8").splitlines():
+        test, seconds = json.loads(line)
+        if seconds >= SLOW_S and not test.startswith("tests/conformance/"):
+            slowest[function_of(test)] = max(seconds, slowest.get(function_of(test), 0.0))
+    lines = [f"{seconds:6.1f} {function}\n" for function, seconds in sorted(slowest.items())]
+    LISTED.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
