@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import itemgetter
+
 import pyarrow as pa
 
 _MOST_ROWS = 1 << 14
 _MOST_BYTES = 8 << 20
 
 
-class HeldRows:
-    """A collector that turns rows into Arrow tables, some at a time.
+def table_of_rows(rows: Iterable[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    """The rows as an Arrow table, in their order.
 
     Args:
-        schema: the schema of the table; a row has a value for each of its fields.
+        rows: a value for each field of the schema; text as bytes.
+        schema: the schema of the table; at least two of its fields are text or bytes.
     """
+    octets = itemgetter(*(at for at, field in enumerate(schema) if _is_octets(field.type)))
+    tables, held, size = [schema.empty_table()], [], 0
+    for row in rows:
+        held.append(row)
+        for value in octets(row):
+            if value is not None:
+                size += len(value)
+        if size >= _MOST_BYTES or len(held) >= _MOST_ROWS:
+            tables.append(_table(held, schema))
+            held, size = [], 0
+    return pa.concat_tables([*tables, _table(held, schema)] if held else tables)
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._rows: list[tuple[object, ...]] = []
-        self._bytes = 0
-        self._tables = [schema.empty_table()]
 
-    def add(self, row: tuple[object, ...]) -> None:
-        """Add the next row."""
-        self._rows.append(row)
-        self._bytes += sum([len(value) for value in row if type(value) is bytes])
-        if self._bytes >= _MOST_BYTES or len(self._rows) >= _MOST_ROWS:
-            self._turn()
+def _is_octets(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_string(kind)
 
-    def table(self) -> pa.Table:
-        """All rows, in their order."""
-        if self._rows:
-            self._turn()
-        return pa.concat_tables(self._tables)
 
-    def _turn(self) -> None:
-        columns = [list(column) for column in zip(*self._rows, strict=True)]
-        self._tables.append(pa.table(columns, schema=self._schema))
-        self._rows, self._bytes = [], 0
+def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.table(columns, schema=schema)

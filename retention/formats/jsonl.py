@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from binascii import a2b_base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +17,9 @@ from retention.core import headers
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.encoding import utf8, without_mark
 from retention.errors import UsageError
-from retention.formats.held_rows import HeldRows
+from retention.formats.held_rows import table_of_rows
 from retention.formats.printed_lines import is_printed, stream_line
-from retention.formats.records import ArrowStream, Instant, plain, records_of
+from retention.formats.records import ArrowStream, Instant, is_record, plain, records_of
 
 Line: TypeAlias = bytes | str | Mapping[str, Any]
 """JSON text, or the object itself: a record, which may have `payload` for `data`, and bytes in place of text."""
@@ -95,7 +95,7 @@ def parse_messages(
 
 def table_of_lines(
     lines: Iterable[Line],
-    read: Callable[[dict[str, Any]], tuple[object, ...]],
+    read: Callable[[dict[str, object]], tuple[object, ...]],
     schema: pa.Schema,
     as_object: Callable[[Mapping[Any, Any]], dict[str, object]],
     unread: Unread | None = None,
@@ -112,12 +112,20 @@ def table_of_lines(
     Raises:
         UsageError: a line is not such an object; the error names its number.
     """
-    held = HeldRows(schema)
+    return table_of_rows(_rows(lines, read, as_object, unread), schema)
+
+
+def _rows(
+    lines: Iterable[Line],
+    read: Callable[[dict[str, object]], tuple[object, ...]],
+    as_object: Callable[[Mapping[Any, Any]], dict[str, object]],
+    unread: Unread | None,
+) -> Iterator[tuple[object, ...]]:
     decode = json.JSONDecoder(object_pairs_hook=_object).decode
     for number, line in enumerate(lines, start=1):
         row = None
         try:
-            if isinstance(line, Mapping):
+            if is_record(line):
                 row = read(as_object(line))
             elif text := text_of_line(line):
                 row = read(_checked(decode(text)))
@@ -130,8 +138,7 @@ def table_of_lines(
                 f"line {number}: {problem}; nothing was stored; correct it and try again"
             ) from error
         if row is not None:
-            held.add((*row, number))
-    return held.table()
+            yield (*row, number)
 
 
 def text_of_line(line: object) -> str:
@@ -202,7 +209,7 @@ def _refuse_other_id(msg_id: object, block: bytes | None) -> None:
         )
 
 
-def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedTimes) -> int:
+def time_given(message: dict[str, object], name: str, now_ns: int, times: AcceptedTimes) -> int:
     """The time in an object, or the clock's, which is always accepted; nanoseconds since the epoch.
 
     Raises:
@@ -211,9 +218,9 @@ def time_given(message: dict[str, Any], name: str, now_ns: int, times: AcceptedT
     if name not in message:
         return now_ns
     given = message[name]
-    if type(given) not in (int, Instant):
-        raise ValueError(f"{name} must be an integer, nanoseconds since the epoch")
-    if refusal := times.refusal(name, given, as_number=type(given) is int):
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ValueError(f"{name} must be an integer, nanoseconds since the epoch")  # noqa: TRY004
+    if refusal := times.refusal(name, given, as_number=not isinstance(given, Instant)):
         raise ValueError(refusal)
     return int(given)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from numbers import Integral, Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
@@ -78,7 +78,7 @@ def _in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def plain(
     record: Mapping[Any, Any], names: Mapping[str, str], times: AcceptedTimes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A record with the keys and values of a line's object.
 
     Missing values (None, NaN, NaT) are omitted; numpy integers become Python's; a `time` becomes nanoseconds since the
@@ -92,19 +92,36 @@ def plain(
     Raises:
         ValueError: a value is invalid in a message.
     """
-    if not all(isinstance(name, str) for name in record):
-        raise ValueError("the keys of a message must be strings")
-    values = {name: _value(value) for name, value in record.items() if not is_missing(value)}
+    values = _present(record)
     if "headers" in values:
         values["headers"] = _headers(values["headers"])
-    if not isinstance(values.get("payload", b""), str | bytes):
-        raise ValueError("payload must be text or bytes")  # noqa: TRY004  (the caller adds the number)
-    if "payload" in values and values.keys() & {"data", "data_b64"}:
-        raise ValueError("payload, data and data_b64 exclude each other")
+    if "payload" in values:
+        _refuse_payload(values)
     if "time" in names and "time" in values:
         values["time"] = _instant(values["time"], times)
-    renamed = {names[name]: value for name, value in values.items() if name in names}
-    return renamed | {name: value for name, value in values.items() if name not in names}
+    for name, key in names.items():
+        if name in values:
+            values.setdefault(key, values.pop(name))
+    return values
+
+
+def _present(record: Mapping[Any, Any]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, value in record.items():
+        if not isinstance(name, str):
+            raise ValueError("the keys of a message must be strings")  # noqa: TRY004  (the caller adds the number)
+        if type(value) in _EASY:
+            values[name] = value
+        elif not is_missing(value):
+            values[name] = _value(value)
+    return values
+
+
+def _refuse_payload(values: dict[str, object]) -> None:
+    if not isinstance(values["payload"], str | bytes):
+        raise ValueError("payload must be text or bytes")  # noqa: TRY004  (the caller adds the number)
+    if values.keys() & {"data", "data_b64"}:
+        raise ValueError("payload, data and data_b64 exclude each other")
 
 
 def _instant(value: Any, times: AcceptedTimes) -> int:
@@ -155,6 +172,11 @@ def _values(column: pa.Array) -> list[object]:
     return [None if count is None else Instant(count * unit) for count in counts]
 
 
+def is_record(line: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether a line is a record; a dict, as most are, needs no slow test of a Mapping."""
+    return type(line) is dict or isinstance(line, Mapping)
+
+
 def is_missing(value: object) -> bool:
     """Whether a value is a missing value of Python, numpy or pandas."""
     kind = type(value)
@@ -167,7 +189,7 @@ def is_missing(value: object) -> bool:
 
 
 def _value(value: object) -> object:
-    if type(value) in _EASY or isinstance(value, Instant):
+    if isinstance(value, Instant):
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from retention.errors import UsageError
 from retention.formats.iggy.lines import parse_sent
 from retention.formats.iggy.messages import decimals
 from retention.formats.jsonl import Line, parse_messages
-from retention.formats.records import is_missing
+from retention.formats.records import is_missing, is_record
 from retention.ingest.append import Appended, append_rows
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.topics.publish import publish_sent
@@ -97,7 +97,7 @@ class _Records:
                 ) from error
 
     def _message(self, record: Line) -> Line:
-        if not isinstance(record, Mapping):
+        if not is_record(record):
             if self.order_by:
                 raise ValueError("order_by needs records, and this is text")
             return record
