@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,7 @@ from retention.errors import StalePlanError
 from retention.history.kinds import Compacted
 from retention.plan.compaction import CompactionPlan, Merge
 from retention.ports import Snapshot
-from retention.schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS, FileStats
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class MergedBatch:
     run: str
     """The name of its run."""
     merged: Sequence[Merge] = ()
-    added: Sequence[dict[str, Any]] = ()
+    added: Sequence[FileStats] = ()
     """The new files: rows of `FILE_STATS` as read back."""
     damaged: Sequence[str] = field(default_factory=list)
     """A sentence for each merge that was skipped because one of its files is damaged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from retention.core.wording import counted
@@ -37,7 +38,7 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
         )
 
 
-def check_copy(stream: str, planned: dict[str, Any], written: RewriteResult) -> None:
+def check_copy(stream: str, planned: Mapping[str, Any], written: RewriteResult) -> None:
     """Compare a staged copy, as read back, with the remainder that the plan expects.
 
     Args:
@@ -48,11 +49,11 @@ def check_copy(stream: str, planned: dict[str, Any], written: RewriteResult) -> 
     Raises:
         VerificationError: messages or bytes differ.
     """
-    for name, unit in (("messages", "messages"), ("bytes", "bytes")):
+    for name, copied in (("messages", written.messages), ("bytes", written.bytes)):
         expected = planned[name] - planned[f"removed_{name}"]
-        if written.total(name) != expected:
+        if copied != expected:
             raise VerificationError(
-                f"{stream}: the copy of {planned['path']} has {written.total(name):,} {unit}, and the plan says "
+                f"{stream}: the copy of {planned['path']} has {copied:,} {name}, and the plan says "
                 f"{expected:,}: the file contradicts its statistics; nothing was committed; restore the file from a "
                 "copy"
             )

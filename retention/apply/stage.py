@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from retention.apply.preconditions import check_copy
 from retention.apply.recorded_run import RecordedRun
@@ -23,6 +22,7 @@ from retention.plan.actions import Rewrite
 from retention.plan.plan import Plan
 from retention.planners.scratch import within_reach
 from retention.rules.jetstream import delete_markers
+from retention.schemas.files import FileStats
 from retention.stores.layout import is_split
 
 
@@ -30,7 +30,7 @@ from retention.stores.layout import is_split
 class Additions:
     """Staged files of one plan."""
 
-    stats: Sequence[dict[str, Any]]
+    stats: Sequence[FileStats]
     """Rows of `FILE_STATS` as read back."""
     read: ReadCount
     """The cost of copying."""

@@ -301,7 +301,7 @@ def _written(
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     written = engine.map(copy_remaining, [copy.task for copy in copies], weights)
     for copy, result in zip(copies, written, strict=True):
-        _check_count(opened.name, copy, result.total("messages"))
+        _check_count(opened.name, copy, result.messages)
     added = stats_table([row for result in written for row in result.stats])
     together = inventory.in_order(pa.concat_tables([kept, added.cast(kept.schema)]))
     inventory.refuse_overlaps(opened.name, together)

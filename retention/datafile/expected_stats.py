@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +69,7 @@ def _bounds(opened: pq.ParquetFile, name: str) -> Iterator[tuple[Any, Any] | Non
         )
 
 
-def _check(file: DataFile, actual: dict[str, Any]) -> None:
+def _check(file: DataFile, actual: Mapping[str, object]) -> None:
     for name, value in actual.items():
         claimed = getattr(file.claim, name)
         if claimed is not None and claimed != value:

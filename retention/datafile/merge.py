@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from retention.datafile.parquet import describe
 from retention.datafile.rewrite import COLUMNS, with_time
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import DamagedError, ForeignRowsError, VerificationError
+from retention.schemas.files import FileStats
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 
@@ -40,7 +40,7 @@ class MergeTask:
 class MergeResult:
     """The result of a `MergeTask`."""
 
-    stats: list[dict[str, Any]]
+    stats: list[FileStats]
     """Rows of `FILE_STATS`, one for each written target, as read back; empty if nothing was merged."""
     damage: str | None = None
     """The reason why nothing was merged; None on success."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from retention.errors import (
     StorageError,
 )
 from retention.schemas.bounds import MAX_SEQ, MAX_SIZE
-from retention.schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS, FileStats, RowStats
 from retention.schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -47,8 +46,7 @@ _NAMED = {"seq": "the sequence", "size": "a size of"}
 class Description:
     """The statistics of a data file, read from its narrow columns."""
 
-    stats: dict[str, Any]
-    """One row of `FILE_STATS`."""
+    stats: FileStats
     read: ReadCount
 
 
@@ -178,17 +176,18 @@ def describe(file: DataFile) -> Description:
         size, modified_ms = files.stat(file.location)
     except FileNotFoundError as error:
         raise unreadable_error(file, error) from error
-    located = {
+    stats: FileStats = {
         "path": file.path,
         "partition": file.partition,
         "segment": file.segment,
         "file_bytes": size,
         "modified_ms": modified_ms,
+        **_checked_stats(file, rows),
     }
-    return Description(located | _checked_stats(file, rows), read)
+    return Description(stats, read)
 
 
-def stats_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def stats_table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """Rows of statistics as one table of shape `FILE_STATS`."""
     return pa.Table.from_pylist(list(rows), schema=FILE_STATS)
 
@@ -240,7 +239,7 @@ def in_sequence_order(table: pa.Table) -> pa.Table:
     )
 
 
-def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
+def _checked_stats(file: DataFile, rows: pa.Table) -> RowStats:
     if not rows.num_rows:
         raise ForeignRowsError(
             f"{file.location}: the file has no rows; nothing was changed; write it again with rows"

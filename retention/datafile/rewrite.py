@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from retention.datafile.parquet import (
     seq_bounds,
     unreadable_error,
 )
+from retention.schemas.files import FileStats
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 
@@ -60,13 +60,19 @@ class RewriteTask:
 class RewriteResult:
     """The result of a `RewriteTask`."""
 
-    stats: list[dict[str, Any]]
+    stats: list[FileStats]
     """Rows of `FILE_STATS`, one for each written target, as read back."""
     read: ReadCount
 
-    def total(self, name: str) -> int:
-        """The sum of one column of the statistics."""
-        return sum(row[name] for row in self.stats)
+    @property
+    def messages(self) -> int:
+        """The number of messages in all targets."""
+        return sum(row["messages"] for row in self.stats)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the messages in all targets, by the broker's accounting."""
+        return sum(row["bytes"] for row in self.stats)
 
 
 def copy_remaining(task: RewriteTask) -> RewriteResult:

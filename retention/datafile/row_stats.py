@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.schemas.files import RowSizes, RowStats
 from retention.schemas.messages import NEVER
 
 
-def row_stats(rows: pa.Table) -> dict[str, Any]:
+def row_stats(rows: pa.Table) -> RowStats:
     """The fields of `FILE_STATS` that rows determine.
 
     Args:
@@ -22,7 +21,8 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
     with_deadline = pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), fill_value=False)
     dated = rows["deadline_ns"].filter(with_deadline)
     bounds = pc.min_max(dated)
-    return seq_and_size_stats(rows) | {
+    return {
+        **seq_and_size_stats(rows),
         "min_ts_ns": int(times.min()),
         "max_ts_ns": int(times.max()),
         "first_ts_ns": int(times[0]),
@@ -36,7 +36,7 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def seq_and_size_stats(rows: pa.Table) -> dict[str, Any]:
+def seq_and_size_stats(rows: pa.Table) -> RowSizes:
     """The fields of `FILE_STATS` that `seq` and `size` determine, for one row or more, ascending by `seq`."""
     seqs = rows["seq"].to_numpy()
     return {

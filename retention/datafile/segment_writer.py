@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from retention.datafile.deadline_writer import write_by_deadline
 from retention.errors import VerificationError
 from retention.layout.partition_tails import Ends, StreamEnds
 from retention.ports import StagingArea
+from retention.schemas.files import FileStats
 from retention.schemas.messages import FILE_COLUMNS
 
 PARTITION = 0
@@ -58,7 +59,7 @@ class Staging:
 class Staged:
     """Staged messages that a commit can add, with its counters."""
 
-    stats: Sequence[dict[str, Any]]
+    stats: Sequence[FileStats]
     """Rows of `FILE_STATS` as read back."""
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign after them."""
@@ -70,7 +71,7 @@ class Staged:
     """Partition → the highest assigned but unstored sequence, if there is one."""
 
     @classmethod
-    def ending_at(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:
+    def ending_at(cls, stats: Sequence[FileStats], ends: Ends) -> Self:
         """Messages in files, with the ends of partitions after them."""
         return cls(stats, ends.next_seq, ends.open_base, ends.batches)
 
@@ -109,7 +110,7 @@ def stage_rows(staging: Staging, rows: Iterable[pa.Table], ends: StreamEnds) -> 
 
 def write_segments(
     staging: Staging, pieces: Iterable[tuple[tuple[int, int], pa.Table]]
-) -> list[dict[str, Any]]:
+) -> list[FileStats]:
     """Write rows with assigned segments, and read the files back; returns rows of `FILE_STATS`.
 
     Args:
@@ -120,7 +121,7 @@ def write_segments(
     Raises:
         VerificationError: a file differs from the rows written to it.
     """
-    stats: list[dict[str, Any]] = []
+    stats: list[FileStats] = []
     for (partition, base), inside in groupby(pieces, key=itemgetter(0)):
         tally = RowTally()
         files = write_by_deadline(
@@ -130,7 +131,7 @@ def write_segments(
     return stats
 
 
-def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
+def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[FileStats]:
     """Rows of `FILE_STATS` of staged files, as read back, ascending by lowest sequence.
 
     Args:

@@ -41,7 +41,7 @@ from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import Removal, commit_removal
 from retention.ingest.turns import ONE_BY_ONE, Turns
 from retention.ports import Swap
-from retention.schemas.files import LOGGED_FILES
+from retention.schemas.files import LOGGED_FILES, FileStats
 from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.topic_settings import keep_settings
 
@@ -278,10 +278,8 @@ class Append:
         return commit_removal(self.opened, swap, removal, staged.unstored, position.snapshot)
 
 
-def appended_of(
-    opened: OpenedStream, position: Position, stats: Sequence[Mapping[str, int]]
-) -> Appended:
-    """The outcome for messages in files with these statistics (`FILE_STATS`); the version is the one before them."""
+def appended_of(opened: OpenedStream, position: Position, stats: Sequence[FileStats]) -> Appended:
+    """The outcome for messages in files with these statistics; the version is the one before them."""
     reach: dict[int, tuple[int, int]] = {}
     for row in stats:
         low, high = reach.get(row["partition"], (row["min_seq"], row["max_seq"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
 from retention.rules.veto import Veto, any_kept, spans_kept
-from retention.schemas.files import FILE_STATS
+from retention.schemas.files import FILE_STATS, RowSizes
 from retention.schemas.messages import RULE_COLUMNS
 from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
 
@@ -62,8 +61,8 @@ class InterestAnswer:
 
     removed: pa.Table
     """Shape `REMOVED_RANGES`; `file` is a row number of the inventory. Empty if the ranges are stored."""
-    left: dict[InventoryRow, dict[str, Any]]
-    """Partly kept file → statistics of its remaining messages, fields of `FILE_STATS`."""
+    left: Mapping[InventoryRow, RowSizes]
+    """Partly kept file → statistics of its remaining messages: `RowStats`, if limits need them."""
     digests: Mapping[InventoryRow, pa.Table | StoredDigest]
     """Partly kept file → the subject digest of its remaining messages, if limits need it."""
     read: ReadCount
@@ -223,16 +222,14 @@ def _left(
     )
 
 
-def _changed(
-    table: pa.Table, numbers: Array, changed: dict[InventoryRow, dict[str, object]]
-) -> pa.Table:
+def _changed(table: pa.Table, numbers: Array, changed: Mapping[InventoryRow, RowSizes]) -> pa.Table:
     """Files, with the statistics of remaining messages replacing the stored ones in some."""
     if not changed:
         return table
     is_changed = np.isin(numbers, list(changed))
     stored = table.filter(pa.array(is_changed)).to_pylist()
     new = [
-        row | changed[InventoryRow(int(number))]
+        {**row, **changed[InventoryRow(int(number))]}
         for row, number in zip(stored, numbers[is_changed], strict=True)
     ]
     parts = [table.filter(pa.array(~is_changed)), pa.Table.from_pylist(new, schema=FILE_STATS)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import pyarrow as pa
 
 LOGGED_FILES = pa.schema(
@@ -45,6 +47,41 @@ sequence. `never` counts messages whose deadline is `NEVER`, `deadlines` those w
 `min_deadline_ns` and `max_deadline_ns` bound those others only (null if there are none). `in_time_order`: `ts_ns`
 never falls as `seq` rises.
 """
+
+
+class RowSizes(TypedDict):
+    """The fields of `FILE_STATS` that `seq` and `size` determine."""
+
+    messages: int
+    bytes: int
+    min_seq: int
+    max_seq: int
+
+
+class RowStats(RowSizes):
+    """The fields of `FILE_STATS` that rows determine."""
+
+    min_ts_ns: int
+    max_ts_ns: int
+    first_ts_ns: int
+    last_ts_ns: int
+    never: int
+    deadlines: int
+    min_deadline_ns: int | None
+    max_deadline_ns: int | None
+    markers: int
+    in_time_order: bool
+
+
+class FileStats(RowStats):
+    """A row of `FILE_STATS`."""
+
+    path: str
+    partition: int
+    segment: int
+    file_bytes: int
+    modified_ms: int
+
 
 KEPT_IDS = pa.schema(
     [

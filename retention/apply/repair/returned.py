@@ -246,9 +246,13 @@ def _copies(run: RecordedRun, whole: pa.Table, repair: ReturnedRepair) -> pa.Tab
 
 def _check(whole: pa.Table, written: Sequence[RewriteResult], repair: ReturnedRepair) -> None:
     """Compare the copies, as read back, with the expected remainder."""
-    for name, gone in (("messages", repair.messages), ("bytes", repair.bytes)):
+    messages = sum(copied.messages for copied in written)
+    octets = sum(copied.bytes for copied in written)
+    for name, held, gone in (
+        ("messages", messages, repair.messages),
+        ("bytes", octets, repair.bytes),
+    ):
         expected = pc.sum(whole[name], min_count=0).as_py() - gone
-        held = sum(copied.total(name) for copied in written)
         if held != expected:
             raise VerificationError(
                 f"{repair.stream}: copies without the reappeared messages hold {held:,} {name} instead of "

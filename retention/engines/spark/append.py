@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -26,6 +26,7 @@ from retention.engines.spark.sorted_blocks import merged, sorted_blocks
 from retention.engines.spark.source import RowSource
 from retention.errors import UsageError
 from retention.layout.stored_blocks import StoredBlock, arranged, is_bearable, parts_of
+from retention.schemas.files import FileStats
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
@@ -100,7 +101,7 @@ class SortedRows:
             placed[share.part].append(PlacedShare(share, staging.new(share.base, share.partition)))
         return Staged.ending_at(self._write(placed), laid.ends)
 
-    def _write(self, placed: Sequence[Sequence[PlacedShare]]) -> list[dict[str, Any]]:
+    def _write(self, placed: Sequence[Sequence[PlacedShare]]) -> list[FileStats]:
         """Write the rows; returns rows of `FILE_STATS`, in order."""
         parts = zip(self._parts, placed, strict=True)
         tasks = [WriteTask(tuple(blocks), tuple(shares)) for blocks, shares in parts]
@@ -169,12 +170,12 @@ def _narrow(
     return dict(zip(blocks, in_threads(narrow_of, places, threads), strict=True))
 
 
-def _write_part(dialect: Dialect, task: WriteTask) -> list[dict[str, Any]]:
+def _write_part(dialect: Dialect, task: WriteTask) -> list[FileStats]:
     source = RowSource(map(rows_of, task.blocks))
     return [row for placed in task.placed for row in _write_share(source, dialect, placed)]
 
 
-def _write_share(source: RowSource, dialect: Dialect, placed: PlacedShare) -> list[dict[str, Any]]:
+def _write_share(source: RowSource, dialect: Dialect, placed: PlacedShare) -> list[FileStats]:
     written = write_by_deadline(placed.files, _completed(source, dialect, placed.share))
     return verified_stats(written, placed.share.wrote)
 

@@ -16,6 +16,7 @@ from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.log import SegmentLog, read_log
 from retention.formats.iggy.topic import ERAS
+from retention.schemas.files import FileStats
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ImportTask:
 class ImportedLog:
     """The outcome of the import of a log."""
 
-    stats: tuple[dict[str, object], ...]
+    stats: tuple[FileStats, ...]
     """The data file as read back, a row of `FILE_STATS`; empty for a log without messages."""
     findings: tuple[Finding, ...]
     next_offset: int

@@ -45,7 +45,7 @@ def copied(file: DataFile) -> list[pa.Table]:
         file, location=file.location + ".copy", claim=ExpectedStats(), hidden=HIDDEN[:0]
     )
     removed = np.array([[2, 2], [6, 6]])
-    assert copy_remaining(RewriteTask(file, (target,), removed)).total("messages") == len(LEFT) - 2
+    assert copy_remaining(RewriteTask(file, (target,), removed)).messages == len(LEFT) - 2
     return [*rows_in_order(target, COLUMNS), pick_rows(file, np.array([2, 6]), COLUMNS)]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from retention.core.seq_ranges import in_ranges
 from retention.datafile import deadline_writer, parquet, rewrite
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.errors import DamagedError
+from retention.schemas.files import FILE_STATS, FileStats
 
 
 def file_at(folder: Path, name: str) -> DataFile:
@@ -64,6 +66,11 @@ def test_a_row_group_that_goes_whole_is_not_read(source: DataFile) -> None:
 def test_two_ranges_that_meet_inside_a_row_group_still_take_it_whole(source: DataFile) -> None:
     seqs, _ = copied(source, (1, 5), (6, 10))
     assert seqs == list(range(11, 41))
+
+
+def test_a_file_is_described_by_each_of_its_statistics(source: DataFile) -> None:
+    described = parquet.describe(source).stats
+    assert sorted(described) == sorted(get_type_hints(FileStats)) == sorted(FILE_STATS.names)
 
 
 def test_a_damaged_source_is_named(source: DataFile) -> None:
