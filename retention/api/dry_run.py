@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from retention.api.public import Public
+from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome
 from retention.views.wording import lines_text
 
@@ -62,7 +63,7 @@ class Mendable(Protocol):
     def is_needed(self) -> bool:
         """Whether there is anything to repair."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The repair as JSON values."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retention.api.dry_run import DryRun
 from retention.api.public import Public
@@ -16,6 +16,7 @@ from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.core.json_object import JsonObject
 from retention.dialects.column_mapping import ColumnMapping, WholeRow, refuse_sql
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
@@ -321,7 +322,7 @@ class BoundPlan(Public):
 
         return spark_frame(spark, self.plan.actions.files_with_rules)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The numbers of the plan as JSON values."""
         return self.plan.summary() | self.plan.forecast.as_json()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.apply.archive_place import check_place
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
 from retention.core.table_requirements import AssertArchiveHead, TableRequirement
 from retention.core.table_updates import SetArchiveHead, TableUpdate
@@ -85,7 +86,7 @@ class Archived:
     terms: CommitTerms
     """The place of the manifest in the table's history, part of the commit that removes the files."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The copies' manifest, number and length, and the previous manifest, for reports and the run history."""
         stored = self.manifest
         return {

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from retention.core import kv
+from retention.core.json_object import JsonObject
 from retention.core.payload_preview import preview
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
@@ -76,7 +77,7 @@ class Entry:
         seconds, nanoseconds = divmod(self.created_ns, SECOND)
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1_000)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The entry as JSON values; `value` if the value is text, `value_b64` always."""
         values: dict[str, object] = {
             "bucket": self.bucket,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
 from retention.buckets.read import BucketReader
 from retention.config import StreamConfig
+from retention.core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BucketStatus:
     """The mirrored stream; None: the bucket is written to."""
     format: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The status as JSON values."""
         return asdict(self)
 

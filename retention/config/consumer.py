@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,7 @@ from retention.config.types import (
     Moment,
     Sequence,
 )
+from retention.core.json_object import JsonObject
 from retention.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class ConsumerConfig(ConfigMapping):
         """Whether messages are sent to a subject instead of being pulled."""
         return bool(self.deliver_subject)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The configuration as JSON values, without fields at their zero value, as the server writes it."""
         values = self.model_dump(mode="json", exclude_defaults=True)
         return values | self.model_dump(mode="json", include={*_ALWAYS_WRITTEN})

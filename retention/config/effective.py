@@ -31,6 +31,7 @@ from retention.config.types import (
 )
 from retention.config.written import Written
 from retention.core import iggy_units
+from retention.core.json_object import JsonObject
 from retention.core.units import INT64_MAX, MICROSECOND, format_duration, format_size
 
 BUILT_IN = "built in"
@@ -59,7 +60,7 @@ class EffectiveSetting:
         """Whether the file has it, or it was fixed when the topic was created."""
         return self.source not in {BUILT_IN, DERIVED}
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The setting as JSON values."""
         return {name: value for name, value in vars(self).items() if name != "text"}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.errors import DamagedError
 
 PENDING = pa.schema([("seq", pa.int64()), ("consumer_seq", pa.int64()), ("ts_ns", pa.int64())])
@@ -72,7 +73,7 @@ class ConsumerState:
         """Number of `lasts` not yet delivered."""
         return int((self.lasts["seq"].to_numpy() > self.delivered.stream_seq).sum())
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The state as the server stores it in a backup, without empty tables."""
         pending = self.pending.rename_columns(["seq", "Sequence", "Timestamp"])
         deliveries = dict(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from retention.core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,6 @@ class StreamDrop:
     run: str | None
     """The run that dropped it and can be undone; None: its grace is over, and no record of its files is left."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The values by name."""
         return asdict(self)

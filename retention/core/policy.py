@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from retention.core.json_object import JsonObject
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_size, parse_size, spell_duration
 from retention.core.wording import counted
@@ -68,7 +69,7 @@ class Policy:
     archive: str | None = None
     """The location that files are copied to before removal; None: no archive."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The policy as JSON values, by name; part of the input of a plan's id."""
         values = dict(sorted(asdict(self).items()))
         if self.hold is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
+from retention.core.json_object import JsonObject
 from retention.core.outcomes import sentence_of
 from retention.errors import RefusedError, VerificationError
 
@@ -26,7 +27,7 @@ class Finding:
     damage: bool = False
     """Whether data is damaged or missing, which is worse than a refused run."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The finding as JSON values."""
         names = ("check", "stream", "result", "detail", "remedy")
         return {name: getattr(self, name) for name in names}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from retention.core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,6 @@ class CompactionReport:
     """The average number of writes so far of a byte found by compactions, its first included; None without any."""
     seconds: float = 0.0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The report as JSON values; `dead_bytes` and `left`, of earlier builds, are always empty."""
         return vars(self) | {"runs": list(self.runs), "dead_bytes": 0, "left": []}

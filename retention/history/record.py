@@ -20,6 +20,7 @@ from retention.core.documents import (
     PartitionNumber,
     Version,
 )
+from retention.core.json_object import JsonObject
 from retention.rules import requests
 from retention.rules.requests import Request
 
@@ -217,7 +218,7 @@ class RunRecord(RecordPart):
         """The record with new, unchecked values of given fields."""
         return self.model_copy(update=fields)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields of the run, as JSON values in alphabetical order."""
         return {name: value for name, value in self.as_stored().items() if name != "format"}
 

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+from retention.core.json_object import JsonObject
 from retention.storage.outputs import OutputKind, begins
 
 FORMAT_VERSION = 1
@@ -73,7 +74,7 @@ class RunReport:
         """Whether a budget deferred the stream to the next run."""
         return self.left is not None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The report's entry in the JSON output."""
         optional = (
             "held",

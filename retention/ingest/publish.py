@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.core.json_object import JsonObject
 from retention.core.slices import slices_of
 from retention.core.subjects import matching_mask
 from retention.core.wording import counted
@@ -56,7 +57,7 @@ class Ack:
     val: str | None = field(default=None, kw_only=True)
     """For a counter message: the counter's total after it."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The acknowledgement as a server writes it, with `val` only for counters."""
         return {name: value for name, value in vars(self).items() if value is not None}
 

@@ -13,6 +13,7 @@ from retention.config.checks.consumer_filters import filters_of
 from retention.context.context import OpenedStream
 from retention.context.subject_counts import counts_in_pieces
 from retention.core.inventory import Inventory
+from retention.core.json_object import JsonObject
 from retention.core.spans import spans_of
 from retention.interest.interest import interest_of
 from retention.plan.remaining import all_remaining
@@ -44,7 +45,7 @@ class ConsumerInfo:
         """Its filter subjects; empty: all subjects of its stream."""
         return filters_of(self.config)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The consumer as JSON values."""
         return asdict(self)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
+from retention.core.json_object import JsonObject
 from retention.interest.commit_offsets import offsets_of, stored_offset
 from retention.stores.offset_table import Reader, StoredOffset
 
@@ -27,7 +27,7 @@ class OffsetInfo:
     lag: int
     """Number of the partition's offsets after it."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return dict(vars(self))
 

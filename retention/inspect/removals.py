@@ -14,6 +14,7 @@ from retention.apply.run_evidence import TakenByRun
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
+from retention.core.json_object import JsonObject
 from retention.core.policy import policy_from_json
 from retention.core.run_names import started_ns
 from retention.core.seq_ranges import in_ranges
@@ -234,7 +235,7 @@ class Recovery:
             )
         return f"`retention undo {self.run}` can restore it until {until} at least"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The recovery as JSON values."""
         return {
             "possible": self.is_possible,

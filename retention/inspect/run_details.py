@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention.apply.run_evidence import TakenByRun
 from retention.context.context import OpenedStream
+from retention.core.json_object import JsonObject
 from retention.core.policy import policy_from_json
 from retention.core.units import format_instant
 from retention.errors import UsageError
@@ -129,7 +130,7 @@ class RunDetails:
                 )
         return lines
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The run as JSON values: the fields of its record, and the derived facts."""
         recovery = self.removal.recovery(self.now_ns).as_json() if self.has_removed else None
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from retention.core import kv
 from retention.core.bucket_names import bucket_of
 from retention.core.dropped import StreamDrop
 from retention.core.inventory import Inventory
+from retention.core.json_object import JsonObject
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
@@ -96,7 +96,7 @@ class State:
     overdue: Overdue | None = None
     """Kept messages older than `max_age`; None: no such messages, or consumers release messages first."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
         del numbers["forecast"], numbers["ahead"]

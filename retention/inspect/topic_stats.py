@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from retention.context.context import OpenedStream
 from retention.context.position import with_floors
 from retention.context.topic import topic_of
+from retention.core.json_object import JsonObject
 from retention.inspect.partition_counts import PartitionCounts, no_counts, partition_counts
 from retention.planners.topic import segments_of
 
@@ -57,7 +58,7 @@ class TopicStats:
 
     rows: tuple[StatsRow, ...]
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[JsonObject]:
         """The rows as JSON values."""
         return [asdict(row) for row in self.rows]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from retention.core.json_object import JsonObject
 from retention.core.topic_policy import CLOCKS_APART_US, TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.rules.iggy.segments import TopicSegments
@@ -28,7 +28,7 @@ class AheadOfClock:
     is_open: bool
     """Whether the last of them is the active segment; appended messages then get even later timestamps."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return asdict(self)
 

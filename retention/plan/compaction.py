@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from retention.core.json_object import JsonObject
 
 Reason = Literal["small_files", "small_segments", "hollow_segments"]
 """`small_files`: a segment has many small files; `small_segments`: many small sealed neighbours fit
@@ -64,7 +66,7 @@ class Merge:
         """The bytes saved in a full read, with `_OPENING_BYTES` per file, per byte rewritten."""
         return self.files_saved * _OPENING_BYTES / max(self.bytes_rewritten, 1)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The merge as JSON values, without its files."""
         return {
             "reason": self.reason,
@@ -128,7 +130,7 @@ class CompactionPlan:
                 left -= merge.bytes_rewritten
         return replace(self, merges=tuple(taken))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The plan as JSON values."""
         return {
             "stream": self.stream,

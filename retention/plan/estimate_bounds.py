@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from retention.core.inventory import Inventory
+from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, without_protected
@@ -29,7 +29,7 @@ class Estimate:
     """Files that planning opens."""
     bytes_read: Bounds
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The estimate's entry in the JSON output of `plan --estimate`."""
         return {
             "stream": self.stream,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from retention.core.json_object import JsonObject
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -29,7 +31,7 @@ class Explanation:
     """The removal of a removed message, as JSON values: `run`, `kind`, `removed_ns`, `as_of_ns`,
     `rules`, `who`, `certain`, `recovery`; None: it is not removed."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The explanation as JSON values."""
         values = asdict(self) | {"arithmetic": list(self.arithmetic)}
         if self.removed is None:

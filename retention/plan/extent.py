@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
 
@@ -25,7 +25,7 @@ class Extent:
     is_exact: bool
     """Whether the times are those of removed messages; otherwise they only bound them."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The extent as JSON values."""
         return asdict(self)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any
 
 from retention.core.inventory import Inventory
+from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR, WEEK
 from retention.plan.estimate_bounds import removal_of
@@ -47,7 +47,7 @@ class Forecast:
     due: tuple[Due, ...] = ()
     """Passes at the instant of the forecast, and at `HORIZONS_NS` after it."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The forecast as JSON values, with the keys of `state` and `plan`."""
         return asdict(self) | {"due": [asdict(due) for due in self.due]}
 

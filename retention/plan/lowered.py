@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.rules.acting import settings_of
 from retention.rules.setting import Setting, Switch, Unit
@@ -31,7 +31,7 @@ class LoweredLimit(LimitChange):
     """Messages removed only because the limit was lowered."""
     removed_bytes: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The values by name."""
         return asdict(self)
 

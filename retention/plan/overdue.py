@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.rules.fold import Evaluation
@@ -30,7 +31,7 @@ class Overdue:
     behind_ts_ns: int | None = None
     """The time of that message, nanoseconds since the epoch."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The values by name, as the JSON of `plan`, `apply` and `state` has them."""
         return asdict(self)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.core.policy import HoldAction
 from retention.rules.row_verdicts import ANYBODY
 from retention.schemas.plan import RULE_NAMES
@@ -38,7 +39,7 @@ class ProtectedMessages:
     missing: tuple[str, ...] = ()
     """Consumers that the configuration names but that do not exist: everything is held for them."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The numbers as JSON values."""
         return asdict(self) | {
             "by_consumer": [asdict(entry) for entry in self.by_consumer],
@@ -86,7 +87,7 @@ class ProtectedSegments:
     partitions: tuple[ProtectedInPartition, ...] = ()
     """Partitions with held segments."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The numbers as JSON values."""
         partitions = [
             asdict(partition) | {"readers": [asdict(reader) for reader in partition.readers]}

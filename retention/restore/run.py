@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
 from retention.core.inventory import ExpectedStats, Inventory
+from retention.core.json_object import JsonObject
 from retention.core.labels import on_stream
 from retention.core.table_requirements import RowsCompared
 from retention.core.table_updates import (
@@ -82,7 +82,7 @@ class Restored:
     """The last manifest of each other history of the table in the archive: of a copy of the warehouse, or from before
     it was restored from a backup."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         again = None if self.expires_again is None else dict(self.expires_again)
         others = [manifest.as_json() for manifest in self.left_out]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from retention.core.json_object import JsonObject
 from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
 from retention.core.units import format_size
 from retention.core.wording import counted
@@ -58,7 +58,7 @@ class GuardFinding:
         """The compared numbers, as the predicate of a sentence about the pass."""
         return _SENTENCES[self.guard](self)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The finding as JSON values, with its sentence."""
         return asdict(self) | {"sentence": self.sentence}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.core.spans import Array, Spans
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
@@ -136,7 +137,7 @@ def _check_range(name: str, number: int) -> None:
         )
 
 
-def as_json(request: Request) -> dict[str, Any]:
+def as_json(request: Request) -> JsonObject:
     """A request as JSON values."""
     return {"rule": request.rule} | asdict(request)
 

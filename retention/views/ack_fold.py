@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.ack_fold import FoldReport
+from retention.core.json_object import JsonObject
 from retention.core.wording import counted
 from retention.interest.ack_fold import FoldedLog
 
@@ -17,7 +17,7 @@ MOST_RANGES = 1000
 _MOST_SHOWN = 5
 
 
-def folded_entry(folded: FoldedLog) -> dict[str, Any]:
+def folded_entry(folded: FoldedLog) -> JsonObject:
     """A folded log as JSON values."""
     return {
         "stream": folded.stream,
@@ -47,7 +47,7 @@ def folded_lines(folded: FoldedLog) -> Iterator[str]:
     yield from _strangers("of other streams", folded.other_streams)
 
 
-def _entry(report: FoldReport) -> dict[str, Any]:
+def _entry(report: FoldReport) -> JsonObject:
     return {
         **{name: value for name, value in vars(report).items() if name != "missing"},
         "missing": _missing(report),

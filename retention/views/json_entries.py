@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from retention.plan.plan import Plan
     from retention.rules.removal_guards import GuardFinding
 
-_NOTHING: dict[str, Any] = {
+_NOTHING: JsonObject = {
     "stream": None,
     "plan_id": None,
     "removed_messages": 0,
@@ -30,10 +31,10 @@ _NOTHING: dict[str, Any] = {
     "version_before": None,
     "version_after": None,
 }
-_NO_PLAN: dict[str, Any] = {"next_due_ns": None, "due": [], "groups": []}
+_NO_PLAN: JsonObject = {"next_due_ns": None, "due": [], "groups": []}
 
 
-def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
+def plan_entry(outcome: Outcome[Plan]) -> JsonObject:
     """The JSON entry of a planned stream."""
     from retention.views.segment_groups import groups_of
 
@@ -62,20 +63,20 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
 def _unless_empty(
     name: str,
     values: Sequence[GuardFinding] | Sequence[LoweredLimit] | Sequence[AheadOfClock],
-) -> dict[str, Any]:
+) -> JsonObject:
     return {name: [value.as_json() for value in values]} if values else {}
 
 
-def report_entry(outcome: Outcome[RunReport]) -> dict[str, Any]:
+def report_entry(outcome: Outcome[RunReport]) -> JsonObject:
     """The JSON entry of a stream that a run was applied to."""
     return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
-def entry(outcome: Outcome[Any]) -> dict[str, Any]:
+def entry(outcome: Outcome[Any]) -> JsonObject:
     """The JSON entry of a stream: its value's `as_json`, or its error."""
     return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
-def failed_entry(outcome: Outcome[Any]) -> dict[str, Any]:
+def failed_entry(outcome: Outcome[Any]) -> JsonObject:
     """The JSON entry of a stream that failed: nothing was removed, and the reason."""
     return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failure_entry(outcome)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.wording import counted
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from retention.ingest.mirror.pull import PullResult
     from retention.ingest.mirror.run import Mirrored
 
-_NOTHING: dict[str, Any] = {
+_NOTHING: JsonObject = {
     "stream": None,
     "messages": 0,
     "bytes": 0,
@@ -31,7 +32,7 @@ def mirror_text(mirrored: Mirrored) -> list[str]:
     return [f"{mirrored.stream}: stored {stored}{where}", *map(_origin_text, mirrored.origins)]
 
 
-def mirror_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
+def mirror_entry(outcome: Outcome[Mirrored]) -> JsonObject:
     """The JSON entry of a stream that received messages; every requested stream has one."""
     if outcome.value is None:
         return _NOTHING | failure_entry(outcome)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.units import format_size
 from retention.core.wording import counted
@@ -13,7 +14,7 @@ from retention.views.wording import brief_duration
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import Amount, ReclaimReport
 
-_NOTHING: dict[str, Any] = {
+_NOTHING: JsonObject = {
     "stream": None,
     "run": None,
     "done": False,
@@ -54,7 +55,7 @@ def reclaim_text(report: ReclaimReport) -> list[str]:
     ]
 
 
-def reclaim_entry(outcome: Outcome[ReclaimReport]) -> dict[str, Any]:
+def reclaim_entry(outcome: Outcome[ReclaimReport]) -> JsonObject:
     """The JSON entry of a stream; every requested stream has one."""
     entry = _NOTHING | (
         failure_entry(outcome) if outcome.value is None else outcome.value.as_json()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.json_object import JsonObject
 from retention.core.units import format_duration
 from retention.core.wording import counted
 from retention.plan.plan import Plan
@@ -58,7 +58,7 @@ class Group:
         """The group in one line."""
         return f"{self.segments}: remove {self.amount}: {'; '.join(self.reasons)}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The group as JSON values."""
         return {
             "partition": self.partition,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from retention.core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ReclaimReport:
         """All files deleted, or to be deleted."""
         return sum(self.going.values(), Amount())
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The report's entry in the JSON output."""
         total = self.total
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -12,6 +11,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.seal import seal_ahead
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.json_object import JsonObject
 from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
@@ -75,7 +75,7 @@ class ClockRepair:
         """Whether there is anything to repair."""
         return bool(self.wrong) or any(stamped.is_open for stamped in self.ahead)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return asdict(self)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.json_object import JsonObject
 from retention.core.spoken_commands import command
 from retention.errors import RefusedError
 from retention.history.kinds import ForeignMoved, MovedFile
@@ -34,7 +34,7 @@ class ForeignRepair:
         """Whether there is anything to repair."""
         return bool(self.files)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return asdict(self)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
 from retention.core.inventory import ARCHIVE_HEAD, DROPPED, EPOCH, GENERATION, RUN, Counters
+from retention.core.json_object import JsonObject
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.kinds import LostCommitted
@@ -48,7 +48,7 @@ class CommittedAgain:
     run: str | None = None
     """The run that repeated it; None: nothing was changed."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return {
             "version": self.commit.version,
@@ -78,7 +78,7 @@ class LostCommitRepair:
         """Whether there is anything to repair."""
         return bool(self.commits)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return {
             "stream": self.stream,

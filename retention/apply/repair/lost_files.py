@@ -14,6 +14,7 @@ from retention.apply.recorded_run import Change, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.json_object import JsonObject
 from retention.core.table_updates import set_next_seqs
 from retention.datafile.parquet import read_columns, stats_table
 from retention.errors import (
@@ -80,7 +81,7 @@ class FileRepair:
         """The bytes of these messages."""
         return sum(file.bytes or 0 for file in self.files)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The repair as JSON values."""
         return {
             "stream": self.stream,

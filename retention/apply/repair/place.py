@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from retention.apply.archive_place import other_place
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.json_object import JsonObject
 from retention.stores.sidecar.warehouse_place import Place, note_place
 
 
@@ -28,7 +28,7 @@ class PlaceRepair:
         """Whether the stream is a copy that may not be archived yet."""
         return self.here is not None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return asdict(self)
 

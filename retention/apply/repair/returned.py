@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.inventory import DataFile
+from retention.core.json_object import JsonObject
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.errors import (
@@ -78,7 +78,7 @@ class ReturnedRepair:
         """Whether there is anything to repair."""
         return bool(self.commits)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The fields as JSON values."""
         return {
             "stream": self.stream,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from retention.apply.repair.readers import take_back
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.inventory import Counters, DataFile
+from retention.core.json_object import JsonObject
 from retention.core.table_updates import (
     TableUpdate,
     set_batches,
@@ -97,7 +97,7 @@ class SequenceRepair:
         """The sizes of the rows to remove, as far as these sizes are possible."""
         return sum(file.bytes for file in self.files)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The repair as JSON values."""
         return {
             "stream": self.stream,

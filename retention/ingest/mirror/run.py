@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from retention.context.context import OpenedStream
+from retention.core.json_object import JsonObject
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.errors import RefusedError
@@ -38,7 +38,7 @@ class Mirrored:
         """The size of the new messages, by the broker's accounting."""
         return sum(origin.bytes for origin in self.origins)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The numbers as JSON values."""
         summed = {
             name: sum(getattr(origin, name) for origin in self.origins)
