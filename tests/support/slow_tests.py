@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 LISTED = Path(__file__).parents[1] / "slow-tests.txt"
-SLOW_S = 2.0
+SLOW_S = 1.0
 """The processor seconds, those of child processes included, from which a test is slow."""
 MEASURED = os.environ.get("RETENTION_MEASURED")
 """The file to which a run appends the processor seconds of its tests: `make long NAME=slow-tests`."""
