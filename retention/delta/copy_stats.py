@@ -173,4 +173,4 @@ def _json(value: Any) -> str:
     """JSON with every digit of a decimal number."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json(name)}:{_json(each)}" for name, each in value.items()) + "}"
-    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value)
+    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -191,7 +191,9 @@ def test_statistics_hold_for_the_remaining_rows(tmp_path: Path) -> None:
         },
         "tightBounds": True,
     }  # fmt: skip
-    assert "12345678901234567890.2" in rewrite(str(tmp_path), table, add, BitMap64([0]))["stats"]
+    text = rewrite(str(tmp_path), table, add, BitMap64([0]))["stats"]
+    assert "12345678901234567890.2" in text
+    assert "\\u" not in text, "deltalake misreads escapes of characters from U+20000 on"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), min_size=1))
