@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import date, datetime
-from decimal import Decimal
 from math import isfinite
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.delta import stats_json
 from retention.delta.schema import Leaf, Path, arrow_type
 
 TEXT_CHARACTERS = 32
@@ -62,7 +61,7 @@ class CopyStats:
             for kind, value in column.values().items():
                 if value is not None:
                     _put(stats.setdefault(kind, {}), column.physical, value)
-        return _json(stats | {"tightBounds": True})
+        return stats_json.encode(stats | {"tightBounds": True})
 
 
 class _Column:
@@ -167,10 +166,3 @@ def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = value
-
-
-def _json(value: Any) -> str:
-    """JSON with every digit of a decimal number."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_json(name)}:{_json(each)}" for name, each in value.items()) + "}"
-    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from retention.delta import stats_json
 from retention.errors import DamagedError
 from retention.storage.checksum import parse_json
 
@@ -147,8 +148,8 @@ def with_vector(add: Mapping[str, Any], vector: Mapping[str, Any], now_ms: int) 
     """
     fields = {**add, "dataChange": True, "modificationTime": now_ms, "deletionVector": dict(vector)}
     if add.get("stats"):
-        statistics = {**json.loads(add["stats"]), "tightBounds": False}
-        fields["stats"] = json.dumps(statistics, separators=(",", ":"))
+        statistics = {**stats_json.parse(add["stats"]), "tightBounds": False}
+        fields["stats"] = stats_json.encode(statistics)
     return {"add": fields}
 
 

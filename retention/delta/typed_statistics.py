@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
+
+from retention.delta import stats_json
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -18,7 +20,7 @@ def as_json(statistics: pa.StructScalar) -> str | None:
     Times are truncated to milliseconds, as by every writer, and instants beyond the calendar are left out.
     """
     fields = _plain(statistics)
-    return None if fields is None else json.dumps(fields, separators=(",", ":"))
+    return None if fields is None else stats_json.encode(fields)
 
 
 def _plain(value: pa.Scalar) -> Any:
@@ -30,9 +32,9 @@ def _plain(value: pa.Scalar) -> Any:
     if isinstance(value, pa.TimestampScalar):
         return _instant(value.cast(pa.timestamp("us", value.type.tz)).value, value.type.tz)
     known = value.as_py()
-    if isinstance(known, Decimal):
-        return float(known)
-    return known if isinstance(known, (bool, int, float, str)) else str(known)
+    if isinstance(known, float) and not isfinite(known):
+        return None
+    return known if isinstance(known, (bool, int, float, str, Decimal)) else str(known)
 
 
 def _instant(micros: int, zone: str | None) -> str | None:

@@ -47,6 +47,12 @@ def test_a_new_vector_keeps_the_rest_and_widens_the_statistics() -> None:
     assert changed.items() <= ADD.items()
 
 
+def test_bounds_keep_every_digit_and_character_beside_a_vector() -> None:
+    text = '{"numRecords":5,"maxValues":{"c":12345678901234567890.25,"k":"\U00020000","f":1e-7}}'
+    changed = entries.with_vector(ADD | {"stats": text}, VECTOR, 9)["add"]["stats"]
+    assert changed == text.replace("1e-7", "0.0000001")[:-1] + ',"tightBounds":false}'
+
+
 def test_unknown_fields_and_actions_survive() -> None:
     content = b'{"add":{"path":"a","later":[1]}}\n\n{"laterKind":{"x":null}}\n'
     assert entries.encode(entries.parse(content, "x")) == content.replace(b"\n\n", b"\n")
