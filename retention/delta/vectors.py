@@ -192,9 +192,7 @@ def _write_file(root: str, bitmaps: Iterable[BitMap64]) -> list[dict[str, Any]]:
 
 def _content(bitmap: BitMap64) -> bytes:
     """A vector's bytes, with runs of rows as ranges."""
-    compact = BitMap64(bitmap)
-    compact.run_optimize()
-    return _MAGIC + compact.serialize()
+    return _MAGIC + BitMap64(bitmap, optimize=True).serialize()
 
 
 def _is_large(content: bytes) -> bool:

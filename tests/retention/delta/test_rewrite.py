@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -196,6 +196,7 @@ def test_statistics_hold_for_the_remaining_rows(tmp_path: Path) -> None:
     assert "\\u" not in text, "deltalake misreads escapes of characters from U+20000 on"
 
 
+@example(["a" * 32 + "\U0010ffff" * 2])
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), min_size=1))
 def test_bounds_of_text_surround_it(texts: list[str]) -> None:
     leaf = Leaf(("t",), ("t",), "string")
