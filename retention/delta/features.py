@@ -1,0 +1,129 @@
+"""Features and properties of tables from which nothing may be removed by an entry of the engine, each by name."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+
+from retention.delta.snapshot import Snapshot
+
+ALLOWED = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "materializePartitionColumns",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""Features with which removals, vectors and copies of files were tried."""
+
+_READER, _WRITER = 3, 7
+"""The newest versions of the protocol."""
+_COORDINATED = "delta.coordinatedCommits."
+_APPEND_ONLY = "delta.appendOnly"
+_CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
+_ABSOLUTE = r"^([A-Za-z][A-Za-z0-9+.-]*:/|/)"
+_FILE, _S3 = re.compile(r"^file:(//)?"), re.compile(r"^s3[an]://")
+
+
+def refusal(snapshot: Snapshot) -> str | None:
+    """The sentence that refuses removals from a table; None if they are safe.
+
+    Args:
+        snapshot: the table.
+    """
+    reason = _of_protocol(snapshot) or _of_properties(snapshot) or _of_files(snapshot)
+    return None if reason is None else f"{snapshot.root}: {reason}"
+
+
+def _of_protocol(snapshot: Snapshot) -> str | None:
+    reader = snapshot.protocol.get("minReaderVersion", 1)
+    writer = snapshot.protocol["minWriterVersion"]
+    if reader > _READER or writer > _WRITER:
+        return (
+            f"the table's protocol has reader version {reader} and writer version {writer}, and this release knows "
+            f"those up to {_READER} and {_WRITER}; nothing was changed; use a later release"
+        )
+    managed = sorted(snapshot.features & _CATALOG)
+    if managed:
+        return (
+            f"a catalog commits to this table ({managed[0]}), and an entry that it did not write is lost or "
+            "damages the table; nothing was changed; remove the rows through the catalog, with DELETE"
+        )
+    unknown = sorted(snapshot.features - ALLOWED)
+    if unknown:
+        return (
+            f"the table uses {', '.join(unknown)}, and what an entry must do for that is unknown to this release; "
+            "nothing was changed; use a later release, drop that table feature, or remove the rows with DELETE"
+        )
+    return None
+
+
+def _of_properties(snapshot: Snapshot) -> str | None:
+    coordinated = sorted(name for name in snapshot.properties if name.startswith(_COORDINATED))
+    if coordinated:
+        return (
+            f"a commit coordinator decides about its commits ({coordinated[0]}), and it would not know of an entry of "
+            "this program; nothing was changed; remove the rows with DELETE, or unset the properties "
+            f"{_COORDINATED}*"
+        )
+    if snapshot.is_set(_APPEND_ONLY):
+        return (
+            f"{_APPEND_ONLY} is true, so nothing may be removed from this table; nothing was changed; unset that table "
+            "property if rows may go"
+        )
+    return None
+
+
+def _of_files(snapshot: Snapshot) -> str | None:
+    """The refusal of files and vectors outside the table: a shallow clone shares them with its source."""
+    vectors = snapshot.files["vector"]
+    is_absolute = pc.fill_null(
+        pc.equal(pc.struct_field(vectors, "storageType"), "p"), fill_value=False
+    )
+    named = (
+        snapshot.files["path"],
+        pc.struct_field(vectors, "pathOrInlineDv").filter(is_absolute),
+    )
+    inside = _plain(snapshot.root).rstrip("/") + "/"
+    for paths in named:
+        for path in paths.filter(pc.match_substring_regex(paths, _ABSOLUTE)).to_pylist():
+            if not _plain(unquote(path)).startswith(inside):
+                return (
+                    f"its file {path} lies outside of it, as in a shallow clone, so that another table may use it; "
+                    "nothing was changed; make a deep clone, or remove the rows with DELETE"
+                )
+    return None
+
+
+def _plain(location: str) -> str:
+    """A location without the differences between the names of one file system.
+
+    >>> _plain("file:///lake/t"), _plain("s3a://bucket/t")
+    ('/lake/t', 's3://bucket/t')
+    """
+    return _S3.sub("s3://", _FILE.sub("", location))

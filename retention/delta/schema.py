@@ -1,0 +1,145 @@
+"""The schema of a Delta table: its columns, their names in data files and statistics, and their Arrow types."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+Path = tuple[str, ...]
+"""The names from a column down to a field of it."""
+_PRIMITIVES = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_FIELD_ID = b"PARQUET:field_id"
+
+
+class Leaf(NamedTuple):
+    """A column, or a field in structs, that is no struct itself."""
+
+    path: Path
+    """Logical names, as queries write them."""
+    physical: Path
+    """Physical names, as statistics, partition values and data files have them."""
+    type: Any
+    """Delta's type: text, or a dict for a list or map."""
+
+
+def columns(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The top-level fields of a table, from its `metaData` action."""
+    return json.loads(metadata["schemaString"])["fields"]
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    """The name of a field in data files: its own, unless the table maps columns."""
+    return (field.get("metadata") or {}).get("delta.columnMapping.physicalName", field["name"])
+
+
+def leaves(metadata: Mapping[str, Any]) -> list[Leaf]:
+    """Every leaf of a table, in the order of its schema."""
+    return list(_leaves(columns(metadata), (), ()))
+
+
+def _leaves(fields: Iterable[Mapping[str, Any]], path: Path, physical: Path) -> Iterator[Leaf]:
+    for field in fields:
+        names = (*path, field["name"]), (*physical, physical_name(field))
+        if _is_struct(field["type"]):
+            yield from _leaves(field["type"]["fields"], *names)
+        else:
+            yield Leaf(*names, field["type"])
+
+
+def arrow_type(delta_type: Any) -> pa.DataType | None:
+    """Arrow's type for values of a leaf; None for lists, maps, variants, and types of later protocols."""
+    if not isinstance(delta_type, str):
+        return None
+    if decimal := _DECIMAL.fullmatch(delta_type):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _PRIMITIVES.get(delta_type)
+
+
+class FileColumns:
+    """The columns of one data file, matched with the table's: by field id if the table maps by id, else by name."""
+
+    def __init__(self, metadata: Mapping[str, Any], schema: pa.Schema) -> None:
+        """Match a file's Arrow schema with the table's `metaData`."""
+        mode = metadata.get("configuration", {}).get("delta.columnMapping.mode")
+        self._by_id = mode == "id"
+        self._fields = columns(metadata)
+        self._schema = schema
+
+    def names(self) -> dict[Path, Path]:
+        """Physical path of each leaf that the file has → its path in the file."""
+        return dict(self._names(self._fields, list(self._schema), (), ()))
+
+    def _names(
+        self, fields: list[Any], given: list[pa.Field], physical: Path, inside: Path
+    ) -> Iterator[tuple[Path, Path]]:
+        for column in given:
+            field = self._field_of(column, fields)
+            if field is None:
+                continue
+            names = (*physical, physical_name(field)), (*inside, column.name)
+            if _is_struct(field["type"]) and pa.types.is_struct(column.type):
+                yield from self._names(field["type"]["fields"], list(column.type), *names)
+            else:
+                yield names
+
+    def zoned(self) -> pa.Schema:
+        """The file's schema with a zone on instants and none on local times, which INT96 values do not have."""
+        return pa.schema(
+            [self._zoned_field(column, self._fields) for column in self._schema],
+            self._schema.metadata,
+        )
+
+    def _zoned_field(self, column: pa.Field, fields: list[Any]) -> pa.Field:
+        field = self._field_of(column, fields)
+        return column if field is None else self._retyped(column, field["type"])
+
+    def _retyped(self, column: pa.Field, delta_type: Any) -> pa.Field:
+        return column.with_type(self._zoned(column.type, delta_type))
+
+    def _zoned(self, given: pa.DataType, delta_type: Any) -> pa.DataType:
+        kind = delta_type["type"] if isinstance(delta_type, dict) else delta_type
+        if pa.types.is_timestamp(given) and kind in ("timestamp", "timestamp_ntz"):
+            return pa.timestamp(given.unit, "UTC" if kind == "timestamp" else None)
+        if kind == "struct" and pa.types.is_struct(given):
+            inner = [self._zoned_field(column, delta_type["fields"]) for column in given]
+            return pa.struct(inner)
+        if kind == "array" and (pa.types.is_list(given) or pa.types.is_large_list(given)):
+            element = self._retyped(given.value_field, delta_type["elementType"])
+            return pa.list_(element) if pa.types.is_list(given) else pa.large_list(element)
+        if kind == "map" and pa.types.is_map(given):
+            return pa.map_(
+                self._retyped(given.key_field, delta_type["keyType"]),
+                self._retyped(given.item_field, delta_type["valueType"]),
+            )
+        return given
+
+    def _field_of(self, column: pa.Field, fields: list[Any]) -> Any:
+        """The table's field that a file's column has the values of; None if it has none."""
+        wanted = (column.metadata or {}).get(_FIELD_ID, b"").decode() if self._by_id else ""
+        for field in fields:
+            given = (field.get("metadata") or {}).get("delta.columnMapping.id")
+            if str(given) == wanted if self._by_id else physical_name(field) == column.name:
+                return field
+        return None
+
+
+def _is_struct(delta_type: Any) -> bool:
+    return isinstance(delta_type, dict) and delta_type["type"] == "struct"

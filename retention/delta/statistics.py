@@ -1,0 +1,248 @@
+"""Bounds of one column in every live file, read from the log; never narrower than the values in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from retention.delta.shapes import STATS_PARSED
+from retention.delta.snapshot import Snapshot
+from retention.storage.checksum import parse_json
+
+INTEGERS = frozenset({"byte", "short", "integer", "long"})
+"""Delta's types with bounds in their own unit."""
+
+_DAY_US = 86_400_000_000
+_LAST_DAY = 100_000_000
+"""The day, from the epoch on, up to which an instant in microseconds fits into 64 bits."""
+_TRUNCATED_US = 1_000
+"""Every writer truncates an instant to milliseconds, also the maximum."""
+_SLICE = 1 << 14
+_TOO_LARGE = 1 << 63
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = _DATE + r"[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
+_NULL_PARTITIONS = pa.array(["", "__HIVE_DEFAULT_PARTITION__"])
+
+
+class _Kind(NamedTuple):
+    """Values of a type as text: the form that is understood, and Arrow's type for it."""
+
+    form: str
+    type: pa.DataType
+
+
+_KINDS = {
+    "timestamp": _Kind(f"^{_TIME}(Z|[+-]\\d\\d:\\d\\d)$", pa.timestamp("us", "UTC")),
+    "timestamp_ntz": _Kind(f"^{_TIME}$", pa.timestamp("us")),
+    "date": _Kind(f"^{_DATE}$", pa.date32()),
+    **dict.fromkeys(INTEGERS, _Kind(r"^-?\d{1,19}$", pa.int64())),
+}
+
+
+_Wanted = Mapping[tuple[str, ...], pa.DataType]
+"""Place of a value in statistics → its type."""
+
+
+class Bounds(NamedTuple):
+    """Bounds of a column, one row for each row of a snapshot's `files`; null is unknown, so that the file decides.
+
+    `min` and `max` are microseconds since the epoch (of a date, its first and last; of a time without a zone, as if in
+    UTC), or integers in their own unit. They bound the rows that deletion vectors hide, too.
+    """
+
+    min: pa.Array
+    max: pa.Array
+    null_count: pa.Array
+    """Null values, at most; exact if the file has no vector."""
+    rows: pa.Array
+    """Rows without those that a vector hides."""
+
+
+def bounds(snapshot: Snapshot, path: Sequence[str], kind: str) -> Bounds:
+    """The bounds of a column in every live file.
+
+    Args:
+        snapshot: the table.
+        path: the physical names from a column down to a leaf.
+        kind: Delta's type of the leaf; one without exact bounds in the log (double, string, …) has none here.
+    """
+    live = snapshot.files
+    is_partition = len(path) == 1 and path[0] in snapshot.partition_names
+    logged = _logged(live, () if is_partition else path, kind)
+    dead = pc.fill_null(pc.struct_field(live["vector"], "cardinality"), 0)
+    rows = pc.subtract(logged.rows, dead.combine_chunks())
+    if not is_partition:
+        low, high = _widened(logged.min, logged.max, kind)
+        return Bounds(low, high, logged.null_count, rows)
+    texts = pc.map_lookup(live["partition_values"], path[0], "first").combine_chunks()
+    is_null = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=_NULL_PARTITIONS))
+    values = _from_text(pc.if_else(is_null, None, texts), kind)
+    low, high = _widened(values, values, kind)
+    return Bounds(low, high, pc.if_else(is_null, rows, 0), rows)
+
+
+def _widened(low: pa.Array, high: pa.Array, kind: str) -> tuple[pa.Array, pa.Array]:
+    """Bounds that include everything that a writer may have truncated; contradictory ones are unknown."""
+    if kind == "date":
+        low, high = (_within_calendar(each) for each in (low, high))
+        low, high = pc.multiply(low, _DAY_US), pc.multiply(high, _DAY_US)
+        high = pc.add(high, _DAY_US - 1)
+    elif kind not in INTEGERS:
+        high = pc.add(high, _TRUNCATED_US)
+    agree = pc.fill_null(pc.less_equal(low, high), fill_value=True)
+    return pc.if_else(agree, low, None), pc.if_else(agree, high, None)
+
+
+def _within_calendar(days: pa.Array) -> pa.Array:
+    return pc.if_else(pc.less(pc.abs(days), _LAST_DAY), days, None)
+
+
+def _logged(live: pa.Table, path: Sequence[str], kind: str) -> Bounds:
+    """The bounds as logged, with dead rows and not widened; days for dates. Without a path, the rows alone."""
+    logged = _of_json(live["stats"], path, kind)
+    if STATS_PARSED not in live.column_names:
+        return logged
+    typed = _of_struct(live[STATS_PARSED].combine_chunks(), path, kind)
+    return Bounds(*(pc.coalesce(*each) for each in zip(logged, typed, strict=True)))
+
+
+def _of_struct(statistics: pa.StructArray, path: Sequence[str], kind: str) -> Bounds:
+    low, high, nulls, rows = (_leaf(statistics, leaf) for leaf in _leaves(path))
+    return Bounds(
+        _as_integers(low, kind),
+        _as_integers(high, kind),
+        _as_integers(nulls, "long"),
+        _as_integers(rows, "long"),
+    )
+
+
+def _leaves(path: Sequence[str]) -> list[tuple[str, ...]]:
+    """The places of a column's bounds in statistics, in the order of `Bounds`."""
+    return [*((kind, *path) for kind in ("minValues", "maxValues", "nullCount")), ("numRecords",)]
+
+
+def _leaf(array: pa.Array, path: Sequence[str]) -> pa.Array:
+    for name in path:
+        if not pa.types.is_struct(array.type) or array.type.get_field_index(name) < 0:
+            return pa.nulls(len(array), pa.int64())
+        array = pc.struct_field(array, name)
+    return array
+
+
+def _as_integers(values: pa.Array, kind: str) -> pa.Array:
+    """Typed values as integers; null if their type is not the kind's."""
+    known = _KINDS.get(kind)
+    is_time = pa.types.is_timestamp(values.type)
+    if known is None or pa.types.is_nested(values.type):
+        return pa.nulls(len(values), pa.int64())
+    if is_time and pa.types.is_timestamp(known.type):
+        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+    if pa.types.is_date32(values.type) and kind == "date":
+        return values.cast(pa.int32()).cast(pa.int64())
+    if pa.types.is_integer(values.type) and kind in INTEGERS:
+        return values.cast(pa.int64())
+    return pa.nulls(len(values), pa.int64())
+
+
+def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> Bounds:
+    parsed = [
+        _of_slice(chunk.slice(start, _SLICE), path, kind)
+        for chunk in statistics.chunks
+        for start in range(0, len(chunk), _SLICE)
+    ]
+    columns = zip(*parsed, strict=True) if parsed else [()] * len(Bounds._fields)
+    return Bounds(*(pa.concat_arrays([pa.array([], pa.int64()), *each]) for each in columns))
+
+
+def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> Bounds:
+    value = pa.int64() if kind in INTEGERS else pa.string()
+    low, high, nulls, rows = _leaves(path)
+    wanted = {rows: pa.int64()}
+    if path:
+        wanted[nulls] = pa.int64()
+    if path and kind in _KINDS:
+        wanted |= {low: value, high: value}
+    try:
+        columns = _in_columns(texts, wanted)
+    except pa.ArrowException:
+        columns = _in_rows(texts, wanted)
+    nothing = pa.nulls(len(texts), pa.int64())
+    bounds = [columns.get(leaf, nothing) for leaf in (low, high, nulls, rows)]
+    return Bounds(
+        *(_from_text(each, kind) if pa.types.is_string(each.type) else each for each in bounds)
+    )
+
+
+def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[tuple[str, ...], pa.Array]:
+    """Values of leaves in JSON objects, parsed at once.
+
+    Raises:
+        pa.ArrowException: a text is not an object of such leaves.
+    """
+    schema = pa.schema({leaf[0]: _nested(leaf[1:], kind) for leaf, kind in wanted.items()})
+    is_object = pc.fill_null(pc.starts_with(texts, "{"), fill_value=False)
+    lines = pa.ListArray.from_arrays([0, len(texts)], pc.if_else(is_object, texts, "{}"))
+    content = pc.binary_join(lines, "\n")[0].as_buffer()
+    parsed = pj.read_json(
+        pa.BufferReader(content),
+        read_options=pj.ReadOptions(block_size=content.size + 1),
+        parse_options=pj.ParseOptions(schema, unexpected_field_behavior="ignore"),
+    )
+    if parsed.num_rows != len(texts):
+        raise pa.ArrowInvalid("a text has several objects")
+    return {leaf: _leaf(parsed[leaf[0]].combine_chunks(), leaf[1:]) for leaf in wanted}
+
+
+def _in_rows(texts: pa.StringArray, wanted: _Wanted) -> dict[tuple[str, ...], pa.Array]:
+    """Values of leaves in JSON texts of any content; null where there is no such value."""
+    parsed = [_object(text) for text in texts.to_pylist()]
+    return {
+        leaf: pa.array([_value(each, leaf, kind) for each in parsed], kind)
+        for leaf, kind in wanted.items()
+    }
+
+
+def _object(text: str | None) -> Any:
+    try:
+        return parse_json(text or "{}")
+    except ValueError:
+        return None
+
+
+def _value(known: Any, leaf: Sequence[str], kind: pa.DataType) -> str | int | None:
+    for name in leaf:
+        known = known.get(name) if isinstance(known, dict) else None
+    if pa.types.is_string(kind):
+        return known if isinstance(known, str) else None
+    is_integer = isinstance(known, int) and not isinstance(known, bool)
+    return known if is_integer and abs(known) < _TOO_LARGE else None
+
+
+def _nested(path: Sequence[str], kind: pa.DataType) -> pa.DataType:
+    for name in reversed(path):
+        kind = pa.struct({name: kind})
+    return kind
+
+
+def _from_text(texts: pa.StringArray, kind: str) -> pa.Array:
+    """Texts as integers: microseconds, days of dates, or the number itself; null for any other form."""
+    known = _KINDS.get(kind)
+    if known is None:
+        return pa.nulls(len(texts), pa.int64())
+    is_known = pc.match_substring_regex(texts, known.form)
+    return _cast(pc.if_else(is_known, texts, None), known.type)
+
+
+def _cast(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Texts of a type's form as integers; null for a text with no such value, as the 13th month."""
+    try:
+        values = texts.cast(kind)
+    except pa.ArrowInvalid:
+        if len(texts) > 1:
+            return pa.concat_arrays([_cast(texts.slice(at, 1), kind) for at in range(len(texts))])
+        return pa.nulls(1, pa.int64())
+    return (values.cast(pa.int32()) if pa.types.is_date32(kind) else values).cast(pa.int64())
