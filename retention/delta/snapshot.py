@@ -137,13 +137,20 @@ def _extent(listing: log_files.LogListing) -> str:
 
 
 def advance(snapshot: Snapshot) -> Snapshot:
-    """The table at its newest version; reads only the entries after the snapshot's.
+    """The table at its newest version; reads only the entries after the snapshot's, unless the log was replaced.
 
     Raises:
-        DamagedError, StorageError: as `read`.
+        UsageError, DamagedError, StorageError: as `read`.
     """
+    if not is_current(snapshot):
+        return read(snapshot.root)
     newer = newer_entries(snapshot)
     return stamped(after(snapshot, newer)) if newer else snapshot
+
+
+def is_current(snapshot: Snapshot) -> bool:
+    """Whether the entry of a snapshot's version is there, and still the one that was read."""
+    return stamped(snapshot).stamp == snapshot.stamp is not None
 
 
 def stamped(snapshot: Snapshot) -> Snapshot:
