@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from retention.delta import entries, log_files
 from retention.delta.entries import Action
-from retention.delta.file_actions import live_of, parse_lines
+from retention.delta.file_actions import live_of, parse_entries
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED
 from retention.errors import DamagedError, RetentionError
 from retention.storage import files
@@ -72,10 +72,8 @@ def _read_json(place: str) -> Checkpoint:
     if content is None:
         raise _damaged(place, "it is missing")
     split = entries.split(content, place)
-    return Checkpoint(
-        live_of(parse_lines(split.file_lines, entries.partition_names(split.others), place)),
-        split.others,
-    )
+    partitions = entries.partition_names(split.others)
+    return Checkpoint(live_of(parse_entries([split], partitions, place)), split.others)
 
 
 def _read_parquet(place: str) -> Checkpoint:

@@ -56,8 +56,8 @@ def commit(
 
     Raises:
         RefusedError: removals from this table are refused.
-        StalePlanError: a removed file is gone or has another vector, an added one is live, or others changed the
-            table's metadata or protocol.
+        StalePlanError: a removed file is gone or has another vector, an added one is live, others changed the table's
+            metadata or protocol, or another table is in its place.
         ConflictError: another entry has a transaction of the same application.
         BusyError: others committed first in every try.
         LostCommitError: another program overwrote the entry.
@@ -72,7 +72,8 @@ def commit(
         actions = [*build(current.version + 1, now_ms, current)]
         _refuse_stale(current, actions)
         content = entries.encode([_commit_info(current, operation, token, now_ms), *actions])
-        if _put(current, content, token):
+        _refuse_replaced(current)
+        if put_entry(log_files.entry_place(current.root, current.version + 1), content, token):
             return snapshot.stamped(snapshot.after(current, [content]))
     raise BusyError(
         f"{before.root}: other programs committed first {TRIES} times; nothing was changed; try again"
@@ -81,6 +82,7 @@ def commit(
 
 def _caught_up(current: Snapshot, operation: Operation) -> Snapshot:
     """The table with the entries of others, none of which is a conflict whatever is removed."""
+    _refuse_replaced(current)
     newer = snapshot.newer_entries(current)
     for version, content in enumerate(newer, current.version + 1):
         place = log_files.entry_place(current.root, version)
@@ -151,11 +153,10 @@ def _commit_info(current: Snapshot, operation: Operation, token: str, now_ms: in
     return {"commitInfo": info}
 
 
-def _put(current: Snapshot, content: bytes, token: str) -> bool:
-    """Put an entry after the table's newest; False if another program was first."""
-    if snapshot.stamped(current).stamp != current.stamp:
+def _refuse_replaced(current: Snapshot) -> None:
+    """Refuse to go on after an entry that is another one by now, or that the log's cleanup has deleted."""
+    if not snapshot.is_current(current):
         raise StalePlanError(
-            f"{current.root}: another table was made in its place, or its log was restored; nothing was changed; plan "
-            "again"
+            f"{current.root}: the entry of version {current.version} is no longer the one that was read, as another "
+            "table was made in its place or its log was cleaned up; nothing was changed; plan again"
         )
-    return put_entry(log_files.entry_place(current.root, current.version + 1), content, token)

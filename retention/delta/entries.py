@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,7 @@ Action = dict[str, Any]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """The key of a field's metadata with its name in files, statistics and partition values."""
 
-_FILE_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove)"')
-_FEED_FILE = re.compile(rb'\s*\{\s*"cdc"')
+_UNPARSED = (b'{"add":', b'{"remove":', b'{"cdc":')
 _CARRIED = (
     "partitionValues",
     "size",
@@ -34,10 +32,13 @@ _CARRIED = (
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """The lines of an entry that describe live files, not parsed, and all its other actions."""
+    """An entry with its file actions not parsed, and all its other actions."""
 
-    file_lines: list[bytes]
-    """Lines of `add` and `remove` actions."""
+    content: bytes
+    lines: int
+    """The number of actions."""
+    longest: int
+    """The length of the longest line in bytes."""
     others: list[Action]
 
 
@@ -47,17 +48,18 @@ def split(content: bytes, place: str) -> SplitEntry:
     Raises:
         DamagedError: a line is not an action.
     """
-    file_lines: list[bytes] = []
     others: list[Action] = []
-    for line in content.split(b"\n"):
-        if _FILE_ACTION.match(line):
-            file_lines.append(line)
-        elif not _FEED_FILE.match(line) and line.strip():
-            action = _parsed(line, place)
-            others.append(action)
-            if action.get("add") or action.get("remove"):
-                file_lines.append(line)
-    return SplitEntry(file_lines, others)
+    start = lines = longest = 0
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        if content.startswith(_UNPARSED, start):
+            lines += 1
+        elif line := content[start:end].strip():
+            lines += 1
+            others.append(_parsed(line, place))
+        longest, start = max(longest, end - start), end + 1
+    return SplitEntry(content, lines, longest, others)
 
 
 def parse(content: bytes, place: str) -> list[Action]:

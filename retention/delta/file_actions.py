@@ -1,4 +1,4 @@
-"""File actions of a log in columns: the lines of entries become tables, and the last action on each file decides."""
+"""File actions of a log in columns: the entries become tables, and the last action on each file decides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from retention.delta.entries import damaged_entry
+from retention.delta.entries import SplitEntry, damaged_entry
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED, TEXTS, VECTOR
 
 IS_ADD = "is_add"
@@ -24,35 +24,41 @@ _TAGGED = re.compile(rb'"tags"\s*:\s*\{\s*"')
 _REMOVE = pa.struct({"path": pa.string(), "deletionVector": VECTOR})
 
 
-def parse_lines(lines: Sequence[bytes], partitions: Collection[str], place: str) -> pa.Table:
-    """The file actions of lines of one or several entries, in order, shape `FILE_ACTIONS`.
+def parse_entries(parts: Sequence[SplitEntry], partitions: Collection[str], place: str) -> pa.Table:
+    """The file actions of one or several entries, in order, shape `FILE_ACTIONS`.
 
     Args:
-        lines: JSON objects with an `add` or `remove`.
+        parts: the entries; their other actions are ignored.
         partitions: the physical names of the table's partition columns; values of other names are ignored.
         place: the location that an error names.
 
     Raises:
-        DamagedError: a line is not such an action.
+        DamagedError: a file action cannot be read.
     """
+    lines = sum(part.lines for part in parts)
     if not lines:
         return FILE_ACTIONS.empty_table()
-    keys, content = sorted(partitions), b"\n".join(lines)
+    keys, content = sorted(partitions), b"\n".join([part.content for part in parts])
     schema = pa.schema({"add": _add_type(keys), "remove": _REMOVE})
+    block_bytes = max(_BLOCK_BYTES, 2 * max(part.longest for part in parts))
     try:
         parsed = pj.read_json(
             pa.BufferReader(content),
-            read_options=pj.ReadOptions(block_size=max(_BLOCK_BYTES, 2 * max(map(len, lines)))),
+            read_options=pj.ReadOptions(block_size=block_bytes),
             parse_options=pj.ParseOptions(schema, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowException as error:
         raise damaged_entry(place, str(error)) from error
-    if parsed.num_rows != len(lines):
+    if parsed.num_rows != lines:
         raise damaged_entry(place, "a line has more than one action")
     rows = pa.Table.from_batches([_as_rows(b, keys) for b in parsed.to_batches()], FILE_ACTIONS)
+    if _TAGGED.search(content):
+        rows = _with_tags(rows, [line for line in content.split(b"\n") if line.strip()])
+    is_file = pc.or_(parsed["add"].is_valid(), parsed["remove"].is_valid())
+    rows = rows.filter(is_file)
     if rows["path"].null_count:
         raise damaged_entry(place, "a file action has no path")
-    return _with_tags(rows, lines) if _TAGGED.search(content) else rows
+    return rows
 
 
 def reconcile(live: pa.Table, actions: pa.Table) -> pa.Table:
@@ -165,6 +171,8 @@ def _decoded(paths: pa.StringArray) -> pa.StringArray:
 
 def _last_of_each(keys: pa.Array) -> np.ndarray:
     """The index of the last occurrence of each value."""
+    if len(pc.unique(keys)) == len(keys):
+        return np.arange(len(keys))
     table = pa.table({"key": keys, "at": np.arange(len(keys))})
     return table.group_by("key").aggregate([("at", "max")])["at_max"].to_numpy()
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from retention.delta import entries, log_files
 from retention.delta.checkpoints import read_checkpoint
-from retention.delta.entries import Action
-from retention.delta.file_actions import parse_lines, reconcile
+from retention.delta.entries import Action, SplitEntry
+from retention.delta.file_actions import parse_entries, reconcile
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED
 from retention.delta.typed_statistics import as_json
 from retention.errors import DamagedError, UsageError
@@ -137,13 +137,20 @@ def _extent(listing: log_files.LogListing) -> str:
 
 
 def advance(snapshot: Snapshot) -> Snapshot:
-    """The table at its newest version; reads only the entries after the snapshot's.
+    """The table at its newest version; reads only the entries after the snapshot's, unless the log was replaced.
 
     Raises:
-        DamagedError, StorageError: as `read`.
+        UsageError, DamagedError, StorageError: as `read`.
     """
+    if not is_current(snapshot):
+        return read(snapshot.root)
     newer = newer_entries(snapshot)
     return stamped(after(snapshot, newer)) if newer else snapshot
+
+
+def is_current(snapshot: Snapshot) -> bool:
+    """Whether the entry of a snapshot's version is there, and still the one that was read."""
+    return stamped(snapshot).stamp == snapshot.stamp is not None
 
 
 def stamped(snapshot: Snapshot) -> Snapshot:
@@ -180,7 +187,7 @@ def after(snapshot: Snapshot, contents: Sequence[bytes]) -> Snapshot:
     state = _State(snapshot)
     for entry, place in zip(split, places, strict=True):
         state.follow(entry.others, place)
-    actions = _file_actions([entry.file_lines for entry in split], state.partitions, places)
+    actions = _file_actions(split, state.partitions, places)
     return state.snapshot(versions[-1], reconcile(snapshot.files, actions))
 
 
@@ -238,14 +245,14 @@ class _State:
 
 
 def _file_actions(
-    lines: Sequence[list[bytes]], partitions: set[str], places: Sequence[str]
+    split: Sequence[SplitEntry], partitions: set[str], places: Sequence[str]
 ) -> pa.Table:
     """The file actions of several entries, parsed at once."""
     try:
-        return parse_lines([line for each in lines for line in each], partitions, places[0])
+        return parse_entries(split, partitions, places[0])
     except DamagedError:
-        for each, place in zip(lines, places, strict=True):
-            parse_lines(each, partitions, place)
+        for entry, place in zip(split, places, strict=True):
+            parse_entries([entry], partitions, place)
         raise
 
 

@@ -172,11 +172,32 @@ def test_an_append_only_table_is_refused_unless_nothing_is_removed(tmp_path: Pat
 def test_another_table_in_its_place_is_refused(tmp_path: Path) -> None:
     before = table(tmp_path, "a")
     table(tmp_path, "a", "b")
+    write_entry(tmp_path, 1, [add("c")])
     with pytest.raises(StalePlanError, match="another table was made in its place"):
         commit(before, removing("a"), DELETE, clock)
-    (tmp_path / "_delta_log" / f"{0:020d}.json").unlink()
+    advanced = snapshot.advance(before)
+    assert sorted(adds(advanced)) == ["a", "b", "c"]
+
+    def replace_table(_: int, now_ms: int, state: Snapshot) -> list[Any]:
+        write_entry(tmp_path, 1, [add("longer")])
+        return [entries.remove_of(adds(state)["a"], now_ms)]
+
     with pytest.raises(StalePlanError, match="another table was made in its place"):
-        commit(before, removing("a"), DELETE, clock)
+        commit(advanced, replace_table, DELETE, clock)
+    assert snapshot.read(str(tmp_path)).version == 1
+
+
+def test_a_version_that_was_cleaned_up_is_not_committed_after(tmp_path: Path) -> None:
+    for number in range(4):
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
+        DeltaTable(tmp_path).create_checkpoint()
+    old = snapshot.read(str(tmp_path), 1)
+    for version in range(3):
+        (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
+    for state in (old, snapshot.read(str(tmp_path), 1)):
+        with pytest.raises(StalePlanError, match="its log was cleaned up"):
+            commit(state, removing(next(iter(adds(state)))), DELETE, clock)
+        assert snapshot.advance(state).version == 3
 
 
 def rivals(before: Snapshot, paths: list[str], threads: int) -> list[Snapshot]:

@@ -58,10 +58,16 @@ def test_unknown_fields_and_actions_survive() -> None:
     assert entries.encode(entries.parse(content, "x")) == content.replace(b"\n\n", b"\n")
 
 
-def test_a_line_with_several_kinds_is_a_file_action_and_another() -> None:
-    line = b'{"txn":{"appId":"a","version":1},"add":{"path":"a"},"remove":null}'
-    split = entries.split(line, "x")
-    assert (split.file_lines, split.others[0]["txn"]["version"]) == ([line], 1)
+def test_actions_other_than_of_files_are_parsed() -> None:
+    lines = [
+        b'{"add":{}}',
+        b'{"cdc":',
+        b' { "add":{"path":"a"},"txn":{"appId":"a"},"remove":null}',
+        b"",
+        b'{"txn":{}}',
+    ]
+    split = entries.split(b"\n".join(lines), "x")
+    assert (split.lines, split.longest, len(split.others)) == (4, len(lines[2]), 2)
 
 
 @pytest.mark.parametrize("content", [b'{"txn":', b"[]", b'"add"', b"\xff", b"3", b'{"txn":{}} x'])
