@@ -48,6 +48,41 @@ class Dropped(PlannedRun):
     kind: Literal["drop"] = "drop"
 
 
+class TableRun(RunRecord):
+    """A run that changed a table in place."""
+
+    location: str = ""
+    started_ns: Int64 = 0
+    """The start that the log's `txn` of a committed run has, nanoseconds since the epoch."""
+    staged: list[Path] = Field(default_factory=list)
+    """The files that it wrote before its commit, in the table's directory; deleted if it did not commit."""
+    removed_rows: Natural = 0
+    files_dropped: Natural = 0
+    files_cut: Natural = 0
+    seconds: float | None = None
+
+
+class TableApplied(TableRun):
+    """A pass over a table in place."""
+
+    kind: Literal["apply_table"] = "apply_table"
+    plan_id: Identifier | None = None
+    files_read: Natural = 0
+    guards: object = None
+
+
+class TableUndone(TableRun):
+    """An undo of a pass over a table in place."""
+
+    kind: Literal["undo_table"] = "undo_table"
+    undoes: Identifier
+    restored_rows: Natural = 0
+    restored_files: Natural = 0
+    """Files that are as before the undone run."""
+    written_files: Natural = 0
+    """Files with rows that came back on their own, because others had changed their old file."""
+
+
 class Undone(RunRecord):
     """An undo of another run."""
 
@@ -195,6 +230,8 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
     "rollup": RolledUp,
     "compact": Compacted,
     "reclaim": Reclaimed,
+    "apply_table": TableApplied,
+    "undo_table": TableUndone,
 }
 _REPAIRS: Mapping[str, type[Repaired]] = {
     "clock": ClockRepaired,

@@ -24,7 +24,7 @@ from retention.core.json_object import JsonObject
 from retention.rules import requests
 from retention.rules.requests import Request
 
-FORMAT = 1
+FORMAT = 2
 """The number of this release's list of kinds; a release that adds a kind raises it.
 
 Each record has the number of the release that wrote it; that release first checked that it knew all earlier records.

@@ -46,6 +46,8 @@ class Step(StrEnum):
     """Deletion vectors are in a file; no commit names it yet."""
     CHANGES_WRITTEN = "table.changes-written"
     """The rows that a rewrite removes are in a file of the change data feed; no commit names it yet."""
+    CHANGES_NOTED = "table.changes-noted"
+    """The warehouse records the files that a run on a table in place is about to change."""
     ERASED = "run.erased"
     """No file contains the messages that a run erased (Parquet)."""
     STAGED_DISCARDED = "staged.discarded"

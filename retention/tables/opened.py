@@ -1,0 +1,41 @@
+"""A table in place, opened for one operation: where it lies, where its records lie, and what it is configured to be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retention.core.subjects import path_name
+from retention.core.table_policy import TablePolicy
+from retention.history.runs import History, history_of
+from retention.storage import files
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A table that others own; only its log, its data files and its vectors lie at its location."""
+
+    name: str
+    location: str
+    policy: TablePolicy
+    warehouse: str
+    clock: Callable[[], int]
+    """The wall clock, nanoseconds since the epoch."""
+    wait_s: float = 0.0
+    """How long to wait for another run on the table to end, in seconds."""
+
+    @property
+    def home(self) -> str:
+        """The directory of our records of the table, in the warehouse."""
+        return files.join(self.warehouse, "tables", path_name(self.name))
+
+    @property
+    def history(self) -> History:
+        """The runs on the table."""
+        return history_of(self.warehouse, self.name)
+
+    @property
+    def application(self) -> str:
+        """The application id of our commits: the log keeps the start of the last one (`txn`)."""
+        return f"lake-retention/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"

@@ -1,0 +1,108 @@
+"""The records of a run on a table that its undo needs: each changed file before and after, and the rows that went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from retention.errors import DamagedError
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
+from retention.tables.opened import OpenedTable
+
+_SCHEMA = pa.schema(
+    {"before": pa.string(), "after": pa.string(), "limit": pa.string(), "rows": pa.binary()}
+)
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A file that a run changed."""
+
+    before: Mapping[str, Any]
+    """Its `add` action before the run."""
+    after: Mapping[str, Any] | None
+    """The `add` action of the same file with another vector, or of its copy; None: all of it went."""
+    rows: Mapping[str, BitMap64 | None]
+    """Limit → positions in the file before the run, as `plan.FileRemovals.rows`."""
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the remaining rows are in a file of their own."""
+        return self.after is not None and self.after["path"] != self.before["path"]
+
+    @property
+    def is_whole_or_copied(self) -> bool:
+        """Whether the file itself left the table."""
+        return self.after is None or self.is_copied
+
+    @property
+    def dead(self) -> BitMap64:
+        """The positions of the rows that went from a file of which some stayed."""
+        return BitMap64.union(
+            BitMap64(), *(rows for rows in self.rows.values() if rows is not None)
+        )
+
+
+def location_of(table: OpenedTable, run: str) -> str:
+    """The location of a run's record."""
+    return files.join(table.home, "changes", f"{run}.parquet")
+
+
+def write_changes(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) -> None:
+    """Record the files that a run is about to change; durable on return."""
+    rows = [
+        {
+            "before": json.dumps(change.before),
+            "after": None if change.after is None else json.dumps(change.after),
+            "limit": limit,
+            "rows": None if rows is None else rows.serialize(),
+        }
+        for change in changed
+        for limit, rows in change.rows.items()
+    ]
+    files.make_directory(files.join(table.home, "changes"))
+    with files.create(location_of(table, run)) as sink:
+        pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink, compression="zstd")
+    reached(Step.CHANGES_NOTED)
+
+
+def read_changes(table: OpenedTable, run: str) -> list[ChangedFile]:
+    """The files that a run changed.
+
+    Raises:
+        DamagedError: the record is missing or cannot be read.
+    """
+    location = location_of(table, run)
+    try:
+        with files.reading(location) as source:
+            rows = pq.read_table(source).to_pylist()
+        return list(_changes(rows))
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"{location}: the record of the files that run {run} changed cannot be read ({first_line(error)}); nothing "
+            "was changed; restore it from a copy of the warehouse"
+        ) from error
+
+
+def _changes(rows: Sequence[Mapping[str, Any]]) -> Iterator[ChangedFile]:
+    by_file: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_file.setdefault(row["before"], []).append(row)
+    for before, of_file in by_file.items():
+        after = of_file[0]["after"]
+        yield ChangedFile(
+            json.loads(before),
+            None if after is None else json.loads(after),
+            {
+                row["limit"]: None if row["rows"] is None else BitMap64.deserialize(row["rows"])
+                for row in of_file
+            },
+        )

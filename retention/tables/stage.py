@@ -1,0 +1,141 @@
+"""What replaces the files that lose rows: the same file with another vector, or a copy of the rows that stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from pyroaring import BitMap64
+
+from retention.delta import entries, vectors
+from retention.delta.change_data import has_change_data, write_change_data
+from retention.delta.entries import Action
+from retention.delta.rewrite import rewrite
+from retention.delta.row_ids import FEATURE as ROW_IDS
+from retention.delta.row_ids import with_row_ids
+from retention.delta.snapshot import Snapshot
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.tables.plan import FileRemovals
+from retention.tables.records import ChangedFile
+
+VECTORS_ENABLED = "delta.enableDeletionVectors"
+"""The property that an owner sets; a table without it is never given a vector."""
+DEAD_SHARE = 0.5
+"""The share of dead rows from which a copy costs readers less than a vector."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The replacements of a commit, written and durable."""
+
+    changed: tuple[ChangedFile, ...]
+    change_data: tuple[Mapping[str, Any], ...] = ()
+    """The `cdc` actions of copies, for tables with a change feed."""
+
+    @property
+    def copies(self) -> list[Mapping[str, Any]]:
+        """The `add` actions of copies."""
+        return [change.after for change in self.changed if change.is_copied and change.after]
+
+    def bytes_written(self) -> int:
+        """The bytes of copies and of change data; vectors are part of the entry, or small."""
+        return sum(int(action["size"]) for action in (*self.copies, *self.change_data))
+
+    def actions(self, version: int, now_ms: int, snapshot: Snapshot) -> list[Action]:
+        """The actions of a commit of this version; as `delta.commit.Build`."""
+        removes = [entries.remove_of(change.before, now_ms) for change in self.changed]
+        kept = [
+            entries.with_vector(change.before, change.after["deletionVector"], now_ms)
+            for change in self.changed
+            if change.after is not None and not change.is_copied
+        ]
+        return [
+            *removes,
+            *kept,
+            *numbered(self.copies, version, snapshot),
+            *({"cdc": dict(fields)} for fields in self.change_data),
+        ]
+
+    def written(self) -> list[str]:
+        """The paths of the files that are written, in the table's directory; vectors of one commit share a file."""
+        actions = (*self.copies, *self.change_data)
+        held = (change.after for change in self.changed if change.after and not change.is_copied)
+        places = (vectors.vector_location("", after["deletionVector"]) for after in held)
+        return [
+            *(unquote(action["path"]) for action in actions),
+            *sorted({place.lstrip("/") for place in places if place}),
+        ]
+
+
+def discard(root: str, paths: Iterable[str]) -> None:
+    """Delete written files that no commit names, as far as the storage lets us: the owner's VACUUM takes the rest."""
+    with suppress(OSError):
+        files.delete(files.join(root, path) for path in paths)
+    reached(Step.STAGED_DISCARDED)
+
+
+def numbered(adds: Sequence[Mapping[str, Any]], version: int, snapshot: Snapshot) -> list[Action]:
+    """The actions that add new files, with row ids if the table numbers its rows."""
+    if not adds or ROW_IDS not in snapshot.features:
+        return [{"add": dict(add)} for add in adds]
+    with_ids, domain = with_row_ids(adds, snapshot.domains, version)
+    return [*({"add": add} for add in with_ids), {"domainMetadata": domain}]
+
+
+def stage(
+    snapshot: Snapshot, removals: Iterable[FileRemovals], step: Callable[[FileRemovals], None]
+) -> Staged:
+    """Write what replaces the files of a plan.
+
+    Args:
+        snapshot: the table.
+        removals: the rows that go.
+        step: called after each file.
+
+    Raises:
+        DamagedError, VerificationError, StorageError: a file cannot be read, or a copy is not as expected.
+    """
+    root, metadata = snapshot.root, snapshot.metadata
+    changed: list[ChangedFile] = []
+    change_data: list[Mapping[str, Any]] = []
+    by_vector: list[tuple[FileRemovals, BitMap64]] = []
+    try:
+        for each in removals:
+            if each.is_whole:
+                changed.append(ChangedFile(each.add, None, each.rows))
+            elif takes_vector(snapshot, each):
+                by_vector.append((each, vectors.unite(root, each.add, each.dead)))
+            else:
+                after = rewrite(root, metadata, each.add, each.dead)
+                changed.append(ChangedFile(each.add, after, each.rows))
+                if has_change_data(metadata):
+                    feed = write_change_data(root, metadata, each.add, each.dead)
+                    change_data += [feed] if feed else []
+            step(each)
+        written = vectors.choose(root, [dead for _, dead in by_vector])
+        changed += [
+            ChangedFile(each.add, {**each.add, "deletionVector": vector}, each.rows)
+            for (each, _), vector in zip(by_vector, written, strict=True)
+        ]
+    except BaseException:
+        discard(root, Staged(tuple(changed), tuple(change_data)).written())
+        raise
+    return Staged(tuple(changed), tuple(change_data))
+
+
+def takes_vector(snapshot: Snapshot, removals: FileRemovals) -> bool:
+    """Whether a file that loses rows gets a vector, and no copy is made.
+
+    The owner has enabled them, every reader will see it, and most of the file's rows stay.
+    """
+    if not snapshot.is_set(VECTORS_ENABLED) or "deletionVectors" not in snapshot.features:
+        return False
+    if vectors.needs_rewrite(removals.add["path"]):
+        return False
+    rows = json.loads(removals.add.get("stats") or "{}").get("numRecords")
+    return rows is not None and rows - removals.live + removals.removed < rows * DEAD_SHARE

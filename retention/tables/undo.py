@@ -1,0 +1,238 @@
+"""The undo of a pass over a table in place: files and vectors as they were, or the rows alone in new files.
+
+1. A file that went whole is in the table again, under the vector that it had.
+2. A file that got a vector has it without the rows of the run, also if others have deleted more since.
+3. A copy that is still in the table gives way to the file that it was made from.
+4. If others have rewritten the copy, or the file with the vector, the rows of the run come back as a file of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from retention.core.wording import counted
+from retention.delta import entries, log_files, vectors
+from retention.delta import snapshot as delta_log
+from retention.delta.entries import Action
+from retention.delta.rewrite import rewrite
+from retention.delta.snapshot import Snapshot
+from retention.errors import RefusedError, UsageError
+from retention.history.kinds import TableApplied, TableUndone
+from retention.storage import files
+from retention.tables.opened import OpenedTable
+from retention.tables.recorded import commit_recorded, maintained
+from retention.tables.records import ChangedFile, read_changes
+from retention.tables.stage import numbered
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """The actions of an undo, with the files that it wrote."""
+
+    removes: tuple[Mapping[str, Any], ...] = ()
+    """`add` actions of live files that leave."""
+    adds: tuple[Mapping[str, Any], ...] = ()
+    """`add` actions of files as they were."""
+    vectored: tuple[Mapping[str, Any], ...] = ()
+    """`add` actions of files with a new vector."""
+    made: tuple[Mapping[str, Any], ...] = ()
+    """`add` actions of new files with rows that came back."""
+
+    def actions(self, version: int, now_ms: int, snapshot: Snapshot) -> list[Action]:
+        """The actions of a commit of this version."""
+        return [
+            *(entries.remove_of(add, now_ms) for add in self.removes),
+            *({"add": {**add, "dataChange": True}} for add in (*self.adds, *self.vectored)),
+            *numbered(self.made, version, snapshot),
+        ]
+
+    def written(self) -> list[str]:
+        """The paths of the files that are written, in the table's directory."""
+        held = (vectors.vector_location("", add["deletionVector"]) for add in self.vectored)
+        return [
+            *(unquote(add["path"]) for add in self.made),
+            *sorted({place.lstrip("/") for place in held if place}),
+        ]
+
+
+@dataclass
+class _Reverting:
+    """The actions that an undo collects, file by file."""
+
+    removes: list[Mapping[str, Any]] = field(default_factory=list)
+    adds: list[Mapping[str, Any]] = field(default_factory=list)
+    made: list[Mapping[str, Any]] = field(default_factory=list)
+    vectors: list[tuple[Mapping[str, Any], BitMap64]] = field(default_factory=list)
+    """Files that keep a vector: the `add` action before the run, and the rows that are dead then."""
+
+
+def undo_run(table: OpenedTable, run: str) -> TableUndone:
+    """Bring back exactly the rows that a pass removed, in one commit.
+
+    Raises:
+        UsageError: there is no such run, or it removed nothing.
+        RefusedError: it is undone already; a file or a vector is gone, as after a VACUUM; or others restored some.
+        RetentionError: as `apply.apply_plan`.
+    """
+    with maintained(table):
+        record = _undoable(table, run)
+        changed = read_changes(table, run)
+        current = delta_log.read(table.location)
+        _refuse_restored(table, record, changed, current)
+        _refuse_missing(table, run, changed)
+        reverting = _Reverting()
+        live = _live(current, changed)
+        for change in changed:
+            _revert(current, live, change, reverting)
+        staged = _staged(current, reverting)
+        return commit_recorded(
+            table,
+            current,
+            TableUndone(
+                run=table.history.name_run(table.clock()),
+                as_of_ns=table.clock(),
+                undoes=run,
+                location=table.location,
+                restored_rows=record.removed_rows,
+                restored_files=len(staged.adds) + len(staged.vectored),
+                written_files=len(staged.made),
+            ),
+            staged,
+            "RESTORE",
+            {"numRestoredFiles": len(staged.adds) + len(staged.vectored) + len(staged.made)},
+        )
+
+
+def _undoable(table: OpenedTable, run: str) -> TableApplied:
+    """The outcome of a pass that can be undone."""
+    record = table.history.done(run)
+    if not isinstance(record, TableApplied) or not record.is_done:
+        raise UsageError(
+            f"{table.name}: no pass of this table has the name {run}; `retention history {table.name}` lists them"
+        )
+    undone = [
+        later.run
+        for later in table.history.since(run)
+        if isinstance(later, TableUndone) and later.is_done and later.undoes == run
+    ]
+    if undone:
+        raise RefusedError(f"{table.name}: run {run} is undone already, by run {undone[0]}")
+    if record.version_after is None:
+        raise RefusedError(
+            f"{table.name}: the table's log no longer tells which version run {run} committed, so that nobody can tell "
+            "what others restored since; nothing was changed; restore the rows from a copy"
+        )
+    return record
+
+
+def _refuse_restored(
+    table: OpenedTable, record: TableApplied, changed: Sequence[ChangedFile], current: Snapshot
+) -> None:
+    """Refuse if others added a removed file again: its rows may be in the table, and would be twice."""
+    before = {unquote(change.before["path"]) for change in changed if change.is_whole_or_copied}
+    for version in range(record.committed_version + 1, current.version + 1):
+        place = log_files.entry_place(table.location, version)
+        content = files.read_unchanging(place)
+        if content is None:
+            raise RefusedError(
+                f"{table.name}: version {version} of the table's log is gone, so that nobody can tell what others "
+                f"restored after run {record.run}; nothing was changed; restore the rows from a copy"
+            )
+        for action in entries.parse(content, place):
+            add = action.get("add") or {}
+            if unquote(add.get("path", "")) in before:
+                raise RefusedError(
+                    f"{table.name}: version {version} added {add['path']} again, which run {record.run} had removed, "
+                    "so that rows could come back twice; nothing was changed; remove what came back, or leave it"
+                )
+
+
+def _refuse_missing(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) -> None:
+    """Refuse if a file or a vector is gone: the log would accept it, and every later scan would fail."""
+    places = {files.join(table.location, unquote(change.before["path"])) for change in changed}
+    held = (change.before.get("deletionVector") for change in changed)
+    places |= {place for vector in held if vector and (place := _place(table, vector))}
+    in_order = sorted(places)
+    gone = [
+        place for place, size in zip(in_order, files.lengths(in_order), strict=True) if size is None
+    ]
+    if gone:
+        raise RefusedError(
+            f"{gone[0]}: this file is gone, as after a VACUUM ({counted(len(gone), 'file')} of run {run}), so "
+            "that the run cannot be undone; nothing was changed; restore the rows from a copy"
+        )
+
+
+def _place(table: OpenedTable, vector: Mapping[str, Any]) -> str | None:
+    return vectors.vector_location(table.location, vector)
+
+
+def _live(current: Snapshot, changed: Sequence[ChangedFile]) -> dict[str, Mapping[str, Any]]:
+    """Decoded path → the `add` action of a live file that the run changed or wrote."""
+    wanted = {
+        unquote(add["path"]) for change in changed for add in (change.before, change.after) if add
+    }
+    paths = current.files["path"].to_pylist()
+    rows = [row for row, path in enumerate(paths) if unquote(path) in wanted]
+    return {unquote(paths[row]): current.add_of(row) for row in rows}
+
+
+def _revert(
+    current: Snapshot,
+    live: Mapping[str, Mapping[str, Any]],
+    change: ChangedFile,
+    reverting: _Reverting,
+) -> None:
+    if change.after is None:
+        reverting.adds.append(change.before)
+        return
+    now = live.get(unquote(change.after["path"]))
+    if now is None:
+        reverting.made.append(_rows_alone(current, change))
+    elif not change.is_copied:
+        if entries.vector_id(now.get("deletionVector")) == entries.vector_id(
+            change.before.get("deletionVector")
+        ):
+            return
+        reverting.removes.append(now)
+        dead = vectors.read_vector(current.root, now.get("deletionVector")) - change.dead
+        reverting.vectors.append((change.before, dead))
+    elif entries.vector_id(now.get("deletionVector")) == entries.vector_id(
+        change.after.get("deletionVector")
+    ):
+        reverting.removes.append(now)
+        reverting.adds.append(change.before)
+    else:
+        reverting.made.append(_rows_alone(current, change))
+
+
+def _rows_alone(current: Snapshot, change: ChangedFile) -> dict[str, Any]:
+    """A new file with the rows that a run removed from a file that stayed."""
+    location = files.join(current.root, unquote(change.before["path"]))
+    with files.reading(location) as source:
+        rows = pq.ParquetFile(source).metadata.num_rows
+    everything = BitMap64(range(rows))
+    return rewrite(current.root, current.metadata, change.before, everything - change.dead)
+
+
+def _staged(current: Snapshot, reverting: _Reverting) -> Reverted:
+    """The undo's actions; a file with exactly its old dead rows has its old vector, or none."""
+    adds = list(reverting.adds)
+    new: list[tuple[Mapping[str, Any], BitMap64]] = []
+    for before, dead in reverting.vectors:
+        if dead == vectors.read_vector(current.root, before.get("deletionVector")):
+            adds.append(before)
+        else:
+            new.append((before, dead))
+    written = vectors.choose(current.root, [dead for _, dead in new])
+    vectored = [
+        {**before, "deletionVector": vector}
+        for (before, _), vector in zip(new, written, strict=True)
+    ]
+    return Reverted(tuple(reverting.removes), tuple(adds), tuple(vectored), tuple(reverting.made))

@@ -1,0 +1,144 @@
+"""Plans of passes over tables of others: what the log decides is not read, and the rest is what SQL would remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from retention.core.table_policy import RowPolicy, TableColumns, TableLimits, TablePolicy
+from retention.engines.local import LocalEngine
+from retention.errors import ConfigError, RefusedError
+from retention.tables.apply import apply_plan
+from retention.tables.opened import OpenedTable
+from retention.tables.plan import TablePlan
+from retention.tables.planning import plan_table
+
+NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
+DAY = timedelta(days=1)
+COLUMNS = TableColumns(time=("at",), key=(("user",),), expires_at=("until",), size=("bytes",))
+SCHEMA = pa.schema(
+    {
+        "at": pa.timestamp("us", "UTC"),
+        "user": pa.string(),
+        "until": pa.timestamp("us", "UTC"),
+        "bytes": pa.int64(),
+        "tenant": pa.string(),
+    }
+)
+AGE_NS = 30 * 86_400 * 10**9
+
+
+def rows(first_age: int, count: int = 10, tenant: str = "acme") -> list[dict[str, Any]]:
+    """Rows of one a day, the first this many days old; every fifth is expired, every seventh has no time."""
+    return [
+        {
+            "at": None if age % 7 == 0 else NOW - age * DAY - len(tenant) * timedelta(hours=1),
+            "user": None if age % 4 == 0 else f"u{age % 3}",
+            "until": NOW - DAY if age % 5 == 0 else None,
+            "bytes": 10,
+            "tenant": tenant,
+        }
+        for age in range(first_age, first_age - count, -1)
+    ]
+
+
+def table(
+    folder: Path, files: Sequence[list[dict[str, Any]]], policy: TablePolicy, **options: Any
+) -> OpenedTable:
+    """A Delta table of these files."""
+    location = str(folder / "events")
+    for each in files:
+        write_deltalake(location, pa.Table.from_pylist(each, SCHEMA), mode="append", **options)
+    (folder / "warehouse").mkdir()
+    warehouse, clock = str(folder / "warehouse"), lambda: int(NOW.timestamp()) * 10**9
+    return OpenedTable("events", location, policy, warehouse, clock)
+
+
+def planned(opened: OpenedTable) -> TablePlan:
+    return plan_table(opened, opened.clock(), lambda size: LocalEngine())
+
+
+def test_files_that_are_old_as_a_whole_are_not_read(tmp_path: Path) -> None:
+    policy = TablePolicy(replace(COLUMNS, expires_at=None), TableLimits(max_age_ns=AGE_NS))
+    old = [row for row in rows(60) if row["at"]]
+    cut = [row for row in rows(35) if row["at"]]
+    opened = table(tmp_path, [old, cut, rows(9)], policy)
+    plan = planned(opened)
+    assert (len(plan.dropped), len(plan.cut), plan.files_read) == (1, 1, 1)
+    assert plan.by_limit == {"max_age": len(old) + sum(row["at"] <= NOW - 30 * DAY for row in cut)}
+
+
+@pytest.mark.parametrize("partitions", [[], ["tenant"]])
+def test_a_pass_leaves_what_sql_leaves(tmp_path: Path, partitions: list[str]) -> None:
+    limits = TableLimits(max_age_ns=AGE_NS, max_rows_per_key=2, expires=True)
+    policy = TablePolicy(
+        COLUMNS,
+        limits,
+        (
+            RowPolicy(
+                ((("tenant",), ("other",)),),
+                replace(limits, max_age_ns=None),
+                frozenset({"max_age"}),
+            ),
+        ),
+    )
+    files = [rows(60), rows(35), rows(19, 19), rows(50, 30, "other")]
+    opened = table(tmp_path, files, policy, partition_by=partitions or None)
+    before = pl.scan_delta(opened.location).collect().to_arrow()
+    plan = planned(opened)
+    apply_plan(opened, plan)
+    left = pl.scan_delta(opened.location).collect().to_arrow()
+    cutoff, now = NOW - 30 * DAY, NOW
+    duckdb.sql("set timezone = 'UTC'")
+    relation = duckdb.sql(
+        f"""
+        with aged as (
+            select * from before
+            where not coalesce(until <= timestamptz '{now}', false)
+              and not (tenant = 'acme' and coalesce("at" <= timestamptz '{cutoff}', false))
+        )
+        select * from aged where "at" is null or "user" is null
+        union all
+        select * from aged where "at" is not null and "user" is not null
+        qualify row_number() over (partition by "user" order by "at" desc) <= 2
+        """  # noqa: S608
+    )
+    assert relation is not None
+    wanted = relation.to_arrow_table()
+    assert left.num_rows == wanted.num_rows == before.num_rows - plan.removed_rows
+    names = SCHEMA.names
+    order = [(name, "ascending") for name in names]
+    assert (
+        left.select(names)
+        .cast(SCHEMA)
+        .sort_by(order)
+        .equals(wanted.select(names).cast(SCHEMA).sort_by(order))
+    )
+    assert planned(opened).is_empty
+
+
+def test_a_column_that_is_no_time_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    policy = TablePolicy(replace(COLUMNS, time=("bytes",)), TableLimits(max_age_ns=AGE_NS))
+    opened = table(tmp_path, [rows(9)], policy)
+    with pytest.raises(ConfigError, match="write `unit: s`"):
+        planned(opened)
+    with pytest.raises(ConfigError, match="no column when"):
+        planned(replace(opened, policy=replace(policy, columns=TableColumns(time=("when",)))))
+    with pytest.raises(ConfigError, match="the type string"):
+        planned(replace(opened, policy=replace(policy, columns=TableColumns(time=("user",)))))
+
+
+def test_a_table_that_only_grows_is_refused(tmp_path: Path) -> None:
+    policy = TablePolicy(COLUMNS, TableLimits(max_age_ns=AGE_NS))
+    opened = table(tmp_path, [rows(9)], policy, configuration={"delta.appendOnly": "true"})
+    with pytest.raises(RefusedError, match="appendOnly is true"):
+        planned(opened)
