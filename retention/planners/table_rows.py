@@ -1,0 +1,299 @@
+"""Rows of a table in place: tasks that read narrow columns of its files, and the rules applied to them.
+
+Rows are decided in this process, or, if they are many and have keys, by tasks that each have all rows of some keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention.core.inventory import ReadCount
+from retention.core.labels import labelled
+from retention.core.spans import Array
+from retention.core.table_policy import Column
+from retention.engine_port import Engine, Gathering, Part
+from retention.errors import DamagedError
+from retention.planners.subject_shuffle import bucket_of
+from retention.rules.tables.matching import group_limits
+from retention.rules.tables.rows import COUNTED, DEAD_ROWS, RowNotes, RowRules, dead_rows
+from retention.rules.tables.ticks import ticks_of
+from retention.storage import files
+from retention.storage.errors import first_line, is_of_storage, storage_error
+
+HELD_BYTES = 128 << 20
+"""The most bytes of narrow rows with keys to decide in this process."""
+BUCKET_BYTES = 32 << 20
+"""The approximate bytes of narrow rows in a bucket of keys."""
+VALUE_BYTES = 16
+"""The approximate bytes of one narrow value."""
+_TICKS = ("time", "expires_at")
+_AFTER_KEYS = COUNTED[1:]
+_NONE = DEAD_ROWS.empty_table()
+_COUNTS = b"counts"
+
+
+@dataclass(frozen=True)
+class NarrowColumn:
+    """A column that rules read."""
+
+    name: str
+    """Its name in narrow rows: a key of `narrow_columns`."""
+    path: Column
+    """Physical names in data files, from the top level down."""
+    type: pa.DataType
+    """Arrow's type of the table's column; a file may have a narrower one."""
+
+    @property
+    def narrow_type(self) -> pa.DataType:
+        """The type in narrow rows: int64 for times and sizes."""
+        return pa.int64() if self.name in (*_TICKS, "size") else self.type
+
+
+@dataclass(frozen=True)
+class NarrowFile:
+    """A task: the narrow rows of one data file."""
+
+    number: int
+    """The place of its path among those of all live files, ascending."""
+    location: str
+    rows: int
+    columns: tuple[NarrowColumn, ...]
+    constants: pa.Table
+    """One row with the values of those columns that are no columns of the file: partition columns, by narrow name."""
+    dead: Array
+    """Positions of rows that a deletion vector hides, ascending; int64."""
+
+    @property
+    def narrow_bytes(self) -> int:
+        """The approximate bytes of its narrow rows."""
+        return self.rows * VALUE_BYTES * (2 + len(self.columns))
+
+
+@dataclass(frozen=True)
+class DecidedRows:
+    """The decision on the rows of some files."""
+
+    dead: pa.Table
+    """Shape `DEAD_ROWS`."""
+    notes: RowNotes
+    read: ReadCount
+    """The files read, and the bytes of their narrow columns as compressed."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Narrow rows with their rules so far, and counts of the work on them."""
+
+    rows: pa.Table
+    notes: RowNotes = field(default_factory=RowNotes)
+    read: ReadCount = field(default_factory=ReadCount)
+
+
+@labelled(step="decide rows of a table")
+def decide_rows(
+    tasks: Sequence[NarrowFile], rules: RowRules, newer_rows: dict[int, int], engine: Engine
+) -> DecidedRows:
+    """Decide the rows of files that bounds leave open; the same on every engine.
+
+    Args:
+        tasks: the files, ascending by number.
+        rules: the rules at the instant of the pass.
+        newer_rows: as in `FileVerdicts`.
+        engine: reads the files.
+
+    Raises:
+        DamagedError: a file is missing or cannot be read.
+        ConfigError: a value of a policy has another type than its column.
+    """
+    weights = [task.narrow_bytes for task in tasks]
+    has_keys = bool(group_limits(rules.policy, "max_rows_per_key"))
+    if has_keys and sum(weights) > HELD_BYTES:
+        joined = _joined(_shuffled(tasks, weights, rules, engine))
+        rows = joined.rows
+    else:
+        joined = _joined(engine.map(partial(_expired, rules), tasks, weights))
+        rows = rules.cut_keys(joined.rows) if tasks else joined.rows
+    rows, notes = rules.cut_counts(rows, newer_rows) if rows.num_rows else (rows, RowNotes())
+    return DecidedRows(dead_rows(rows), joined.notes + notes, joined.read)
+
+
+def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
+    """Read the narrow rows of a file, without those that its deletion vector hides, and count the bytes read.
+
+    Raises:
+        DamagedError: the file is missing or cannot be read.
+    """
+    wanted = [column for column in task.columns if column.name not in task.constants.column_names]
+    stored, read, count = _read(task, [".".join(column.path) for column in wanted])
+    positions = np.delete(np.arange(count), task.dead)
+    is_live = len(positions) < count
+    rows: dict[str, pa.Array | pa.ChunkedArray] = {
+        "file": pa.array(np.full(len(positions), task.number)),
+        "row": pa.array(positions),
+    }
+    for column in task.columns:
+        if column.name in task.constants.column_names:
+            value = task.constants[column.name].combine_chunks()
+            values = _narrow(value, column).take(pa.array(np.zeros(len(positions), np.int64)))
+        else:
+            values = _narrow(_leaf(stored, column.path, count), column)
+            values = values.take(pa.array(positions)) if is_live else values
+        rows[column.name] = values
+    return pa.table(rows), read
+
+
+@dataclass(frozen=True)
+class _DealKeys:
+    """A function that partitions the rows of a file into buckets of keys."""
+
+    rules: RowRules
+    buckets: int
+
+    def __call__(self, task: NarrowFile) -> Iterator[Part]:
+        part = _expired(self.rules, task)
+        numbers = _bucket_of_rows(part.rows, self.buckets)
+        for number in range(self.buckets):
+            rows = part.rows.filter(pa.array(numbers == number))
+            if rows.num_rows or not number:
+                yield number, _packed(_Part(rows, part.notes, part.read))
+                part = _Part(part.rows)
+
+
+@dataclass(frozen=True)
+class _CutBucket:
+    """A function that decides the rows of a bucket of keys, and partitions them into ranges of files."""
+
+    rules: RowRules
+    range_of_file: Array
+
+    def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
+        del bucket
+        part = _joined([_unpacked(content) for content in contents])
+        cut = self.rules.undecided(self.rules.cut_keys(part.rows), _AFTER_KEYS)
+        cut = cut.drop_columns([name for name in cut.column_names if name.startswith("key_")])
+        ranges = self.range_of_file[cut["file"].to_numpy()]
+        for number in np.unique(np.append(0, ranges)).tolist():
+            rows = cut.filter(pa.array(ranges == number))
+            yield number, _packed(_Part(rows, part.notes, part.read))
+            part = _Part(part.rows)
+
+
+def _shuffled(
+    tasks: Sequence[NarrowFile], weights: Sequence[int], rules: RowRules, engine: Engine
+) -> list[_Part]:
+    """The rows that go by age or by key, or that later limits may remove, in ranges of files."""
+    buckets = -(-sum(weights) // BUCKET_BYTES)
+    range_of_file = np.zeros(tasks[-1].number + 1, np.int64)
+    range_of_file[[task.number for task in tasks]] = (np.cumsum(weights) - 1) // BUCKET_BYTES
+    return engine.shuffle(
+        _DealKeys(rules, buckets),
+        tasks,
+        weights,
+        Gathering(_CutBucket(rules, range_of_file), buckets),
+        Gathering(_gathered, int(range_of_file.max()) + 1),
+    )
+
+
+def _gathered(number: int, contents: Sequence[bytes]) -> _Part:
+    del number
+    return _joined([_unpacked(content) for content in contents])
+
+
+def _expired(rules: RowRules, task: NarrowFile) -> _Part:
+    """The rows of a file that go by age, or that a count may remove."""
+    stored, read = read_narrow(task)
+    rows, notes = rules.expire(stored)
+    return _Part(rules.undecided(rows, COUNTED), notes, read)
+
+
+def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
+    """The bucket of each row by its key, the same in every process; rows without a key are spread."""
+    texts = [_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
+    keys = pc.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
+    return bucket_of(pc.coalesce(keys, _text(rows["row"])), buckets)
+
+
+def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as bytes, equal for equal values."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.string())
+    return values.cast(pa.binary())
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    tables = [part.rows for part in parts] or [_NONE]
+    return _Part(
+        pa.concat_tables(tables),
+        sum((part.notes for part in parts), RowNotes()),
+        sum((part.read for part in parts), ReadCount()),
+    )
+
+
+def _packed(part: _Part) -> bytes:
+    counts = json.dumps([vars(part.notes), vars(part.read)])
+    rows = part.rows.replace_schema_metadata({_COUNTS: counts})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as out:
+        out.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def _unpacked(content: bytes) -> _Part:
+    rows = pa.ipc.open_stream(content).read_all()
+    notes, read = json.loads(rows.schema.metadata[_COUNTS])
+    return _Part(rows.replace_schema_metadata(None), RowNotes(**notes), ReadCount(**read))
+
+
+def _read(task: NarrowFile, names: Sequence[str]) -> tuple[pa.Table, ReadCount, int]:
+    """Columns of a file as stored, the bytes read for them, and the number of rows."""
+    try:
+        with files.open_input(task.location) as source:
+            opened = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
+            stored = opened.read(columns=list(names))
+            return stored, ReadCount(1, _bytes_of(opened, names)), opened.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and is_of_storage(error):
+            raise storage_error(task.location, error) from error
+        why = "it is missing" if isinstance(error, FileNotFoundError) else first_line(error)
+        raise DamagedError(
+            f"{task.location}: cannot be read as a data file of the table ({why}); nothing was changed; restore that "
+            "file from a copy"
+        ) from error
+
+
+def _bytes_of(opened: pq.ParquetFile, names: Sequence[str]) -> int:
+    groups = (opened.metadata.row_group(number) for number in range(opened.num_row_groups))
+    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in names)
+
+
+def _leaf(stored: pa.Table, path: Column, count: int) -> pa.Array:
+    """The values of a column, or of a field in structs; nulls if the file does not have it."""
+    if path[0] not in stored.column_names:
+        return pa.nulls(count)
+    values = stored[path[0]].combine_chunks()
+    for name in path[1:]:
+        if values.type.get_field_index(name) < 0:
+            return pa.nulls(count)
+        values = pc.struct_field(values, name)
+    return values
+
+
+def _narrow(values: pa.Array, column: NarrowColumn) -> pa.Array:
+    """Values of a file in the type of narrow rows."""
+    if pa.types.is_null(values.type) or column.name not in _TICKS:
+        return values.cast(column.narrow_type)
+    if pa.types.is_date32(values.type) and pa.types.is_timestamp(column.type):
+        values = values.cast(pa.timestamp("us"))
+    return ticks_of(values)
