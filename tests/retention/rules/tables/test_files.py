@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from retention.core.table_policy import LIMITS, TableColumns, TableLimits, TablePolicy
+from retention.core.table_policy import LIMITS, RowPolicy, TableColumns, TableLimits, TablePolicy
 from retention.rules.tables.files import ROWS, STAYS, decide_files, files_beyond_bytes
 from retention.rules.tables.rows import RowRules, dead_rows
 from retention.rules.tables.ticks import TimeColumn, TimeColumns
@@ -128,3 +128,14 @@ def test_whole_files_go_while_the_rest_exceeds_the_bytes(
     possible = np.ones((4, 1), bool)
     mask = np.isin(np.arange(4), gone)
     assert np.flatnonzero(files_beyond_bytes(files, policy, possible, mask)).tolist() == beyond
+
+
+def test_a_file_of_one_policy_is_decided_by_its_limits_alone() -> None:
+    where = pa.table({"where_0": ["a", "b"], "where_0_is_constant": [True, True]})
+    files = bounded((9, 1, 9, 0), (9, 1, 9, 0))
+    for name in where.column_names:
+        files = files.append_column(name, where[name])
+    acme = RowPolicy(((("tenant",), ("a",)),), TableLimits(), frozenset({"max_rows_per_key"}))
+    policy = TablePolicy(TableColumns(("time",)), TableLimits(max_rows_per_key=1), (acme,))
+    decided = decide_files(files, policy, TimeColumns(TimeColumn("timestamp")), AS_OF_NS)
+    assert decided.verdicts.tolist() == [STAYS, ROWS]
