@@ -1,4 +1,4 @@
-"""What a table's log says of its live files, in the shape that rules on files read."""
+"""Bounds of the live files of a table, from its log, in the shape that rules on files read."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class OpenedTable:
     clock: Callable[[], int]
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
-    """How long to wait for another run on the table to end, in seconds."""
+    """The time to wait for another run on the table to end, in seconds."""
 
     @property
     def home(self) -> str:

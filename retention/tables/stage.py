@@ -1,4 +1,4 @@
-"""What replaces the files that lose rows: the same file with another vector, or a copy of the rows that stay."""
+"""Replacements of files that lose rows: the same file with another vector, or a copy of the remaining rows."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _done(table: Events, kind: type[TableApplied | TableUndone]) -> list[str]:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """What must not depend on a kill."""
+    """The outcome that must not depend on a kill."""
     table = at(folder)
     entries = sorted(Path(table.location, "_delta_log").glob("*.json"))
     return {

@@ -52,13 +52,8 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "typed statistics, mapped" else pytest.mark.thorough)
-        for name in TABLES
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TABLES)
 def test_a_table_of_spark_is_read_as_deltalake_reads_it(
     tmp_path: Path, spark: SparkSession, name: str
 ) -> None:

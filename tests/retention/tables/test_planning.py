@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from retention.core.table_policy import RowPolicy, TableColumns, TableLimits, TablePolicy
 from retention.engines.local import LocalEngine
@@ -137,8 +137,10 @@ def test_a_column_that_is_no_time_is_refused_with_what_to_write(tmp_path: Path) 
         planned(replace(opened, policy=replace(policy, columns=TableColumns(time=("user",)))))
 
 
-def test_a_table_that_only_grows_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_only_grows_is_refused_until_it_may_shrink(tmp_path: Path) -> None:
     policy = TablePolicy(COLUMNS, TableLimits(max_age_ns=AGE_NS))
-    opened = table(tmp_path, [rows(9)], policy, configuration={"delta.appendOnly": "true"})
+    opened = table(tmp_path, [rows(60)], policy, configuration={"delta.appendOnly": "true"})
     with pytest.raises(RefusedError, match="appendOnly is true"):
         planned(opened)
+    DeltaTable(opened.location).alter.set_table_properties({"delta.appendOnly": "false"})
+    assert planned(opened).by_limit["max_age"]
