@@ -81,7 +81,7 @@ def commit(
 
 
 def _caught_up(current: DeltaSnapshot, operation: Operation) -> DeltaSnapshot:
-    """The table with the entries of others, none of which is a conflict whatever is removed."""
+    """The table with the entries of others, unless one is a conflict for any removal."""
     _refuse_replaced(current)
     newer = snapshot.newer_entries(current)
     for version, content in enumerate(newer, current.version + 1):
@@ -106,7 +106,7 @@ def _refuse_conflict(root: str, version: int, action: Action, operation: Operati
 
 
 def _refuse_stale(current: DeltaSnapshot, actions: Sequence[Action]) -> None:
-    """Refuse to remove a file that is not live as the removal names it, and to add one whose path stays live."""
+    """Refuse to remove a file that is not live as the removal names it, and to add one with a path that stays live."""
     removed = [action["remove"] for action in actions if action.get("remove")]
     added = [action["add"] for action in actions if action.get("add")]
     sentence = refusal(current) if removed else None

@@ -48,7 +48,7 @@ from retention.tables.plan import FileRemovals, TablePlan, Unlimited
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A table whose files rules number by path."""
+    """A table with its files numbered by path, as rules number them."""
 
     snapshot: DeltaSnapshot
     order: Array
@@ -135,7 +135,7 @@ def _counted(location: str) -> int:
 
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
-    """The files whose rows decide."""
+    """The files to read, because bounds leave them open."""
     snapshot = numbered.snapshot
     named = {
         name: leaf_of(snapshot, column) for name, column in narrow_columns(table.policy).items()
