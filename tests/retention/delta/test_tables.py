@@ -330,10 +330,8 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.thorough][name == "several" :]) for name in TABLES],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TABLES)
 def test_each_change_removes_exactly_its_rows_and_is_undone(
     quick: SparkSession, tmp_path: Path, name: str
 ) -> None:
