@@ -19,7 +19,7 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import write_changes
-from retention.tables.stage import StagedRemovals, stage
+from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def apply_plan(
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)
         staged = stage(current, plan.removals, step)
         intent = _intent(table, plan, staged)
-        write_changes(table, intent.run, staged.changed)
+        with discarded_on_failure(table.location, staged.written()):
+            write_changes(table, intent.run, staged.changed)
         numbers = {
             "numRemovedFiles": len(plan.dropped),
             "numDeletedRows": plan.removed_rows,

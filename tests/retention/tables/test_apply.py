@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from retention.delta import snapshot as delta_log
-from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
+from retention.errors import BusyError, RefusedError, StalePlanError, StorageError, UsageError
 from retention.history.kinds import TableApplied
 from retention.history.record import ABANDONED, DONE
 from retention.storage.crash_points import Step, watched_by
@@ -135,6 +135,32 @@ def _files(table: Events) -> list[str]:
 def _settled(table: Events) -> list[TableApplied]:
     settle(table.opened)
     return [done for done in table.opened.history.outcomes() if isinstance(done, TableApplied)]
+
+
+@pytest.mark.parametrize(
+    ("step", "left", "status"),
+    [(Step.DELTA_COMMITTED, LEFT, DONE), (Step.DELTA_COMMITTING, [*range(4 * ROWS)], ABANDONED)],
+)
+def test_files_are_deleted_only_if_the_log_shows_that_no_commit_names_them(
+    table: Events, step: Step, left: list[int], status: str
+) -> None:
+    before = _files(table)
+
+    def fail(reached: Step) -> None:
+        if reached is step:
+            raise StorageError("the disk is gone")
+
+    with watched_by(fail), pytest.raises(StorageError):
+        apply_plan(table.opened, table.plan(SOME))
+    assert table.ids() == left
+    assert (_files(table) == before) == (status == ABANDONED or not _is_copied(table))
+    [record] = _settled(table)
+    assert record.status == status
+
+
+def _is_copied(table: Events) -> bool:
+    """Whether none of the three files that are left has a vector."""
+    return delta_log.read(table.location).files["vector"].null_count == 3
 
 
 def test_a_second_run_waits_or_is_busy(table: Events) -> None:
