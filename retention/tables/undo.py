@@ -228,6 +228,8 @@ def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
     for before, dead in reverting.vectors:
         if dead == vectors.read_vector(current.root, before.get("deletionVector")):
             adds.append(before)
+        elif not dead:
+            adds.append({name: before[name] for name in before if name != "deletionVector"})
         else:
             new.append((before, dead))
     written = vectors.choose(current.root, [dead for _, dead in new])

@@ -88,6 +88,22 @@ def _cut_path(adds: list[dict[str, object]]) -> str:
     return path
 
 
+def test_passes_over_one_file_are_undone_in_any_order(tmp_path: Path) -> None:
+    table = events(tmp_path, vectors=True)
+    first = apply_plan(table.opened, table.plan({1: {"max_age": BitMap64(range(10))}})).run
+    now = delta_log.read(table.location)
+    [cut] = [add for add in map(now.add_of, range(4)) if add.get("deletionVector")]
+    more = FileRemovals(cut, {"max_rows": BitMap64([50])}, ROWS - 10)
+    second = apply_plan(
+        table.later(NOW + 10**9).opened, replace(table.plan({}), removals=(more,))
+    ).run
+    undo_run(table.later(NOW + 2 * 10**9).opened, first)
+    assert table.ids() == [number for number in range(4 * ROWS) if number != 150]
+    undo_run(table.later(NOW + 3 * 10**9).opened, second)
+    assert table.ids() == [*range(4 * ROWS)]
+    assert delta_log.read(table.location).files["vector"].null_count == 4
+
+
 def test_an_undo_after_a_compaction_of_others_writes_the_rows_that_went(tmp_path: Path) -> None:
     table = events(tmp_path, vectors=False)
     run = apply_plan(table.opened, table.plan(SOME)).run
