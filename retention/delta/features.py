@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pyarrow.compute as pc
 
 from retention.delta.snapshot import DeltaSnapshot
+from retention.errors import RefusedError
 
 ALLOWED = frozenset(
     {
@@ -58,6 +59,17 @@ def refusal(snapshot: DeltaSnapshot) -> str | None:
     """
     reason = _of_protocol(snapshot) or _of_properties(snapshot) or _of_files(snapshot)
     return None if reason is None else f"{snapshot.root}: {reason}"
+
+
+def refuse_unsafe(snapshot: DeltaSnapshot) -> None:
+    """Refuse removals from a table to which an entry of ours could do damage.
+
+    Raises:
+        RefusedError: names the feature, the property or the file.
+    """
+    sentence = refusal(snapshot)
+    if sentence is not None:
+        raise RefusedError(sentence)
 
 
 def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
