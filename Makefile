@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-all check static test long conformance bench format lock docs
+.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +19,10 @@ demo: setup  ## See it work on the flights of 2013
 demo-all: setup  ## See the rest, too: lifetimes, a work queue, a killed run, an Iggy topic, a mistake undone
 	@$(BIN)/python -m scripts.demo_all
 
-test: static  ## Run every check and every test
+test: setup  ## Run every check and every test
+	@$(MAKE) --no-print-directory --jobs 2 static suite
+
+suite: setup
 	LAW_EXAMPLES=25 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --by-turns
 
 check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)

@@ -87,8 +87,6 @@ ONE_CASE = ("cli", "jobs", "live", "safety", "spark")
 """Folders whose test functions run with one of their cases in `make test`."""
 LONG = ("concurrency", "conformance", "contract", "crash")
 """Folders with files that take minutes; they start first, so that none is left at the end."""
-SESSIONS = 2
-"""The Spark sessions of a parallel run: as many as CI has cores."""
 NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
 """The pattern of test files that use a session."""
 
@@ -164,25 +162,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewSessions:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSession:
     """The distribution of files to workers in `make test`."""
-    return FewSessions(config, log)
+    return OneSession(config, log)
 
 
-class FewSessions(LoadFileScheduling):  # type: ignore[misc]
-    """A scheduler that sends each file to one worker, and all Spark files to two workers with a session each."""
-
-    def __init__(self, config: pytest.Config, log: Any) -> None:
-        """Start without files assigned to sessions."""
-        super().__init__(config, log)
-        self._sessions: dict[str, str] = {}
+class OneSession(LoadFileScheduling):  # type: ignore[misc]
+    """A scheduler that sends each file to one worker, and all files with Spark to the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return self._session_of(file) if _needs_spark(file) else file
-
-    def _session_of(self, file: str) -> str:
-        return self._sessions.setdefault(file, f"spark {len(self._sessions) % SESSIONS}")
+        return "spark" if _needs_spark(file) else file
 
 
 @cache

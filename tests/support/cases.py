@@ -67,13 +67,13 @@ def warehouse_with(
 
 
 def shares(cases: Sequence[SomeCase]) -> dict[tuple[str, str], Sequence[SomeCase]]:
-    """The cases by format and engine: every sixth on `local`, a tenth of these on `spark`, each on one format."""
+    """The cases by format and engine: every fifteenth on `local`, a quarter of these on `spark`, each on one format."""
     if EVERYTHING:
         return {(one, engine): cases for one in FORMATS for engine in ("local", "spark")}
-    sixth = cases[::6]
+    some_of_all = cases[::15]
     return {
         (format_, engine): some[at :: len(FORMATS)]
-        for engine, some in (("local", sixth), ("spark", sixth[::10]))
+        for engine, some in (("local", some_of_all), ("spark", some_of_all[::4]))
         for at, format_ in enumerate(FORMATS)
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 LISTED = Path(__file__).parents[1] / "slow-tests.txt"
-SLOW_S = 1.0
+SLOW_S = 0.25
 """The processor seconds, those of child processes included, from which a test is slow."""
 VERY_SLOW_S = 10.0
 """The processor seconds from which a test is left to the long runs."""
@@ -77,7 +77,7 @@ def main(measured: Path) -> None:
             seconds.setdefault(function_of(test), []).append(of_case)
     means = {function: mean(cases) for function, cases in seconds.items()}
     slow = sorted((name, each) for name, each in means.items() if each >= SLOW_S)
-    lines = [f"{each:6.1f} {name}\n" for name, each in slow]
+    lines = [f"{each:6.2f} {name}\n" for name, each in slow]
     LISTED.write_text("".join(lines), encoding="utf-8")
 
 

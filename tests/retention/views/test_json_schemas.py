@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from jsonschema import Draft202012Validator
 
 from retention.doctor.finding import ok, problem
 from retention.history.report import FORMAT_VERSION, KIND
@@ -21,7 +20,12 @@ CHECKED_IN = Path(__file__).parents[3] / "schemas" / "json"
 
 
 def wrong(schema: str, document: Any) -> list[str]:
-    """The keys at which a document is not what a published schema says."""
+    """The keys at which a document is not what a published schema says.
+
+    The import takes three seconds, so that only the process that validates pays them.
+    """
+    from jsonschema import Draft202012Validator
+
     text = (CHECKED_IN / schema).read_text(encoding="utf-8")
     validator = Draft202012Validator(json.loads(text))
     return [error.json_path for error in validator.iter_errors(document)]
