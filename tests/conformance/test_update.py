@@ -134,5 +134,5 @@ def test_cases_at_their_own_instants_end_as_the_server_ended(tmp_path: Path, for
 
 def test_all_cases_are_judged() -> None:
     assert len(CASES) == 600
-    assert judged_by(SHARE, "local") == (600 if EVERYTHING else 100)
+    assert judged_by(SHARE, "local") == (600 if EVERYTHING else 40)
     assert judged_by(SHARE, "spark") == (600 if EVERYTHING else 10)
