@@ -164,6 +164,13 @@ def test_a_table_that_cannot_work_is_a_mistake(
     assert mistake.startswith(f"2: {place}: table T: {text}")
 
 
+@pytest.mark.parametrize("where", ["{b: 1}", "{a: [1, 2]}", "{a: 2, b: 1}", "{a: null}"])
+def test_a_policy_that_some_rows_reach_is_accepted(tmp_path: Path, where: str) -> None:
+    policies = f"[{{where: {{a: 1}}, max_age: 1d}}, {{where: {where}, max_age: 2d}}]"
+    text = f"tables:\n  - {{name: T, location: t, time: t, policies: {policies}}}"
+    assert len(load(tmp_path, text).tables[0].policies) == 2
+
+
 @pytest.mark.parametrize(
     ("tables", "expected"),
     [
