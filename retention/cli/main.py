@@ -27,6 +27,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
 )
 from retention.cli.app import app
 from retention.cli.examples import add_examples
+from retention.startup import spare_plugins
 from retention.storage.signals import end_between_commits
 
 __all__ = ["app", "main"]
@@ -37,4 +38,5 @@ add_examples(app)
 def main() -> None:
     """The entry point of the installed command."""
     end_between_commits()
+    spare_plugins()
     app(prog_name="retention")

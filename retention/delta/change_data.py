@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from retention.delta.parquet_rows import SourceFile, check_rows, write_rows
+from retention.delta.parquet_rows import ParquetSource, check_rows, write_rows
 from retention.delta.rewrite import new_name
 from retention.delta.vectors import read_vector
 from retention.storage import files
@@ -46,7 +46,7 @@ def write_change_data(
     removed = dead - read_vector(root, add.get("deletionVector"))
     if not removed:
         return None
-    source = SourceFile(root, metadata, add)
+    source = ParquetSource(root, metadata, add)
     directory = add["path"].rpartition("/")[0]
     path = "/".join(
         [_DIRECTORY, *([directory] if directory else []), new_name("cdc", source.codec)]

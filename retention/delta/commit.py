@@ -15,10 +15,10 @@ from retention.delta.entries import Action
 from retention.delta.entry_put import put_entry
 from retention.delta.features import refusal
 from retention.delta.file_actions import live_vectors
-from retention.delta.snapshot import IN_COMMIT_TIMES, Snapshot
+from retention.delta.snapshot import IN_COMMIT_TIMES, DeltaSnapshot
 from retention.errors import BusyError, ConflictError, RefusedError, StalePlanError
 
-Build = Callable[[int, int, Snapshot], Iterable[Action]]
+Build = Callable[[int, int, DeltaSnapshot], Iterable[Action]]
 """The actions of a commit, given its version, the time in milliseconds since the epoch, and the table before it."""
 
 TRIES = 20
@@ -41,8 +41,8 @@ class Operation:
 
 
 def commit(
-    before: Snapshot, build: Build, operation: Operation, clock: Callable[[], int]
-) -> Snapshot:
+    before: DeltaSnapshot, build: Build, operation: Operation, clock: Callable[[], int]
+) -> DeltaSnapshot:
     """Commit actions after every entry that others have written meanwhile, and return the table after it.
 
     Appends, and removals of other files, pass. Every file that the actions remove must be live at that instant,
@@ -80,8 +80,8 @@ def commit(
     )
 
 
-def _caught_up(current: Snapshot, operation: Operation) -> Snapshot:
-    """The table with the entries of others, none of which is a conflict whatever is removed."""
+def _caught_up(current: DeltaSnapshot, operation: Operation) -> DeltaSnapshot:
+    """The table with the entries of others, unless one is a conflict for any removal."""
     _refuse_replaced(current)
     newer = snapshot.newer_entries(current)
     for version, content in enumerate(newer, current.version + 1):
@@ -105,8 +105,8 @@ def _refuse_conflict(root: str, version: int, action: Action, operation: Operati
         )
 
 
-def _refuse_stale(current: Snapshot, actions: Sequence[Action]) -> None:
-    """Refuse to remove a file that is not live as the removal names it, and to add one whose path stays live."""
+def _refuse_stale(current: DeltaSnapshot, actions: Sequence[Action]) -> None:
+    """Refuse to remove a file that is not live as the removal names it, and to add one with a path that stays live."""
     removed = [action["remove"] for action in actions if action.get("remove")]
     added = [action["add"] for action in actions if action.get("add")]
     sentence = refusal(current) if removed else None
@@ -126,13 +126,13 @@ def _refuse_stale(current: Snapshot, actions: Sequence[Action]) -> None:
             raise _stale(current, fields["path"], "is in the table already")
 
 
-def _stale(current: Snapshot, path: str, reason: str) -> StalePlanError:
+def _stale(current: DeltaSnapshot, path: str, reason: str) -> StalePlanError:
     return StalePlanError(
         f"{current.root}: the file {path} {reason} at version {current.version}; nothing was changed; plan again"
     )
 
 
-def _commit_info(current: Snapshot, operation: Operation, token: str, now_ms: int) -> Action:
+def _commit_info(current: DeltaSnapshot, operation: Operation, token: str, now_ms: int) -> Action:
     """The first action of an entry; a table with in-commit times is ruined for writers by an entry without one."""
     info: dict[str, Any] = {}
     if current.is_set(IN_COMMIT_TIMES):
@@ -153,7 +153,7 @@ def _commit_info(current: Snapshot, operation: Operation, token: str, now_ms: in
     return {"commitInfo": info}
 
 
-def _refuse_replaced(current: Snapshot) -> None:
+def _refuse_replaced(current: DeltaSnapshot) -> None:
     """Refuse to go on after an entry that is another one by now, or that the log's cleanup has deleted."""
     if not snapshot.is_current(current):
         raise StalePlanError(

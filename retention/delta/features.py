@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pyarrow.compute as pc
 
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 
 ALLOWED = frozenset(
     {
@@ -50,7 +50,7 @@ _ABSOLUTE = r"^([A-Za-z][A-Za-z0-9+.-]*:/|/)"
 _FILE, _S3 = re.compile(r"^file:(//)?"), re.compile(r"^s3[an]://")
 
 
-def refusal(snapshot: Snapshot) -> str | None:
+def refusal(snapshot: DeltaSnapshot) -> str | None:
     """The sentence that refuses removals from a table; None if they are safe.
 
     Args:
@@ -60,7 +60,7 @@ def refusal(snapshot: Snapshot) -> str | None:
     return None if reason is None else f"{snapshot.root}: {reason}"
 
 
-def _of_protocol(snapshot: Snapshot) -> str | None:
+def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
     reader = snapshot.protocol.get("minReaderVersion", 1)
     writer = snapshot.protocol["minWriterVersion"]
     if reader > _READER or writer > _WRITER:
@@ -83,7 +83,7 @@ def _of_protocol(snapshot: Snapshot) -> str | None:
     return None
 
 
-def _of_properties(snapshot: Snapshot) -> str | None:
+def _of_properties(snapshot: DeltaSnapshot) -> str | None:
     coordinated = sorted(name for name in snapshot.properties if name.startswith(_COORDINATED))
     if coordinated:
         return (
@@ -99,7 +99,7 @@ def _of_properties(snapshot: Snapshot) -> str | None:
     return None
 
 
-def _of_files(snapshot: Snapshot) -> str | None:
+def _of_files(snapshot: DeltaSnapshot) -> str | None:
     """The refusal of files and vectors outside the table: a shallow clone shares them with its source."""
     vectors = snapshot.files["vector"]
     is_absolute = pc.fill_null(

@@ -26,7 +26,7 @@ _CODECS = ("SNAPPY", "GZIP", "BROTLI", "ZSTD")
 _DEFAULT_CODEC = "ZSTD"
 
 
-class SourceFile:
+class ParquetSource:
     """A data file of a table, open for reading."""
 
     def __init__(self, root: str, metadata: Mapping[str, Any], add: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class SourceFile:
 
 
 def write_rows(
-    location: str, source: SourceFile, schema: pa.Schema, tables: Iterable[pa.Table]
+    location: str, source: ParquetSource, schema: pa.Schema, tables: Iterable[pa.Table]
 ) -> int:
     """Write tables to a new Parquet file, in the source's compression and size of row groups; durable on return.
 

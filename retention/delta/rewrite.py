@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from retention.delta.copy_stats import CopyStats
-from retention.delta.parquet_rows import SourceFile, check_rows, write_rows
+from retention.delta.parquet_rows import ParquetSource, check_rows, write_rows
 from retention.delta.row_ids import TrackedRows
 from retention.delta.schema import leaves
 from retention.delta.vectors import unite
@@ -44,7 +44,7 @@ def rewrite(
         VerificationError: the copy has not the expected rows; a position is beyond the file's end.
     """
     dead = unite(root, add, dead)
-    source = SourceFile(root, metadata, add)
+    source = ParquetSource(root, metadata, add)
     tracked = TrackedRows.of(metadata, add)
     stats = CopyStats(_stats(add), leaves(metadata), source.columns.names())
     directory = add["path"].rpartition("/")[0]

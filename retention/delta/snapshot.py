@@ -33,7 +33,7 @@ _FEATURE_WRITER = 7
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DeltaSnapshot:
     """A table at one version."""
 
     root: str
@@ -100,7 +100,7 @@ class Snapshot:
         return {**add, "dataChange": True}
 
 
-def read(root: str, version: int | None = None) -> Snapshot:
+def read(root: str, version: int | None = None) -> DeltaSnapshot:
     """Read a table at a version, the newest by default.
 
     Raises:
@@ -121,7 +121,7 @@ def read(root: str, version: int | None = None) -> Snapshot:
             f"{root}: the table's log has no version {wanted}: {_extent(listing)}; choose another version"
         )
     if start is None:
-        before = Snapshot(root, -1, {}, {}, LIVE_FILES.empty_table())
+        before = DeltaSnapshot(root, -1, {}, {}, LIVE_FILES.empty_table())
     else:
         before = _of_checkpoint(root, start, listing.checkpoints[start])
     first = before.version + 1
@@ -136,7 +136,7 @@ def _extent(listing: log_files.LogListing) -> str:
     return f"it has {min(firsts)} to {max(listing.entries | listing.checkpoints.keys())}"
 
 
-def advance(snapshot: Snapshot) -> Snapshot:
+def advance(snapshot: DeltaSnapshot) -> DeltaSnapshot:
     """The table at its newest version; reads only the entries after the snapshot's, unless the log was replaced.
 
     Raises:
@@ -148,12 +148,12 @@ def advance(snapshot: Snapshot) -> Snapshot:
     return stamped(after(snapshot, newer)) if newer else snapshot
 
 
-def is_current(snapshot: Snapshot) -> bool:
+def is_current(snapshot: DeltaSnapshot) -> bool:
     """Whether the entry of a snapshot's version is there, and still the one that was read."""
     return stamped(snapshot).stamp == snapshot.stamp is not None
 
 
-def stamped(snapshot: Snapshot) -> Snapshot:
+def stamped(snapshot: DeltaSnapshot) -> DeltaSnapshot:
     """The snapshot with the stamp that its version's entry has now."""
     try:
         stamp = files.stat(log_files.entry_place(snapshot.root, snapshot.version))
@@ -162,7 +162,7 @@ def stamped(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, stamp=stamp)
 
 
-def newer_entries(snapshot: Snapshot) -> list[bytes]:
+def newer_entries(snapshot: DeltaSnapshot) -> list[bytes]:
     """The entries after a snapshot's version, in order."""
     newer: list[bytes] = []
     while True:
@@ -173,7 +173,7 @@ def newer_entries(snapshot: Snapshot) -> list[bytes]:
         newer.append(content)
 
 
-def after(snapshot: Snapshot, contents: Sequence[bytes]) -> Snapshot:
+def after(snapshot: DeltaSnapshot, contents: Sequence[bytes]) -> DeltaSnapshot:
     """The table after the entries of the versions that follow a snapshot.
 
     Raises:
@@ -194,7 +194,7 @@ def after(snapshot: Snapshot, contents: Sequence[bytes]) -> Snapshot:
 class _State:
     """The actions that describe a table, the newest of each kind and name."""
 
-    def __init__(self, before: Snapshot) -> None:
+    def __init__(self, before: DeltaSnapshot) -> None:
         self._before = before
         self._protocol, self._metadata = before.protocol, before.metadata
         self._domains, self._transactions = dict(before.domains), dict(before.transactions)
@@ -224,7 +224,7 @@ class _State:
             if not domain.get("removed"):
                 self._domains[domain["domain"]] = domain
 
-    def snapshot(self, version: int, live: pa.Table) -> Snapshot:
+    def snapshot(self, version: int, live: pa.Table) -> DeltaSnapshot:
         """The snapshot of these actions at a version."""
         is_described = isinstance(self._metadata.get("schemaString"), str)
         if not is_described or not isinstance(self._protocol.get("minWriterVersion"), int):
@@ -256,10 +256,10 @@ def _file_actions(
         raise
 
 
-def _of_checkpoint(root: str, version: int, names: Sequence[str]) -> Snapshot:
+def _of_checkpoint(root: str, version: int, names: Sequence[str]) -> DeltaSnapshot:
     checkpoint = read_checkpoint(root, names)
     place = log_files.checkpoint_place(root, names[0])
-    state = _State(Snapshot(root, version, {}, {}, checkpoint.live))
+    state = _State(DeltaSnapshot(root, version, {}, {}, checkpoint.live))
     state.follow(checkpoint.others, place)
     snapshot = state.snapshot(version, checkpoint.live)
     if not snapshot.is_set(IN_COMMIT_TIMES):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from retention.delta.shapes import STATS_PARSED
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.storage.checksum import parse_json
 
 INTEGERS = frozenset({"byte", "short", "integer", "long"})
@@ -47,7 +47,7 @@ _Wanted = Mapping[tuple[str, ...], pa.DataType]
 """Place of a value in statistics → its type."""
 
 
-class Bounds(NamedTuple):
+class ColumnBounds(NamedTuple):
     """Bounds of a column, one row for each row of a snapshot's `files`; null is unknown, so that the file decides.
 
     `min` and `max` are microseconds since the epoch (of a date, its first and last; of a time without a zone, as if in
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
     """Rows without those that a vector hides."""
 
 
-def bounds(snapshot: Snapshot, path: Sequence[str], kind: str) -> Bounds:
+def bounds(snapshot: DeltaSnapshot, path: Sequence[str], kind: str) -> ColumnBounds:
     """The bounds of a column in every live file.
 
     Args:
@@ -77,12 +77,12 @@ def bounds(snapshot: Snapshot, path: Sequence[str], kind: str) -> Bounds:
     rows = pc.subtract(logged.rows, dead.combine_chunks())
     if not is_partition:
         low, high = _widened(logged.min, logged.max, kind)
-        return Bounds(low, high, logged.null_count, rows)
+        return ColumnBounds(low, high, logged.null_count, rows)
     texts = pc.map_lookup(live["partition_values"], path[0], "first").combine_chunks()
     is_null = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=_NULL_PARTITIONS))
     values = _from_text(pc.if_else(is_null, None, texts), kind)
     low, high = _widened(values, values, kind)
-    return Bounds(low, high, pc.if_else(is_null, rows, 0), rows)
+    return ColumnBounds(low, high, pc.if_else(is_null, rows, 0), rows)
 
 
 def _widened(low: pa.Array, high: pa.Array, kind: str) -> tuple[pa.Array, pa.Array]:
@@ -101,18 +101,18 @@ def _within_calendar(days: pa.Array) -> pa.Array:
     return pc.if_else(pc.less(pc.abs(days), _LAST_DAY), days, None)
 
 
-def _logged(live: pa.Table, path: Sequence[str], kind: str) -> Bounds:
+def _logged(live: pa.Table, path: Sequence[str], kind: str) -> ColumnBounds:
     """The bounds as logged, with dead rows and not widened; days for dates. Without a path, the rows alone."""
     logged = _of_json(live["stats"], path, kind)
     if STATS_PARSED not in live.column_names:
         return logged
     typed = _of_struct(live[STATS_PARSED].combine_chunks(), path, kind)
-    return Bounds(*(pc.coalesce(*each) for each in zip(logged, typed, strict=True)))
+    return ColumnBounds(*(pc.coalesce(*each) for each in zip(logged, typed, strict=True)))
 
 
-def _of_struct(statistics: pa.StructArray, path: Sequence[str], kind: str) -> Bounds:
+def _of_struct(statistics: pa.StructArray, path: Sequence[str], kind: str) -> ColumnBounds:
     low, high, nulls, rows = (_leaf(statistics, leaf) for leaf in _leaves(path))
-    return Bounds(
+    return ColumnBounds(
         _as_integers(low, kind),
         _as_integers(high, kind),
         _as_integers(nulls, "long"),
@@ -121,7 +121,7 @@ def _of_struct(statistics: pa.StructArray, path: Sequence[str], kind: str) -> Bo
 
 
 def _leaves(path: Sequence[str]) -> list[tuple[str, ...]]:
-    """The places of a column's bounds in statistics, in the order of `Bounds`."""
+    """The places of a column's bounds in statistics, in the order of `ColumnBounds`."""
     return [*((kind, *path) for kind in ("minValues", "maxValues", "nullCount")), ("numRecords",)]
 
 
@@ -148,17 +148,17 @@ def _as_integers(values: pa.Array, kind: str) -> pa.Array:
     return pa.nulls(len(values), pa.int64())
 
 
-def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> Bounds:
+def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> ColumnBounds:
     parsed = [
         _of_slice(chunk.slice(start, _SLICE), path, kind)
         for chunk in statistics.chunks
         for start in range(0, len(chunk), _SLICE)
     ]
-    columns = zip(*parsed, strict=True) if parsed else [()] * len(Bounds._fields)
-    return Bounds(*(pa.concat_arrays([pa.array([], pa.int64()), *each]) for each in columns))
+    columns = zip(*parsed, strict=True) if parsed else [()] * len(ColumnBounds._fields)
+    return ColumnBounds(*(pa.concat_arrays([pa.array([], pa.int64()), *each]) for each in columns))
 
 
-def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> Bounds:
+def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> ColumnBounds:
     value = pa.int64() if kind in INTEGERS else pa.string()
     low, high, nulls, rows = _leaves(path)
     wanted = {rows: pa.int64()}
@@ -172,7 +172,7 @@ def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> Bounds:
         columns = _in_rows(texts, wanted)
     nothing = pa.nulls(len(texts), pa.int64())
     bounds = [columns.get(leaf, nothing) for leaf in (low, high, nulls, rows)]
-    return Bounds(
+    return ColumnBounds(
         *(_from_text(each, kind) if pa.types.is_string(each.type) else each for each in bounds)
     )
 

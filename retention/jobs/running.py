@@ -25,7 +25,7 @@ from retention.errors.printable import visible_lines
 from retention.history.report import FORMAT_VERSION, KIND, REPORT_FILE
 from retention.jobs.arguments import job_parser
 from retention.jobs.ending import end_with
-from retention.startup import spare_pandas
+from retention.startup import spare_pandas, spare_plugins
 from retention.storage.outputs import check_output, write_output
 from retention.storage.signals import end_between_commits
 
@@ -144,6 +144,7 @@ def _run_logged(name: str, arguments: argparse.Namespace, work: Work) -> int:
     end_between_commits()
     end_with_spark_submit()
     spare_pandas()
+    spare_plugins()
     if arguments.log_format == "json":
         least = logging.WARNING if arguments.quiet else logging.INFO
         with logging_events(name, _complain, least):

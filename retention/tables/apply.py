@@ -11,7 +11,7 @@ from retention.core.units import format_instant
 from retention.core.wording import counted
 from retention.delta import snapshot as delta_log
 from retention.delta.features import refusal
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError
 from retention.history.kinds import TableApplied
 from retention.stores.checks.exclusion import refuse_without_exclusion
@@ -19,7 +19,7 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import write_changes
-from retention.tables.stage import Staged, stage
+from retention.tables.stage import StagedRemovals, stage
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def apply_plan(
     return TableReport(intent.run, plan, version, staged.bytes_written(), seconds)
 
 
-def _intent(table: OpenedTable, plan: TablePlan, staged: Staged) -> TableApplied:
+def _intent(table: OpenedTable, plan: TablePlan, staged: StagedRemovals) -> TableApplied:
     """The record of a pass before its commit."""
     return TableApplied(
         run=table.history.name_run(table.clock()),
@@ -141,7 +141,7 @@ def _intent(table: OpenedTable, plan: TablePlan, staged: Staged) -> TableApplied
     )
 
 
-def _refuse_table(plan: TablePlan, current: Snapshot) -> None:
+def _refuse_table(plan: TablePlan, current: DeltaSnapshot) -> None:
     sentence = refusal(current)
     if sentence is not None:
         raise RefusedError(sentence)

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.core.table_policy import Column, TablePolicy
 from retention.delta.schema import Leaf, arrow_type, leaves
-from retention.delta.snapshot import Snapshot
-from retention.delta.statistics import Bounds, bounds
+from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.statistics import ColumnBounds, bounds
 from retention.errors import ConfigError, RefusedError
 from retention.rules.tables.matching import where_columns
 from retention.rules.tables.ticks import TimeColumn, TimeColumns, time_column
@@ -18,7 +18,7 @@ from retention.storage.errors import first_line
 _DAY_US = 86_400_000_000
 
 
-def leaf_of(snapshot: Snapshot, column: Column) -> Leaf:
+def leaf_of(snapshot: DeltaSnapshot, column: Column) -> Leaf:
     """A column of the table.
 
     Raises:
@@ -35,7 +35,7 @@ def leaf_of(snapshot: Snapshot, column: Column) -> Leaf:
     )
 
 
-def times_of(snapshot: Snapshot, policy: TablePolicy) -> TimeColumns:
+def times_of(snapshot: DeltaSnapshot, policy: TablePolicy) -> TimeColumns:
     """The types of the columns with times.
 
     Raises:
@@ -50,7 +50,7 @@ def times_of(snapshot: Snapshot, policy: TablePolicy) -> TimeColumns:
     )
 
 
-def _time(snapshot: Snapshot, policy: TablePolicy, column: Column) -> TimeColumn:
+def _time(snapshot: DeltaSnapshot, policy: TablePolicy, column: Column) -> TimeColumn:
     leaf, name = leaf_of(snapshot, column), ".".join(column)
     if leaf.type == "timestamp_ntz" and policy.columns.zone is None:
         raise ConfigError(
@@ -71,13 +71,13 @@ def _time(snapshot: Snapshot, policy: TablePolicy, column: Column) -> TimeColumn
     return kind
 
 
-def by_path(snapshot: Snapshot) -> Array:
+def by_path(snapshot: DeltaSnapshot) -> Array:
     """The rows of the snapshot's files in order of their paths: rules number files in this order."""
     return pc.sort_indices(snapshot.files["path"]).to_numpy()
 
 
 def file_bounds(
-    snapshot: Snapshot,
+    snapshot: DeltaSnapshot,
     policy: TablePolicy,
     times: TimeColumns,
     order: Array,
@@ -122,13 +122,13 @@ def file_bounds(
     return pa.table(columns)
 
 
-def known_rows(snapshot: Snapshot, order: Array) -> pa.Array:
+def known_rows(snapshot: DeltaSnapshot, order: Array) -> pa.Array:
     """The number of live rows of each file by the log; null where a writer kept no statistics."""
     return bounds(snapshot, (), "").rows.take(pa.array(order))
 
 
-def _in_order(logged: Bounds, order: Array) -> Bounds:
-    return Bounds(*(column.take(pa.array(order)) for column in logged))
+def _in_order(logged: ColumnBounds, order: Array) -> ColumnBounds:
+    return ColumnBounds(*(column.take(pa.array(order)) for column in logged))
 
 
 def _in_ticks(values: pa.Array, delta_type: str) -> pa.Array:
@@ -139,18 +139,18 @@ def _in_ticks(values: pa.Array, delta_type: str) -> pa.Array:
     return pa.array(days, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
-def _exact(nulls: pa.Array, snapshot: Snapshot, order: Array) -> pa.Array:
+def _exact(nulls: pa.Array, snapshot: DeltaSnapshot, order: Array) -> pa.Array:
     """Null counts, unknown where a vector may hide some of the nulls."""
     hidden = snapshot.files["vector"].is_valid().take(pa.array(order)).combine_chunks()
     return pc.if_else(pc.and_(hidden, pc.not_equal(nulls, 0)), None, nulls)
 
 
-def is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
+def is_partition(snapshot: DeltaSnapshot, leaf: Leaf) -> bool:
     """Whether a column's values are in the log alone, one for each file."""
     return len(leaf.physical) == 1 and leaf.physical[0] in snapshot.partition_names
 
 
-def partition_values(snapshot: Snapshot, leaf: Leaf, order: Array) -> pa.Array:
+def partition_values(snapshot: DeltaSnapshot, leaf: Leaf, order: Array) -> pa.Array:
     """The values of a partition column, one for each file.
 
     Text without a zone is no instant: it is null, so that no row goes by it.

@@ -123,7 +123,7 @@ class TablePlan:
 
     @property
     def cut(self) -> list[FileRemovals]:
-        """The files of which some rows stay."""
+        """The files that keep some rows."""
         return [removals for removals in self.removals if not removals.is_whole]
 
     @cached_property

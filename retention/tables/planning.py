@@ -19,7 +19,7 @@ from retention.core.table_policy import LIMITS
 from retention.delta import snapshot as delta_log
 from retention.delta.features import refusal
 from retention.delta.schema import arrow_type
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
 from retention.errors import DamagedError, RefusedError
@@ -48,9 +48,9 @@ from retention.tables.plan import FileRemovals, TablePlan, Unlimited
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A table whose files rules number by path."""
+    """A table with its files numbered by path, as rules number them."""
 
-    snapshot: Snapshot
+    snapshot: DeltaSnapshot
     order: Array
     """The rows of the snapshot's files, by number."""
     rows: Array
@@ -111,7 +111,7 @@ def plan_table(
     )
 
 
-def _live_rows(snapshot: Snapshot, order: Array) -> Array:
+def _live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
     """The live rows of each file: by the log, else by the file's own count and its vector."""
     known = known_rows(snapshot, order)
     rows = known.fill_null(0).to_numpy(zero_copy_only=False).copy()
@@ -135,7 +135,7 @@ def _counted(location: str) -> int:
 
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
-    """The files whose rows decide."""
+    """The files to read, because bounds leave them open."""
     snapshot = numbered.snapshot
     named = {
         name: leaf_of(snapshot, column) for name, column in narrow_columns(table.policy).items()

@@ -12,7 +12,7 @@ from retention.delta import entries, log_files
 from retention.delta import snapshot as delta_log
 from retention.delta.commit import Operation, commit
 from retention.delta.entries import Action
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, DamagedError, UsageError
 from retention.history.kinds import TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
@@ -26,10 +26,10 @@ _ENGINE = "lake-retention"
 Record = TypeVar("Record", bound=TableRun)
 
 
-class Staged(Protocol):
+class StagedActions(Protocol):
     """The actions of a run, with the files that it wrote for them."""
 
-    def actions(self, version: int, now_ms: int, snapshot: Snapshot) -> list[Action]:
+    def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
         """The actions of a commit; as `delta.commit.Build`."""
         ...
 
@@ -53,9 +53,9 @@ def maintained(table: OpenedTable) -> Iterator[None]:
 
 def commit_recorded(
     table: OpenedTable,
-    before: Snapshot,
+    before: DeltaSnapshot,
     intent: Record,
-    staged: Staged,
+    staged: StagedActions,
     operation: str,
     numbers: Mapping[str, int],
 ) -> Record:
@@ -87,7 +87,7 @@ def commit_recorded(
         application=table.application,
     )
 
-    def build(version: int, now_ms: int, current: Snapshot) -> list[Action]:
+    def build(version: int, now_ms: int, current: DeltaSnapshot) -> list[Action]:
         last = {"appId": table.application, "version": started, "lastUpdated": now_ms}
         return [{"txn": last}, *staged.actions(version, now_ms, current)]
 

@@ -45,7 +45,7 @@ class ChangedFile:
 
     @property
     def dead(self) -> BitMap64:
-        """The positions of the rows that went from a file of which some stayed."""
+        """The positions of the rows that were removed from a file that stayed."""
         return BitMap64.union(
             BitMap64(), *(rows for rows in self.rows.values() if rows is not None)
         )

@@ -17,7 +17,7 @@ from retention.delta.entries import Action
 from retention.delta.rewrite import rewrite
 from retention.delta.row_ids import FEATURE as ROW_IDS
 from retention.delta.row_ids import with_row_ids
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.tables.plan import FileRemovals
@@ -30,7 +30,7 @@ DEAD_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRemovals:
     """The replacements of a commit, written and durable."""
 
     changed: tuple[ChangedFile, ...]
@@ -46,7 +46,7 @@ class Staged:
         """The bytes of copies and of change data; vectors are part of the entry, or small."""
         return sum(int(action["size"]) for action in (*self.copies, *self.change_data))
 
-    def actions(self, version: int, now_ms: int, snapshot: Snapshot) -> list[Action]:
+    def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
         """The actions of a commit of this version; as `delta.commit.Build`."""
         removes = [entries.remove_of(change.before, now_ms) for change in self.changed]
         kept = [
@@ -79,7 +79,9 @@ def discard(root: str, paths: Iterable[str]) -> None:
     reached(Step.STAGED_DISCARDED)
 
 
-def numbered(adds: Sequence[Mapping[str, Any]], version: int, snapshot: Snapshot) -> list[Action]:
+def numbered(
+    adds: Sequence[Mapping[str, Any]], version: int, snapshot: DeltaSnapshot
+) -> list[Action]:
     """The actions that add new files, with row ids if the table numbers its rows."""
     if not adds or ROW_IDS not in snapshot.features:
         return [{"add": dict(add)} for add in adds]
@@ -88,8 +90,8 @@ def numbered(adds: Sequence[Mapping[str, Any]], version: int, snapshot: Snapshot
 
 
 def stage(
-    snapshot: Snapshot, removals: Iterable[FileRemovals], step: Callable[[FileRemovals], None]
-) -> Staged:
+    snapshot: DeltaSnapshot, removals: Iterable[FileRemovals], step: Callable[[FileRemovals], None]
+) -> StagedRemovals:
     """Write what replaces the files of a plan.
 
     Args:
@@ -123,12 +125,12 @@ def stage(
             for (each, _), vector in zip(by_vector, written, strict=True)
         ]
     except BaseException:
-        discard(root, Staged(tuple(changed), tuple(change_data)).written())
+        discard(root, StagedRemovals(tuple(changed), tuple(change_data)).written())
         raise
-    return Staged(tuple(changed), tuple(change_data))
+    return StagedRemovals(tuple(changed), tuple(change_data))
 
 
-def takes_vector(snapshot: Snapshot, removals: FileRemovals) -> bool:
+def takes_vector(snapshot: DeltaSnapshot, removals: FileRemovals) -> bool:
     """Whether a file that loses rows gets a vector, and no copy is made.
 
     The owner has enabled them, every reader will see it, and most of the file's rows stay.

@@ -21,7 +21,7 @@ from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.entries import Action
 from retention.delta.rewrite import rewrite
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import files
@@ -44,7 +44,7 @@ class Reverted:
     made: tuple[Mapping[str, Any], ...] = ()
     """`add` actions of new files with rows that came back."""
 
-    def actions(self, version: int, now_ms: int, snapshot: Snapshot) -> list[Action]:
+    def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
         """The actions of a commit of this version."""
         return [
             *(entries.remove_of(add, now_ms) for add in self.removes),
@@ -132,7 +132,7 @@ def _undoable(table: OpenedTable, run: str) -> TableApplied:
 
 
 def _refuse_restored(
-    table: OpenedTable, record: TableApplied, changed: Sequence[ChangedFile], current: Snapshot
+    table: OpenedTable, record: TableApplied, changed: Sequence[ChangedFile], current: DeltaSnapshot
 ) -> None:
     """Refuse if others added a removed file again: its rows may be in the table, and would be twice."""
     before = {unquote(change.before["path"]) for change in changed if change.is_whole_or_copied}
@@ -173,7 +173,7 @@ def _place(table: OpenedTable, vector: Mapping[str, Any]) -> str | None:
     return vectors.vector_location(table.location, vector)
 
 
-def _live(current: Snapshot, changed: Sequence[ChangedFile]) -> dict[str, Mapping[str, Any]]:
+def _live(current: DeltaSnapshot, changed: Sequence[ChangedFile]) -> dict[str, Mapping[str, Any]]:
     """Decoded path → the `add` action of a live file that the run changed or wrote."""
     wanted = {
         unquote(add["path"]) for change in changed for add in (change.before, change.after) if add
@@ -184,7 +184,7 @@ def _live(current: Snapshot, changed: Sequence[ChangedFile]) -> dict[str, Mappin
 
 
 def _revert(
-    current: Snapshot,
+    current: DeltaSnapshot,
     live: Mapping[str, Mapping[str, Any]],
     change: ChangedFile,
     reverting: _Reverting,
@@ -212,7 +212,7 @@ def _revert(
         reverting.made.append(_rows_alone(current, change))
 
 
-def _rows_alone(current: Snapshot, change: ChangedFile) -> dict[str, Any]:
+def _rows_alone(current: DeltaSnapshot, change: ChangedFile) -> dict[str, Any]:
     """A new file with the rows that a run removed from a file that stayed."""
     location = files.join(current.root, unquote(change.before["path"]))
     with files.reading(location) as source:
@@ -221,7 +221,7 @@ def _rows_alone(current: Snapshot, change: ChangedFile) -> dict[str, Any]:
     return rewrite(current.root, current.metadata, change.before, everything - change.dead)
 
 
-def _staged(current: Snapshot, reverting: _Reverting) -> Reverted:
+def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
     """The undo's actions; a file with exactly its old dead rows has its old vector, or none."""
     adds = list(reverting.adds)
     new: list[tuple[Mapping[str, Any], BitMap64]] = []

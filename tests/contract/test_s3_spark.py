@@ -64,6 +64,7 @@ def test_a_task_that_fails_once_is_tried_again(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_frames_and_streaming_queries_are_appended_exactly_once(seen: dict[str, Any]) -> None:
     assert seen["appended"] == list(range(1, 31))
     streamed = seen["streamed"]

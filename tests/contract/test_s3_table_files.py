@@ -7,13 +7,21 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
+from retention.core.table_policy import TableColumns, TableLimits, TablePolicy
 from retention.delta.change_data import write_change_data
 from retention.delta.rewrite import rewrite
 from retention.delta.vectors import read_vector, write_vectors
+from retention.engines.local import LocalEngine
 from retention.errors import DamagedError
 from retention.storage import files
+from retention.storage.s3 import storage_options
+from retention.tables.apply import apply_plan
+from retention.tables.opened import OpenedTable
+from retention.tables.planning import plan_table
+from retention.tables.undo import undo_run
 
 METADATA = {
     "schemaString": json.dumps(
@@ -50,3 +58,19 @@ def test_a_file_is_copied_without_its_dead_rows(bucket: str) -> None:
         with files.reading(location) as source:
             assert {*pq.read_table(source)["id"].to_pylist()} == expected
         assert action["size"] == files.length(location)
+
+
+def test_a_pass_and_its_undo_change_a_table_on_an_object_store(bucket: str) -> None:
+    location, options = f"{bucket}/events", storage_options()
+    for first in (0, 100):
+        ids = pa.table({"id": pa.array(range(first, first + 100), pa.int64())})
+        write_deltalake(location, ids, mode="append", storage_options=options)
+    policy = TablePolicy(TableColumns(time=("id",), unit="s"), TableLimits(max_age_ns=10**9))
+    table = OpenedTable("events", location, policy, f"{bucket}/warehouse", lambda: 120 * 10**9)
+    plan = plan_table(table, table.clock(), lambda size: LocalEngine())
+    run = apply_plan(table, plan).run
+    left = DeltaTable(location, storage_options=options).to_pyarrow_table()["id"].to_pylist()
+    assert (plan.by_limit, sorted(left)) == ({"max_age": 120}, [*range(120, 200)])
+    undo_run(table, run)
+    back = DeltaTable(location, storage_options=options).to_pyarrow_table()["id"].to_pylist()
+    assert sorted(back) == [*range(200)]

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
@@ -44,7 +44,7 @@ def write_entry(root: Path, version: int, actions: Iterable[Any]) -> Path:
     return place
 
 
-def assert_as_deltalake(snapshot: Snapshot) -> None:
+def assert_as_deltalake(snapshot: DeltaSnapshot) -> None:
     """Compare a snapshot's files with deltalake's at the same version: sizes, times, partitions, rows, vectors."""
     table = DeltaTable(snapshot.root, version=snapshot.version)
     listed = pa.table(table.get_add_actions()).to_pylist()

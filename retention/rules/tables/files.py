@@ -41,7 +41,7 @@ class FileVerdicts:
 
     @property
     def to_read(self) -> Array:
-        """The numbers of the files whose rows decide."""
+        """The numbers of the files to read, because bounds leave them open."""
         return np.flatnonzero(self.verdicts == ROWS)
 
 
@@ -155,7 +155,7 @@ def _due(files: pa.Table, possible: Array, due: dict[str, list[Cutoff | None]]) 
 def _extent(
     files: pa.Table, column: str, possible: Array, cutoffs: list[Cutoff | None]
 ) -> tuple[Array, Array]:
-    """Masks of the files of which surely all rows are due, and surely none."""
+    """Masks of the files with surely all rows due, and with surely none."""
     every = np.ones(files.num_rows, dtype=bool)
     none = every.copy()
     if any(cutoffs):
@@ -194,7 +194,7 @@ def _cut(files: pa.Table, verdicts: Array, members: _Members, most: int) -> None
 
 
 def _sum_from(edges: Array, counts: Array, start: Array, side: str) -> Array:
-    """For each start, the sum of the counts whose edge is at least that (`left`), or above it (`right`)."""
+    """For each start, the sum of the counts with an edge of at least that (`left`), or above it (`right`)."""
     order = np.argsort(edges)
     sums = np.append(np.cumsum(counts[order][::-1])[::-1], 0)
     return sums[np.searchsorted(edges[order], start, side)]  # type: ignore[call-overload]

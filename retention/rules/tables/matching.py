@@ -1,4 +1,4 @@
-"""The policy of a row: matches of `where` on rows, and on files whose columns have one value.
+"""The policy of a row: matches of `where` on rows, and on files with one value in a column.
 
 "Policies" in docs/semantics/tables.md has the rules.
 """

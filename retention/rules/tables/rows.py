@@ -163,7 +163,7 @@ def dead_rows(rows: pa.Table) -> pa.Table:
 
 
 def _with_rule(rows: pa.Table, numbers: Array, limit: str) -> pa.Table:
-    """The rows, of which those with the given numbers go by a limit."""
+    """The rows, with a limit as the rule of those with the given numbers."""
     rule = rows["rule"].to_numpy().copy()
     rule[numbers] = LIMITS.index(limit)
     return rows.set_column(rows.schema.get_field_index("rule"), "rule", [rule])
@@ -174,7 +174,7 @@ def _names(rows: pa.Table, prefix: str) -> list[str]:
 
 
 def _has_all(rows: pa.Table, prefix: str) -> Array:
-    """A mask of the rows without a null in the columns whose names begin so."""
+    """A mask of the rows without a null in the columns with this prefix."""
     every = np.ones(rows.num_rows, dtype=bool)
     for name in _names(rows, prefix):
         every &= rows[name].is_valid().to_numpy()

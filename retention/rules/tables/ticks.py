@@ -75,7 +75,7 @@ class TimeColumn:
     """An IANA name; None: UTC."""
 
     def cutoff(self, instant_ns: int) -> Cutoff:
-        """The ticks whose instants are not later than an instant; a day has its end as instant."""
+        """The ticks of instants up to a given one; a day has its end as instant."""
         if self.kind == "date":
             return Cutoff(self._ended_day(instant_ns))
         if self.kind == "timestamp_ntz":
@@ -89,7 +89,7 @@ class TimeColumn:
         return self.cutoff(instant_ns)
 
     def _ended_day(self, instant_ns: int) -> int:
-        """The last day whose following midnight is not later than the instant."""
+        """The last day that ended by the instant."""
         today = self._local(instant_ns // MICROSECOND) // _DAY_US
         midnight_due = self._local_cutoff(instant_ns // MICROSECOND).takes(
             np.array([today * _DAY_US])

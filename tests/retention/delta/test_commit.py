@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from retention.delta import commit as committing
 from retention.delta import entries, entry_put, log_files, snapshot
 from retention.delta.commit import Operation, commit
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -55,23 +55,23 @@ def _no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "_LONGEST_PAUSE_S", 0.01)
 
 
-def table(root: Path, *paths: str, **properties: str) -> Snapshot:
+def table(root: Path, *paths: str, **properties: str) -> DeltaSnapshot:
     described = [PROTOCOL, metadata(("id", "long"), **properties)]
     write_entry(root, 0, [{"commitInfo": {}}, *described, *(add(path) for path in paths)])
     return snapshot.read(str(root))
 
 
-def adds(state: Snapshot) -> dict[str, dict[str, Any]]:
+def adds(state: DeltaSnapshot) -> dict[str, dict[str, Any]]:
     every = (state.add_of(row) for row in range(state.files.num_rows))
     return {each["path"]: each for each in every}
 
 
-def removing(*paths: str) -> Callable[[int, int, Snapshot], Iterator[Any]]:
+def removing(*paths: str) -> Callable[[int, int, DeltaSnapshot], Iterator[Any]]:
     """A build that removes files as they are when it is called."""
     return lambda _, now_ms, state: (entries.remove_of(adds(state)[path], now_ms) for path in paths)
 
 
-def info(state: Snapshot) -> dict[str, Any]:
+def info(state: DeltaSnapshot) -> dict[str, Any]:
     place = log_files.entry_place(state.root, state.version)
     return dict(entries.parse(files.read_bytes(place) or b"", place)[0]["commitInfo"])
 
@@ -114,7 +114,7 @@ def test_appends_of_others_pass_and_the_actions_are_built_anew(tmp_path: Path) -
     write_entry(tmp_path, 3, [{"remove": {"path": "b", "dataChange": True}}])
     built: list[tuple[int, str]] = []
 
-    def build(version: int, now_ms: int, state: Snapshot) -> Iterator[Any]:
+    def build(version: int, now_ms: int, state: DeltaSnapshot) -> Iterator[Any]:
         built.append((version, state.domains["delta.rowTracking"]["configuration"]))
         return removing("a")(version, now_ms, state)
 
@@ -178,7 +178,7 @@ def test_another_table_in_its_place_is_refused(tmp_path: Path) -> None:
     advanced = snapshot.advance(before)
     assert sorted(adds(advanced)) == ["a", "b", "c"]
 
-    def replace_table(_: int, now_ms: int, state: Snapshot) -> list[Any]:
+    def replace_table(_: int, now_ms: int, state: DeltaSnapshot) -> list[Any]:
         write_entry(tmp_path, 1, [add("longer")])
         return [entries.remove_of(adds(state)["a"], now_ms)]
 
@@ -200,10 +200,10 @@ def test_a_version_that_was_cleaned_up_is_not_committed_after(tmp_path: Path) ->
         assert snapshot.advance(state).version == 3
 
 
-def rivals(before: Snapshot, paths: list[str], threads: int) -> list[Snapshot]:
+def rivals(before: DeltaSnapshot, paths: list[str], threads: int) -> list[DeltaSnapshot]:
     start = threading.Barrier(threads)
 
-    def run(number: int) -> list[Snapshot]:
+    def run(number: int) -> list[DeltaSnapshot]:
         start.wait()
         return [commit(before, removing(path), DELETE, clock) for path in paths[number::threads]]
 
@@ -258,7 +258,7 @@ def test_a_loser_of_every_try_is_busy(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(committing, "TRIES", 3)
     versions = count(1)
 
-    def overtaken(_: int, now_ms: int, state: Snapshot) -> list[Any]:
+    def overtaken(_: int, now_ms: int, state: DeltaSnapshot) -> list[Any]:
         write_entry(tmp_path, next(versions), [add(f"{now_ms}-{state.version}")])
         return [entries.remove_of(adds(state)["a"], now_ms)]
 
@@ -321,7 +321,7 @@ def bucket() -> Iterator[str]:
         yield f"s3://{BUCKET}"
 
 
-def s3_table(bucket: str, name: str) -> Snapshot:
+def s3_table(bucket: str, name: str) -> DeltaSnapshot:
     root = f"{bucket}/{name}"
     for number in range(4):
         write_deltalake(
@@ -330,7 +330,7 @@ def s3_table(bucket: str, name: str) -> Snapshot:
     return snapshot.read(root)
 
 
-def ids(state: Snapshot) -> list[int]:
+def ids(state: DeltaSnapshot) -> list[int]:
     opened = DeltaTable(state.root, storage_options=files.storage_options())
     return sorted(opened.to_pyarrow_table()["id"].to_pylist())
 

@@ -7,16 +7,18 @@ import pytest
 
 from retention.delta.features import ALLOWED, refusal
 from retention.delta.shapes import LIVE_FILES
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from tests.support.delta_tables import metadata
 
 
-def table(*paths: str, vector: Any = None, protocol: Any = None, **properties: str) -> Snapshot:
+def table(
+    *paths: str, vector: Any = None, protocol: Any = None, **properties: str
+) -> DeltaSnapshot:
     columns = {"path": [*paths], "vector": [vector] * len(paths)}
     arrays = [pa.array(columns.get(f.name, [None] * len(paths)), f.type) for f in LIVE_FILES]
     described = metadata(("id", "long"), **properties)["metaData"]
     live = pa.Table.from_arrays(arrays, schema=LIVE_FILES)
-    return Snapshot(
+    return DeltaSnapshot(
         "/lake/t", 3, protocol or {"minReaderVersion": 1, "minWriterVersion": 6}, described, live
     )
 
@@ -72,5 +74,5 @@ def test_a_table_is_refused_by_the_name_of_its_obstacle(name: str) -> None:
         table(**{"delta.appendOnly": "false"}),
     ],
 )
-def test_other_tables_are_not(state: Snapshot) -> None:
+def test_other_tables_are_not(state: DeltaSnapshot) -> None:
     assert refusal(state) is None

@@ -12,7 +12,7 @@ import pytest
 
 from retention.delta import snapshot
 from retention.delta.entries import PHYSICAL_NAME
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import bounds
 from tests.support.delta_tables import assert_as_deltalake
 
@@ -82,7 +82,7 @@ def test_a_table_of_spark_is_read_as_deltalake_reads_it(
         assert_bounds_hold(state)
 
 
-def assert_bounds_hold(state: Snapshot) -> None:
+def assert_bounds_hold(state: DeltaSnapshot) -> None:
     """Compare the bounds of each file with its rows, those behind vectors included."""
     columns = {
         field["metadata"].get(PHYSICAL_NAME, field["name"]): field["name"]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from retention.delta import snapshot
 from retention.delta.shapes import LIVE_FILES, STATS_PARSED
-from retention.delta.snapshot import Snapshot
-from retention.delta.statistics import Bounds, bounds
+from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.statistics import ColumnBounds, bounds
 from tests.support.delta_tables import metadata
 
 EPOCH = datetime(1970, 1, 1)
@@ -28,7 +28,7 @@ def micros(instant: datetime) -> int:
     return (instant - EPOCH) // timedelta(microseconds=1)
 
 
-def table(*stats: Any, partitions: tuple[str, ...] = (), **columns: Any) -> Snapshot:
+def table(*stats: Any, partitions: tuple[str, ...] = (), **columns: Any) -> DeltaSnapshot:
     """A table of files with statistics (text, or an object that becomes text)."""
     rows = len(stats)
     texts = [each if each is None or isinstance(each, str) else json.dumps(each) for each in stats]
@@ -36,7 +36,7 @@ def table(*stats: Any, partitions: tuple[str, ...] = (), **columns: Any) -> Snap
     arrays = [pa.array(given_columns.get(f.name, [None] * rows), f.type) for f in LIVE_FILES]
     described = metadata(*((name, "string") for name in partitions), partitions=partitions)
     live = pa.Table.from_arrays(arrays, schema=LIVE_FILES)
-    return Snapshot("t", 0, {"minWriterVersion": 2}, described["metaData"], live)
+    return DeltaSnapshot("t", 0, {"minWriterVersion": 2}, described["metaData"], live)
 
 
 def of(
@@ -49,7 +49,7 @@ def of(
     return {"numRecords": rows, **leaves}
 
 
-def row(found: Bounds, index: int = 0) -> tuple[int | None, ...]:
+def row(found: ColumnBounds, index: int = 0) -> tuple[int | None, ...]:
     return tuple(each[index].as_py() for each in found)
 
 
@@ -217,7 +217,7 @@ def test_typed_statistics_stand_where_a_file_has_no_json() -> None:
     }
     state = table(None, of("n", low=7, high=8))
     live = state.files.append_column(STATS_PARSED, pa.array([typed, None]))
-    state = Snapshot("t", 0, state.protocol, state.metadata, live)
+    state = DeltaSnapshot("t", 0, state.protocol, state.metadata, live)
     at_us = micros(at.replace(tzinfo=None))
     assert row(bounds(state, ("ts",), "timestamp")) == (at_us, at_us + 1_000, 0, 3)
     assert [row(bounds(state, ("n",), "integer"), n) for n in (0, 1)] == [

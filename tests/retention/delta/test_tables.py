@@ -24,7 +24,7 @@ from retention.delta.entries import Action, remove_of, vector_id, with_vector
 from retention.delta.rewrite import rewrite
 from retention.delta.row_ids import FEATURE, with_row_ids
 from retention.delta.schema import leaves
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import inline, needs_rewrite, unite, write_vectors
 
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ class Trial:
         self.removed: dict[int, int] = {}
         """Version → rows that its commit removed."""
 
-    def commit(self, before: Snapshot, actions: list[Action], gone: dict[int, list[int]]) -> None:
+    def commit(
+        self, before: DeltaSnapshot, actions: list[Action], gone: dict[int, list[int]]
+    ) -> None:
         """Commit actions that remove rows of files at these positions, and compare all that remain."""
         numbers = [
             self.ids[self.adds[at]["path"]][row] for at, rows in gone.items() for row in rows
@@ -296,7 +298,7 @@ class Trial:
         self.remaining = set(self.before)
         self.check()
 
-    def _live(self, current: Snapshot, at: int) -> Action:
+    def _live(self, current: DeltaSnapshot, at: int) -> Action:
         path = self.adds[at]["path"]
         return next(add for add in live(current).values() if add["path"] == path)
 
@@ -311,7 +313,7 @@ class Trial:
         assert of_copy <= of_source
 
 
-def live(current: Snapshot) -> dict[tuple[str, str], Action]:
+def live(current: DeltaSnapshot) -> dict[tuple[str, str], Action]:
     """Path and vector of each live file → its `add` action."""
     adds = [current.add_of(row) for row in range(current.files.num_rows)]
     return {(add["path"], vector_id(add.get("deletionVector"))): add for add in adds}
@@ -328,10 +330,8 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.thorough][name == "several" :]) for name in TABLES],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TABLES)
 def test_each_change_removes_exactly_its_rows_and_is_undone(
     quick: SparkSession, tmp_path: Path, name: str
 ) -> None:
