@@ -18,6 +18,8 @@ from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_table
 from retention.tables.undo import undo_run
 
+_NOTHING_ALLOWED = Permissions()
+
 
 @checked_class
 class Table(Public):
