@@ -28,7 +28,7 @@ check: static  ## Check format, lint, types, imports, and the tests of pure func
 static: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy -n 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
 
 long: $(if $(NAME),setup)  ## List the long runs; NAME=crash starts one, ARGS adds arguments

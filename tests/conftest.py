@@ -19,12 +19,12 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.file_times import lines_of
 from tests.support.shares import (
-    all_but_a_quarter,
+    all_but_a_fifth,
     all_but_a_third,
     all_but_one_case,
     all_but_one_format,
 )
-from tests.support.slow_tests import function_of, slow_functions
+from tests.support.slow_tests import VERY_SLOW_S, function_of, slow_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,12 +124,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _beyond_share(items: Iterable[pytest.Item], folders: Mapping[pytest.Item, str]) -> set[str]:
     """The names of tests that `make test` leaves out."""
-    left = {item.nodeid for item in items if _has(item, "thorough")}
+    left = {
+        item.nodeid for item in items if _has(item, "thorough") or _seconds_of(item) >= VERY_SLOW_S
+    }
     shares: list[tuple[Callable[[Iterable[str]], set[str]], Callable[[pytest.Item], bool]]] = [
         (all_but_one_format, lambda item: _has(item, "whole") and not _has(item, "every_format")),
         (all_but_one_case, lambda item: folders[item] in ONE_CASE and not _has(item, "every_case")),
         (all_but_a_third, lambda item: folders[item] != "conformance" and _is_costly(item)),
-        (all_but_a_quarter, _is_slow),
+        (all_but_a_fifth, lambda item: _seconds_of(item) > 0),
     ]
     for beyond, concerns in shares:
         left |= beyond(item.nodeid for item in items if item.nodeid not in left and concerns(item))
@@ -145,10 +147,11 @@ def _is_costly(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ()) or ON_S3.search(item.nodeid) is not None
 
 
-def _is_slow(item: pytest.Item) -> bool:
-    """Whether a test is on the list of slow ones, and may be left out: pure tests may not."""
-    listed = _has(item, "whole") and function_of(item.nodeid) in slow_functions()
-    return listed and not _has(item, "always")
+def _seconds_of(item: pytest.Item) -> float:
+    """Processor seconds of a listed slow test that may be left out; 0 of all others, and of pure tests."""
+    if _has(item, "always") or not _has(item, "whole"):
+        return 0.0
+    return slow_functions().get(function_of(item.nodeid), 0.0)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from retention.delta import entries, log_files, snapshot
 from retention.delta.entries import Action
 from retention.delta.entry_put import put_entry
-from retention.delta.features import refusal
+from retention.delta.features import refuse_unsafe
 from retention.delta.file_actions import live_vectors
 from retention.delta.snapshot import IN_COMMIT_TIMES, DeltaSnapshot
-from retention.errors import BusyError, ConflictError, RefusedError, StalePlanError
+from retention.errors import BusyError, ConflictError, StalePlanError
 
 Build = Callable[[int, int, DeltaSnapshot], Iterable[Action]]
 """The actions of a commit, given its version, the time in milliseconds since the epoch, and the table before it."""
@@ -109,9 +109,8 @@ def _refuse_stale(current: DeltaSnapshot, actions: Sequence[Action]) -> None:
     """Refuse to remove a file that is not live as the removal names it, and to add one with a path that stays live."""
     removed = [action["remove"] for action in actions if action.get("remove")]
     added = [action["add"] for action in actions if action.get("add")]
-    sentence = refusal(current) if removed else None
-    if sentence is not None:
-        raise RefusedError(sentence)
+    if removed:
+        refuse_unsafe(current)
     paths = {unquote(fields["path"]) for fields in (*removed, *added)}
     vectors = live_vectors(current.files, paths)
     for fields in removed:

@@ -7,7 +7,9 @@ from urllib.parse import unquote
 
 import pyarrow.compute as pc
 
+from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.delta.snapshot import DeltaSnapshot
+from retention.errors import RefusedError
 
 ALLOWED = frozenset(
     {
@@ -41,8 +43,6 @@ ALLOWED = frozenset(
 )
 """Features with which removals, vectors and copies of files were tried."""
 
-_READER, _WRITER = 3, 7
-"""The newest versions of the protocol."""
 _COORDINATED = "delta.coordinatedCommits."
 _APPEND_ONLY = "delta.appendOnly"
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
@@ -60,13 +60,24 @@ def refusal(snapshot: DeltaSnapshot) -> str | None:
     return None if reason is None else f"{snapshot.root}: {reason}"
 
 
+def refuse_unsafe(snapshot: DeltaSnapshot) -> None:
+    """Refuse removals from a table to which an entry of ours could do damage.
+
+    Raises:
+        RefusedError: names the feature, the property or the file.
+    """
+    sentence = refusal(snapshot)
+    if sentence is not None:
+        raise RefusedError(sentence)
+
+
 def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
     reader = snapshot.protocol.get("minReaderVersion", 1)
     writer = snapshot.protocol["minWriterVersion"]
-    if reader > _READER or writer > _WRITER:
+    if reader > FEATURE_READER or writer > FEATURE_WRITER:
         return (
             f"the table's protocol has reader version {reader} and writer version {writer}, and this release knows "
-            f"those up to {_READER} and {_WRITER}; nothing was changed; use a later release"
+            f"those up to {FEATURE_READER} and {FEATURE_WRITER}; nothing was changed; use a later release"
         )
     managed = sorted(snapshot.features & _CATALOG)
     if managed:

@@ -14,22 +14,14 @@ from retention.delta import entries, log_files
 from retention.delta.checkpoints import read_checkpoint
 from retention.delta.entries import Action, SplitEntry
 from retention.delta.file_actions import parse_entries, reconcile
+from retention.delta.protocol_versions import implied_features
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED
 from retention.delta.typed_statistics import as_json
 from retention.errors import DamagedError, UsageError
 from retention.storage import files
 
-_BY_WRITER_VERSION = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
-    6: ("identityColumns",),
-}
 IN_COMMIT_TIMES = "delta.enableInCommitTimestamps"
 """The property of a table with entries that have their own time."""
-_FEATURE_WRITER = 7
-"""From this writer version on, a table lists its features by name."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +51,13 @@ class DeltaSnapshot:
     @cached_property
     def features(self) -> frozenset[str]:
         """The features of the table's protocol, named or implied by its versions; not all need be in use."""
-        named = {
-            *(self.protocol.get("readerFeatures") or ()),
-            *(self.protocol.get("writerFeatures") or ()),
-        }
-        writer = self.protocol["minWriterVersion"]
-        if writer < _FEATURE_WRITER:
-            for version, implied in _BY_WRITER_VERSION.items():
-                named.update(implied if version <= writer else ())
-        return frozenset(named)
+        return frozenset(
+            {
+                *(self.protocol.get("readerFeatures") or ()),
+                *(self.protocol.get("writerFeatures") or ()),
+                *implied_features(self.protocol["minWriterVersion"]),
+            }
+        )
 
     @cached_property
     def schema(self) -> dict[str, Any]:

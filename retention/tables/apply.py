@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.core.units import format_instant
-from retention.core.wording import counted
 from retention.delta import snapshot as delta_log
-from retention.delta.features import refusal
+from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError
 from retention.history.kinds import TableApplied
@@ -19,7 +18,7 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import write_changes
-from retention.tables.stage import StagedRemovals, stage
+from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,8 @@ def apply_plan(
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)
         staged = stage(current, plan.removals, step)
         intent = _intent(table, plan, staged)
-        write_changes(table, intent.run, staged.changed)
+        with discarded_on_failure(table.location, staged.written()):
+            write_changes(table, intent.run, staged.changed)
         numbers = {
             "numRemovedFiles": len(plan.dropped),
             "numDeletedRows": plan.removed_rows,
@@ -142,9 +142,7 @@ def _intent(table: OpenedTable, plan: TablePlan, staged: StagedRemovals) -> Tabl
 
 
 def _refuse_table(plan: TablePlan, current: DeltaSnapshot) -> None:
-    sentence = refusal(current)
-    if sentence is not None:
-        raise RefusedError(sentence)
+    refuse_unsafe(current)
     if plan.table_id != current.metadata["id"]:
         raise StalePlanError(
             f"{plan.location}: another table is there since the plan was made; nothing was changed; plan again"
@@ -164,14 +162,3 @@ def _refuse_instant(table: OpenedTable, plan: TablePlan, permissions: Permission
             f"{table.name}: the last pass was as of {format_instant(last)}, and the plan is as of an earlier instant, "
             f"{format_instant(plan.as_of_ns)}; nothing was changed; plan as of now, or repeat it with --allow-rewind"
         )
-
-
-def summary(report: TableReport) -> str:
-    """The outcome in words."""
-    plan = report.plan
-    if plan.is_empty:
-        return "nothing goes"
-    return (
-        f"removed {counted(plan.removed_rows, 'row')}: {counted(len(plan.dropped), 'file')} dropped, "
-        f"{len(plan.cut)} cut; run {report.run}"
-    )

@@ -11,18 +11,17 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
 from retention.delta import snapshot as delta_log
-from retention.delta.features import refusal
+from retention.delta.features import refuse_unsafe
+from retention.delta.parquet_rows import ParquetSource
 from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
-from retention.errors import DamagedError, RefusedError
 from retention.planners.table_rows import DecidedRows, NarrowColumn, NarrowFile, decide_rows
 from retention.rules.tables.files import (
     FileVerdicts,
@@ -32,7 +31,6 @@ from retention.rules.tables.files import (
 )
 from retention.rules.tables.rows import RowRules
 from retention.storage import files
-from retention.storage.errors import first_line
 from retention.tables.bounds import (
     by_path,
     file_bounds,
@@ -78,9 +76,7 @@ def plan_table(
         DamagedError, StorageError: its log or a file cannot be read.
     """
     snapshot = delta_log.read(table.location)
-    sentence = refusal(snapshot)
-    if sentence is not None:
-        raise RefusedError(sentence)
+    refuse_unsafe(snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
     order = by_path(snapshot)
     numbered = _Numbered(snapshot, order, _live_rows(snapshot, order))
@@ -118,20 +114,8 @@ def _live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
     for number in np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False)).tolist():
         add = snapshot.add_of(int(order[number]))
         hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
-        rows[number] = _counted(files.join(snapshot.root, unquote(add["path"]))) - hidden
+        rows[number] = ParquetSource(snapshot.root, snapshot.metadata, add).rows - hidden
     return rows
-
-
-def _counted(location: str) -> int:
-    """The rows of a file by its footer."""
-    try:
-        with files.reading(location) as source:
-            return int(pq.ParquetFile(source).metadata.num_rows)
-    except (FileNotFoundError, pa.ArrowException) as error:
-        raise DamagedError(
-            f"{location}: this data file of the table cannot be read ({first_line(error)}); nothing was changed; "
-            "restore that file from a copy"
-        ) from error
 
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from retention.core.run_names import started_ns
@@ -13,13 +13,14 @@ from retention.delta import snapshot as delta_log
 from retention.delta.commit import Operation, commit
 from retention.delta.entries import Action
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import CommitUnknownError, DamagedError, UsageError
+from retention.errors import CommitUnknownError, DamagedError, RetentionError, UsageError
 from retention.history.kinds import TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
 from retention.storage import files
+from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 from retention.tables.opened import OpenedTable
-from retention.tables.stage import discard
+from retention.tables.stage import discard, discarded_on_failure
 
 _ENGINE = "lake-retention"
 """The program that commits, in the table's history."""
@@ -65,7 +66,7 @@ def commit_recorded(
         table: the table, whose lease is held.
         before: the version on which the run is based.
         intent: its record, without what the table says.
-        staged: its files; they are deleted if it certainly did not commit.
+        staged: its files; they are deleted if the log shows that it did not commit.
         operation: the operation's name in the table's history.
         numbers: its numbers in the table's history.
 
@@ -76,7 +77,11 @@ def commit_recorded(
     started = started_ns(intent.run, otherwise=0)
     written = staged.written()
     intent = intent.updated(
-        stream=table.name, basis=basis, started_ns=started, version_before=before.version
+        stream=table.name,
+        basis=basis,
+        started_ns=started,
+        version_before=before.version,
+        staged=written,
     )
     described = Operation(
         name=operation,
@@ -91,16 +96,20 @@ def commit_recorded(
         last = {"appId": table.application, "version": started, "lastUpdated": now_ms}
         return [{"txn": last}, *staged.actions(version, now_ms, current)]
 
-    try:
+    with discarded_on_failure(before.root, written):
         table.history.begin(intent)
-        after = commit(before, build, described, table.clock)
+    try:
+        with uninterrupted():
+            after = commit(before, build, described, table.clock)
+            outcome = intent.ended(after.version)
+            table.history.finish(outcome)
     except CommitUnknownError:
         raise
-    except BaseException:
-        discard(before.root, written)
+    except RetentionError:
+        # The error may have come after the entry; only the log can tell whether the files are in use.
+        with suppress(RetentionError):
+            settle(table)
         raise
-    outcome = intent.ended(after.version)
-    table.history.finish(outcome)
     return outcome
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -77,6 +77,16 @@ def discard(root: str, paths: Iterable[str]) -> None:
     with suppress(OSError):
         files.delete(files.join(root, path) for path in paths)
     reached(Step.STAGED_DISCARDED)
+
+
+@contextmanager
+def discarded_on_failure(root: str, paths: Iterable[str]) -> Iterator[None]:
+    """Delete written files, which no commit names yet, if the block fails."""
+    try:
+        yield
+    except BaseException:
+        discard(root, paths)
+        raise
 
 
 def numbered(

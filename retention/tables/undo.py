@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from retention.core.wording import counted
 from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.entries import Action
+from retention.delta.parquet_rows import ParquetSource
 from retention.delta.rewrite import rewrite
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, UsageError
@@ -214,10 +214,8 @@ def _revert(
 
 def _rows_alone(current: DeltaSnapshot, change: ChangedFile) -> dict[str, Any]:
     """A new file with the rows that a run removed from a file that stayed."""
-    location = files.join(current.root, unquote(change.before["path"]))
-    with files.reading(location) as source:
-        rows = pq.ParquetFile(source).metadata.num_rows
-    everything = BitMap64(range(rows))
+    source = ParquetSource(current.root, current.metadata, change.before)
+    everything = BitMap64(range(source.rows))
     return rewrite(current.root, current.metadata, change.before, everything - change.dead)
 
 
@@ -228,6 +226,8 @@ def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
     for before, dead in reverting.vectors:
         if dead == vectors.read_vector(current.root, before.get("deletionVector")):
             adds.append(before)
+        elif not dead:
+            adds.append({name: before[name] for name in before if name != "deletionVector"})
         else:
             new.append((before, dead))
     written = vectors.choose(current.root, [dead for _, dead in new])

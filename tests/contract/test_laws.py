@@ -287,6 +287,7 @@ def check_expiry(
     instant=marking_instants,
     compacted=st.booleans(),
 )
+@pytest.mark.always
 def test_what_expires_and_is_announced_is_what_the_server_leaves(
     format_: str, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:
@@ -310,6 +311,7 @@ def test_what_expires_and_is_announced_is_what_the_server_leaves(
     instant=instants,
     compacted=st.booleans(),
 )
+@pytest.mark.always
 def test_explain_plan_apply_and_state_agree(
     format_: str, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:
@@ -338,6 +340,7 @@ def test_explain_plan_apply_and_state_agree(
     instant=instants,
     compacted=st.booleans(),
 )
+@pytest.mark.always
 def test_consumers_let_go_first_and_limits_judge_what_is_left(
     format_: str, data: Any, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:

@@ -35,7 +35,7 @@ STORES = {
 PAIRS = [pair for pair, formats in STORES.items() if formats]
 
 
-FEW = [(*pair, STORES[pair][-(turn % 2)]) for turn, pair in enumerate([RIVALS, *PAIRS[::37]])]
+FEW = [(*pair, STORES[pair][-(turn % 2)]) for turn, pair in enumerate([RIVALS, *PAIRS[::57]])]
 CASES = [(*pair, format_) for pair in PAIRS for format_ in STORES[pair]] if TWICE else FEW
 """`make test` runs some pairs on one store, `make long NAME=crash` all pairs on all stores."""
 UNSEEN_PAIR = ("publish", "foreign-append", "parquet")

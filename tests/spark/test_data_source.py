@@ -66,6 +66,7 @@ def by_view(log: Log, view: str = "messages", **options: Any) -> list[dict[str, 
     return [row for part in parts for rows in part.tables(columns) for row in rows.to_pylist()]
 
 
+@pytest.mark.always
 def test_a_session_reads_the_messages_of_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     stream = laid(tmp_path, "delta", max_msgs=13)
     frame = table(spark, stream)

@@ -1,4 +1,4 @@
-"""The slow tests, of which `make test` runs every fourth: measured in processor seconds and listed in a file."""
+"""The slow tests, of which `make test` runs a part: measured in processor seconds and listed in a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -15,14 +16,17 @@ import pytest
 LISTED = Path(__file__).parents[1] / "slow-tests.txt"
 SLOW_S = 1.0
 """The processor seconds, those of child processes included, from which a test is slow."""
+VERY_SLOW_S = 10.0
+"""The processor seconds from which a test is left to the long runs."""
 MEASURED = os.environ.get("RETENTION_MEASURED")
 """The file to which a run appends the processor seconds of its tests: `make long NAME=slow-tests`."""
 
 
 @cache
-def slow_functions() -> frozenset[str]:
-    """The names of slow test functions, without their cases."""
-    return frozenset(line.split()[-1] for line in LISTED.read_text(encoding="utf-8").splitlines())
+def slow_functions() -> dict[str, float]:
+    """Name of a slow test function, without cases → processor seconds of a case."""
+    lines = LISTED.read_text(encoding="utf-8").splitlines()
+    return {name: float(seconds) for seconds, name in map(str.split, lines)}
 
 
 def function_of(test: str) -> str:
@@ -66,12 +70,14 @@ def _processor_seconds() -> float:
 
 def main(measured: Path) -> None:
     """Write the list of slow tests from a run's measurements; conformance cases have a share of their own."""
-    slowest: dict[str, float] = {}
+    seconds: dict[str, list[float]] = {}
     for line in measured.read_text(encoding="utf-8").splitlines():
-        test, seconds = json.loads(line)
-        if seconds >= SLOW_S and not test.startswith("tests/conformance/"):
-            slowest[function_of(test)] = max(seconds, slowest.get(function_of(test), 0.0))
-    lines = [f"{seconds:6.1f} {function}\n" for function, seconds in sorted(slowest.items())]
+        test, of_case = json.loads(line)
+        if not test.startswith(("tests/conformance/", "tests/architecture/")):
+            seconds.setdefault(function_of(test), []).append(of_case)
+    means = {function: mean(cases) for function, cases in seconds.items()}
+    slow = sorted((name, each) for name, each in means.items() if each >= SLOW_S)
+    lines = [f"{each:6.1f} {name}\n" for name, each in slow]
     LISTED.write_text("".join(lines), encoding="utf-8")
 
 

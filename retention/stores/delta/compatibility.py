@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER, implied_features
 from retention.errors import ForeignRowsError, RefusedError
 from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 
@@ -22,15 +23,6 @@ ALLOWED_FEATURES = frozenset(
         "deletionVectors",
     }
 )
-_BY_WRITER_VERSION = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
-    6: ("identityColumns",),
-}
-_FEATURE_READER, _FEATURE_WRITER = 3, 7
-"""Tables with these protocol versions or later list their features by name (Delta protocol)."""
 _VARIANT = "variantType"
 """deltalake adds this feature when it sets any property on a table with reader version 3; Spark cannot drop it."""
 
@@ -80,7 +72,7 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
 
 def lists_features(table: DeltaTable) -> bool:
     """Whether the protocol names features; setting a property with deltalake then adds some."""
-    return bool(table.protocol().min_writer_version >= _FEATURE_WRITER)
+    return bool(table.protocol().min_writer_version >= FEATURE_WRITER)
 
 
 def _unused(table: DeltaTable) -> set[str]:
@@ -92,15 +84,11 @@ def _unused(table: DeltaTable) -> set[str]:
 def _features(table: DeltaTable) -> set[str]:
     protocol = table.protocol()
     named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if protocol.min_reader_version > _FEATURE_READER:
+    if protocol.min_reader_version > FEATURE_READER:
         named.add(f"reader version {protocol.min_reader_version}")
-    if protocol.min_writer_version > _FEATURE_WRITER:
+    if protocol.min_writer_version > FEATURE_WRITER:
         named.add(f"writer version {protocol.min_writer_version}")
-    if protocol.min_writer_version < _FEATURE_WRITER:
-        for version, implied in _BY_WRITER_VERSION.items():
-            if version <= protocol.min_writer_version:
-                named.update(implied)
-    return named
+    return named | implied_features(protocol.min_writer_version)
 
 
 def _is_true(properties: dict[str, str], name: str) -> bool:

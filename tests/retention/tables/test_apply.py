@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from retention.delta import snapshot as delta_log
-from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
+from retention.errors import BusyError, RefusedError, StalePlanError, StorageError, UsageError
 from retention.history.kinds import TableApplied
 from retention.history.record import ABANDONED, DONE
 from retention.storage.crash_points import Step, watched_by
@@ -88,6 +88,22 @@ def _cut_path(adds: list[dict[str, object]]) -> str:
     return path
 
 
+def test_passes_over_one_file_are_undone_in_any_order(tmp_path: Path) -> None:
+    table = events(tmp_path, vectors=True)
+    first = apply_plan(table.opened, table.plan({1: {"max_age": BitMap64(range(10))}})).run
+    now = delta_log.read(table.location)
+    [cut] = [add for add in map(now.add_of, range(4)) if add.get("deletionVector")]
+    more = FileRemovals(cut, {"max_rows": BitMap64([50])}, ROWS - 10)
+    second = apply_plan(
+        table.later(NOW + 10**9).opened, replace(table.plan({}), removals=(more,))
+    ).run
+    undo_run(table.later(NOW + 2 * 10**9).opened, first)
+    assert table.ids() == [number for number in range(4 * ROWS) if number != 150]
+    undo_run(table.later(NOW + 3 * 10**9).opened, second)
+    assert table.ids() == [*range(4 * ROWS)]
+    assert delta_log.read(table.location).files["vector"].null_count == 4
+
+
 def test_an_undo_after_a_compaction_of_others_writes_the_rows_that_went(tmp_path: Path) -> None:
     table = events(tmp_path, vectors=False)
     run = apply_plan(table.opened, table.plan(SOME)).run
@@ -135,6 +151,32 @@ def _files(table: Events) -> list[str]:
 def _settled(table: Events) -> list[TableApplied]:
     settle(table.opened)
     return [done for done in table.opened.history.outcomes() if isinstance(done, TableApplied)]
+
+
+@pytest.mark.parametrize(
+    ("step", "left", "status"),
+    [(Step.DELTA_COMMITTED, LEFT, DONE), (Step.DELTA_COMMITTING, [*range(4 * ROWS)], ABANDONED)],
+)
+def test_files_are_deleted_only_if_the_log_shows_that_no_commit_names_them(
+    table: Events, step: Step, left: list[int], status: str
+) -> None:
+    before = _files(table)
+
+    def fail(reached: Step) -> None:
+        if reached is step:
+            raise StorageError("the disk is gone")
+
+    with watched_by(fail), pytest.raises(StorageError):
+        apply_plan(table.opened, table.plan(SOME))
+    assert table.ids() == left
+    assert (_files(table) == before) == (status == ABANDONED or not _is_copied(table))
+    [record] = _settled(table)
+    assert record.status == status
+
+
+def _is_copied(table: Events) -> bool:
+    """Whether none of the three files that are left has a vector."""
+    return delta_log.read(table.location).files["vector"].null_count == 3
 
 
 def test_a_second_run_waits_or_is_busy(table: Events) -> None:
