@@ -53,7 +53,7 @@ class Table(Public):
             return plan_table(self.opened, instant, pick)
 
     def apply(
-        self, plan: TablePlan | None = None, permissions: Permissions = Permissions()
+        self, plan: TablePlan | None = None, permissions: Permissions = _NOTHING_ALLOWED
     ) -> TableReport:
         """Carry out a plan, or a pass of this instant, in one commit.
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.core.table_policy import Column
 from retention.core.units import DAY, MICROSECOND
 from retention.delta import entries, features, log_files, schema, snapshot, statistics
-from retention.delta.snapshot import Snapshot
+from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, UsageError
 from retention.inspect.time_guess import (
     TICKS,
@@ -68,7 +68,7 @@ class TableLook:
     keys: tuple[Column, ...]
 
 
-def look_at(location: str, now_ns: int) -> tuple[TableLook, Snapshot]:
+def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
     """Look at a table; no data file is opened.
 
     Args:
@@ -134,7 +134,9 @@ def chosen_time(look: TableLook, column: Column) -> TimeCandidate:
     )
 
 
-def age_effect(table: Snapshot, time: TimeCandidate, max_age_ns: int, now_ns: int) -> AgeEffect:
+def age_effect(
+    table: DeltaSnapshot, time: TimeCandidate, max_age_ns: int, now_ns: int
+) -> AgeEffect:
     """The effect of a limit of age on a table, bounded by its statistics alone."""
     leaf = next(leaf for leaf in schema.leaves(table.metadata) if leaf.path == time.path)
     low, high, nulls, rows = statistics.bounds(table, leaf.physical, time.type)
@@ -163,12 +165,12 @@ def _kind(leaf: schema.Leaf) -> str:
     return leaf.type if isinstance(leaf.type, str) else leaf.type["type"]
 
 
-def _bounds(table: Snapshot, leaf: schema.Leaf, order: pa.Array) -> ColumnBounds:
+def _bounds(table: DeltaSnapshot, leaf: schema.Leaf, order: pa.Array) -> ColumnBounds:
     low, high, _, rows = statistics.bounds(table, leaf.physical, leaf.type)
     return ColumnBounds(leaf.path, leaf.type, *(each.take(order) for each in (low, high, rows)))
 
 
-def _writers(table: Snapshot) -> tuple[tuple[str, int], ...]:
+def _writers(table: DeltaSnapshot) -> tuple[tuple[str, int], ...]:
     """The programs and operations of the newest entries that are there."""
     counts: Counter[str] = Counter()
     for version in range(max(table.version - _WRITERS + 1, 0), table.version + 1):
