@@ -37,12 +37,14 @@ from retention.storage.checksum import parse_json
 from retention.stores import open_store, store_settings
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
+from retention.tables.opened import OpenedTable
 
 if TYPE_CHECKING:
     from retention.api.bucket import Bucket
     from retention.api.log import Log
     from retention.api.repairs import Instant
     from retention.api.stream import Stream
+    from retention.api.table import Table
     from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
     from retention.ingest.mirror.run import Mirrored
@@ -131,6 +133,26 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         opened = self._open(name)
         topic_of(opened)
         return Topic(opened, self.engine)
+
+    def tables(self) -> list[str]:
+        """The names of the tables in place that the configuration lists."""
+        return [table.name for table in self.config.tables]
+
+    def table(self, name: str) -> Table:
+        """A table in place that the configuration lists.
+
+        Raises:
+            UsageError: it lists none of that name.
+        """
+        from retention.api.table import Table, unknown_table_error
+
+        config = next((table for table in self.config.tables if table.name == name), None)
+        if config is None:
+            raise unknown_table_error(name, self.tables())
+        opened = OpenedTable(
+            name, config.location, config.policy, self.location, self.clock, self._wait_s
+        )
+        return Table(opened, config, self.engine)
 
     def topic_stats(self, names: Iterable[str] | None = None) -> ShownStats:
         """Totals of topics (all of the configuration, if `names` is None), by partition, topic and Iggy's stream.

@@ -20,7 +20,7 @@ from retention.errors import UsageError
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format", "--wait")
 _FLAGS = ("--debug",)
 _ORDER = (
-    *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *("init", "adopt", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
     "reclaim",
     *("explain", "messages", "state", "consumer", "offset", "kv", "stats", "history", "doctor"),

@@ -26,6 +26,7 @@ _DECIDE = (0, 2, 4, 6, 7, 75, 130, 143)
 _CHANGE_ALL = (0, 2, 4, 5, 6, 75, 130, 143)
 EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "init": ("init lake", (0, 2, 4)),
+    "adopt": ("adopt s3://lake/events --time event_ts", (0, 2, 4, 6, 75)),
     "validate": ("validate --config retention.yaml", (0, 2, 4)),
     "publish": ("publish ORDERS orders.jsonl --writer loader --batch 7", _CHANGE),
     "import nats-backup": ("import nats-backup ORDERS.arc", _CHANGE_ALL),

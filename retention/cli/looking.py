@@ -46,6 +46,7 @@ _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 def validate(ctx: typer.Context) -> None:
     """Check the configuration, and explain its effect."""
     from retention.config import explain_config, explain_stream
+    from retention.config.describe_table import table_in_words
     from retention.config.shared_directories import refuse_any_shared
 
     settings = settings_of(ctx)
@@ -58,10 +59,15 @@ def validate(ctx: typer.Context) -> None:
     if settings.format == "table":
         put_lines(explain_config(config))
     else:
-        items = [
+        streams = [
             {"stream": stream.name, "meaning": explain_stream(stream)} for stream in config.streams
         ]
-        put_json(settings, {"warehouse": config.warehouse, "streams": items}, items)
+        tables = [
+            {"table": table.name, "location": table.location, "meaning": table_in_words(table)}
+            for table in config.tables
+        ]
+        document = {"warehouse": config.warehouse, "streams": streams, "tables": tables}
+        put_json(settings, document, [*streams, *tables])
     finish([], say_unlisted(settings.open(), ()).exit_code)
 
 

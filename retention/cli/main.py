@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retention.cli import (  # noqa: F401  (each adds its commands)
+    adopting,
     airflow,
     applying,
     buckets,

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retention.config.keeping import Approval
+from retention.config.describe_runs import approval_in_words, as_sentences, guards_in_words
+from retention.config.describe_table import table_in_words
 from retention.config.load import Config
 from retention.config.stream import StreamConfig
 from retention.config.topic_stream import TopicStream
 from retention.core.policy import describe
-from retention.core.removal_guards import RemovalGuards
 from retention.core.units import format_size, spell_duration
-from retention.core.wording import counted
 
 MOST_LINES = 20
-"""The maximum number of streams with a line each; beyond it, streams with the same effect share one."""
+"""The maximum number of streams and tables with a line each; beyond it, those with the same effect share one."""
 
 
 def explain_config(config: Config) -> list[str]:
-    """Describe the effect of each stream's settings, a line each; if there are many, a line per distinct effect."""
-    if not config.streams:
+    """Describe the effect of each stream's and table's settings; if there are many, a line per distinct effect."""
+    meanings = {stream.name: _meaning(stream) for stream in config.streams}
+    meanings |= {table.name: table_in_words(table) for table in config.tables}
+    if not meanings:
         return [f"{config.warehouse}: no stream is listed, so nothing is ever removed"]
-    if len(config.streams) <= MOST_LINES:
-        return [explain_stream(stream) for stream in config.streams]
+    if len(meanings) <= MOST_LINES:
+        return [f"{name}: {meaning}" for name, meaning in meanings.items()]
     names: dict[str, list[str]] = {}
-    for stream in config.streams:
-        names.setdefault(_meaning(stream), []).append(stream.name)
+    for name, meaning in meanings.items():
+        names.setdefault(meaning, []).append(name)
     return [f"{_several(alike)}: {meaning}" for meaning, alike in names.items()]
 
 
@@ -35,9 +36,7 @@ def explain_stream(stream: StreamConfig) -> str:
 
 
 def _meaning(stream: StreamConfig) -> str:
-    first, *others = [*describe(stream.policy()), *_facts(stream)]
-    sentences = [first, *(text[0].upper() + text[1:] for text in others)]
-    return f"{'. '.join(sentences)}."
+    return as_sentences([*describe(stream.policy()), *_facts(stream)])
 
 
 def _several(names: Sequence[str]) -> str:
@@ -54,7 +53,7 @@ def _facts(stream: StreamConfig) -> list[str]:
     if stream.consumers:
         names = ", ".join(consumer.name for consumer in stream.consumers)
         facts.append(f"these consumers are created or updated: {names}")
-    facts += _guards(stream.guards.rule())
+    facts += guards_in_words(stream.guards.rule(), "message")
     if stream.group is not None:
         facts.append(f"its other settings come from group {stream.group}")
     if stream.tags:
@@ -66,32 +65,8 @@ def _facts(stream: StreamConfig) -> list[str]:
         f"{span}{apart}; removed files are kept {spell_duration(stream.grace)}"
     )
     if stream.approve is not None:
-        facts.append(f"scheduled jobs ask a person {_approval(stream.approve)}")
+        facts.append(approval_in_words(stream.approve, "message"))
     return facts
-
-
-def _guards(guards: RemovalGuards) -> Iterator[str]:
-    bounds = (
-        (guards.max_removed_share, "removes more than {}% of the messages", str),
-        (guards.max_removed_bytes, "removes more than {}", format_size),
-        (guards.min_kept_messages, "keeps fewer than {} messages", "{:,}".format),
-    )
-    for guard, text, written in bounds:
-        # A minimum of zero is always met.
-        if guard is not None and not (guard is guards.min_kept_messages and guard.limit == 0):
-            then = "is refused" if guard.then == "refuse" else "reports it"
-            yield f"a pass that {text.format(written(guard.limit))} {then}"
-
-
-def _approval(approve: Approval) -> str:
-    bounds = []
-    if approve.above_messages == 0:
-        return "before any message is removed"
-    if approve.above_messages is not None:
-        bounds.append(f"{counted(approve.above_messages, 'message')}")
-    if approve.above_bytes is not None:
-        bounds.append(format_size(approve.above_bytes))
-    return f"before removing more than {' or '.join(bounds)} at once"
 
 
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:

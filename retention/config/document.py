@@ -29,6 +29,7 @@ _MOST_REPEATED = 20_000
 _MOST_TIMES = 20
 _MOST_SHOWN = 40
 _MOST_QUOTED = 400
+_KINDS = {"streams": "stream", "buckets": "bucket", "topics": "topic", "tables": "table"}
 _MOST_BITS = 128
 """The maximum number of bits of an integer; the largest that any key accepts has 64."""
 
@@ -239,11 +240,7 @@ def _readable(text: str) -> str:
 
 def _sentence(document: ConfigDocument, mistake: Mistake) -> str:
     place = mistake.place
-    kind = (
-        {"streams": "stream", "buckets": "bucket", "topics": "topic"}.get(str(place[0]))
-        if len(place) > 1
-        else None
-    )
+    kind = _KINDS.get(str(place[0])) if len(place) > 1 else None
     if place[:1] == ("groups",) and len(place) > 2:  # noqa: PLR2004  (a key of a group)
         return f"{_dotted(place[2:])}: group {place[1]}: {mistake.text}"
     if kind is None:

@@ -55,15 +55,20 @@ def field_mistakes(
 ) -> list[Mistake]:
     """The mistakes of single keys in a mapping that is part of a model's; missing keys are not mistakes."""
     try:
-        model.model_validate({**values, "name": "unnamed"})
+        model.model_validate(values)
     except ValidationError as error:
         return [
             mistake
             for detail in error.errors()
-            if detail["type"] != "refusals"
+            if detail["type"] != "refusals" and not _is_omitted(detail)
             for mistake in _mistakes(model, detail, place)
         ]
     return []
+
+
+def _is_omitted(detail: ErrorDetails) -> bool:
+    """Whether a key of the mapping itself is missing."""
+    return detail["type"] == "missing" and len(detail["loc"]) == 1
 
 
 def _unreadable(inside: Place) -> Place:

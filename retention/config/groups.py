@@ -1,4 +1,4 @@
-"""Groups of settings that streams and topics inherit, and the source of each inherited value."""
+"""Groups of settings that streams, topics and tables inherit, and the source of each inherited value."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from retention.config.document import ConfigDocument, Mistake, Place
 from retention.config.error_report import field_mistakes, nearest
 from retention.config.stream import StreamConfig
+from retention.config.table import TableConfig
 from retention.config.topic import TopicConfig
 from retention.config.written import Written
 
 _KEY = "groups"
 _PARENT = "group"
+MODELS = (StreamConfig, TopicConfig, TableConfig)
+"""The models whose keys a group may have."""
+OF_ONE = {"name", "location"}
+"""Keys that no group has."""
 MOST_PARENTS = 16
 """The maximum number of ancestors of a group."""
 
 
 @dataclass
 class Groups:
-    """The groups of a file, and for each stream and topic the places of its inherited keys."""
+    """The groups of a file, and for each stream, topic and table the places of its inherited keys."""
 
     document: ConfigDocument
     mistakes: list[Mistake] = field(default_factory=list)
@@ -47,7 +52,7 @@ class Groups:
             self.mistakes += self._of_group(name, values)
 
     def inherit(self, place: Place, item: Mapping[str, object]) -> Mapping[str, object]:
-        """The values of a stream or topic: its own, then its group's, then those of the group's parents."""
+        """The values of a stream, topic or table: its own, then its group's, then those of the group's parents."""
         parent = item.get(_PARENT)
         if not isinstance(parent, str):
             return item
@@ -58,7 +63,7 @@ class Groups:
         places: dict[str, Place] = {}
         for name in self._chain(parent):
             for key, value in self._settings[name].items():
-                if key not in values and key != "name":
+                if key not in values and key not in OF_ONE:
                     values[key] = value
                     places[key] = (_KEY, name, key)
         self._inherited[place] = places
@@ -95,9 +100,12 @@ class Groups:
         place = (_KEY, name)
         if "name" in values:
             yield Mistake((*place, "name"), "a group has its name before the colon; remove the key")
-        settings = {key: value for key, value in values.items() if key != "name"}
+        if "location" in values:
+            text = "is that of one table; write it there"
+            yield Mistake((*place, "location"), text)
+        settings = {key: value for key, value in values.items() if key not in OF_ONE}
         yield from min(
-            (field_mistakes(model, settings, place) for model in (StreamConfig, TopicConfig)),
+            (field_mistakes(model, settings, place) for model in MODELS),
             key=len,
         )
         parent = values.get(_PARENT)
@@ -146,7 +154,7 @@ class Groups:
         return None
 
     def _title(self, place: Place) -> str:
-        """The stream or topic at a place, in words."""
+        """The stream, topic or table at a place, in words."""
         values = self.document.values
         for part in place[:2]:
             values = values[part]

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from retention.config.groups import MODELS, OF_ONE
 from retention.config.load import ConfigFile
 
 # Unlike `anyOf`, this lets an editor point at the wrong key.
@@ -26,11 +27,13 @@ def json_schema() -> str:
 
 
 def _group(definitions: dict[str, Any]) -> dict[str, object]:
-    """The schema of a group: all keys of a stream and of a topic except the name; none is required."""
+    """The schema of a group: all keys of a stream, a topic and a table except those of one; none is required."""
     places: dict[str, list[dict[str, str]]] = {}
-    for model in ("StreamConfig", "TopicConfig"):
-        for key in definitions[model]["properties"].keys() - {"name"}:
-            places.setdefault(key, []).append({"$ref": f"#/$defs/{model}/properties/{key}"})
+    for model in MODELS:
+        for key in definitions[model.__name__]["properties"].keys() - OF_ONE:
+            places.setdefault(key, []).append(
+                {"$ref": f"#/$defs/{model.__name__}/properties/{key}"}
+            )
     keys = {key: refs[0] if len(refs) == 1 else {"anyOf": refs} for key, refs in places.items()}
     return {"type": "object", "properties": keys, "additionalProperties": False}
 

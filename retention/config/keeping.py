@@ -1,4 +1,4 @@
-"""The storage settings of streams and topics: format, grace, engine, archive, segments, guards."""
+"""The settings of streams, topics and tables beside their rules: grace, engine, guards, format, archive, segments."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _switch(value: object) -> object:
 
 
 class Selected(ConfigMapping):
-    """The keys by which streams and topics are put together: a group that they inherit from, and tags."""
+    """The keys by which streams, topics and tables are put together: a group that they inherit from, and tags."""
 
     group: str | None = None
     """The name of the group that supplies settings without a value of their own."""
@@ -76,23 +76,14 @@ def _approval(value: object) -> object:
     return value
 
 
-class KeepingSettings(ConfigMapping):
-    """The storage settings that streams and topics share."""
+class RunSettings(ConfigMapping):
+    """The settings of runs that streams, topics and tables share."""
 
-    format: Literal["delta", "parquet"] = "delta"
     grace: Grace = 7 * DAY
     history: Kept = INT64_MAX
     """The time for which records of runs are kept, nanoseconds; the largest 64-bit integer: forever."""
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
-    archive: Location | None = None
-    """The location that files are copied to before a run removes them; None: they are not copied."""
-    compact: Annotated[
-        Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
-    ] = None
-    """The compaction by scheduled jobs; None: none."""
-    spark_writes: Flag = False
-    """Whether Spark writes to the table concurrently with the engine: on a local disk each commit waits for it."""
     guards: GuardSettings = GuardSettings()
     """The limits beyond which a single pass is refused, or warns."""
     approve: Annotated[
@@ -105,6 +96,20 @@ class KeepingSettings(ConfigMapping):
     def grace_ns(self) -> int:
         """The time for which removed files are kept, nanoseconds."""
         return self.grace
+
+
+class KeepingSettings(RunSettings):
+    """The storage settings that streams and topics share."""
+
+    format: Literal["delta", "parquet"] = "delta"
+    archive: Location | None = None
+    """The location that files are copied to before a run removes them; None: they are not copied."""
+    compact: Annotated[
+        Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
+    ] = None
+    """The compaction by scheduled jobs; None: none."""
+    spark_writes: Flag = False
+    """Whether Spark writes to the table concurrently with the engine: on a local disk each commit waits for it."""
 
 
 class StorageSettings(KeepingSettings):

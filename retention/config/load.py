@@ -18,6 +18,8 @@ from retention.config.bucket import (
     with_stream_keys,
 )
 from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
+from retention.config.checks.cross_table import location_mistakes
+from retention.config.checks.storage import storage_mistakes
 from retention.config.document import (
     ConfigDocument,
     Mistake,
@@ -27,10 +29,12 @@ from retention.config.document import (
 )
 from retention.config.error_report import read_model
 from retention.config.groups import Groups
-from retention.config.keeping import KeepingSettings, StorageSettings
+from retention.config.keeping import KeepingSettings, RunSettings, StorageSettings
 from retention.config.locations import Location, absolute_location, refused_location
 from retention.config.owner import Owner, owner_of
 from retention.config.stream import StreamConfig
+from retention.config.table import TableConfig
+from retention.config.table_types import absolute_table_location
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.config.topic_stream import TopicStream, stream_of_topic
@@ -39,7 +43,7 @@ from retention.config.written import WrittenFile, written_section
 from retention.core.bucket_names import bucket_of
 from retention.errors import ConfigError
 
-Kept = TypeVar("Kept", StreamConfig, TopicConfig)
+Listed = TypeVar("Listed", StreamConfig, TopicConfig, TableConfig)
 Settings = TypeVar("Settings", bound=KeepingSettings)
 
 UnlistedAction = Literal["keep", "warn", "fail"]
@@ -47,8 +51,9 @@ UnlistedAction = Literal["keep", "warn", "fail"]
 _DEFAULTED: Mapping[type[ConfigMapping], type[ConfigMapping]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
+    TableConfig: RunSettings,
 }
-"""The model of those `defaults` that apply to a stream, or a topic."""
+"""The model of those `defaults` that apply to a stream, a topic, or a table."""
 
 
 class StreamInfo(ConfigMapping):
@@ -97,13 +102,17 @@ class ConfigFile(ConfigMapping):
         description="for streams that no file lists any more: say nothing, name them, or end with 4",
     )
     groups: dict[str, Any] = Field(
-        default={}, description="settings by name, for the streams and topics that say `group:`"
+        default={},
+        description="settings by name, for the streams, topics and tables that say `group:`",
     )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     buckets: tuple[BucketConfig, ...] = Field(
         default=(), description="key-value buckets, each a stream called KV_ and its name"
     )
     topics: tuple[TopicConfig, ...] = ()
+    tables: tuple[TableConfig, ...] = Field(
+        default=(), description="tables of other owners, whose rows are removed where they are"
+    )
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,8 @@ class Config:
     """The action for a stream in the warehouse that neither this file nor another one lists."""
     written: WrittenFile = field(default=WrittenFile(), repr=False, compare=False)
     """The values of the file, and their lines."""
+    tables: tuple[TableConfig, ...] = ()
+    """The configured tables in place, with absolute locations."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -176,15 +187,16 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
     groups = Groups(document)
     written = _written(document, groups, mistakes) | _written_buckets(document, groups, mistakes)
     streams = _read_streams(written, mistakes)
-    topics = _read_topics(written, mistakes)
-    mistakes += name_mistakes(streams, topics)
+    topics = _read_listed(TopicConfig, _of_list("topics", written), mistakes)
+    tables = _read_listed(TableConfig, _of_list("tables", written), mistakes)
+    mistakes += name_mistakes(streams, topics, tables)
     if head is not None:
         topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
         streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
-        mistakes += _format_mistakes(head, {**streams, **topics})
-        mistakes += _archive_mistakes(head, {**streams, **topics}, beside)
+        mistakes += storage_mistakes(head.warehouse, head.defaults, {**streams, **topics}, beside)
         streams = {at: _archived_at(stream, beside) for at, stream in streams.items()}
         topics = {at: _archived_at(topic, beside) for at, topic in topics.items()}
+        tables = _located(tables, head, beside, mistakes)
         server = head.server_defaults
         kept = {at: stream_of_topic(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
@@ -205,10 +217,12 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
             {
                 (streams.get(at) or kept[at]).name: groups.written(at, values)
                 for at, values in written.items()
+                if at not in tables
             },
             written_section(document, "defaults"),
             written_section(document, "server_defaults"),
         ),
+        tuple(tables.values()),
     )
 
 
@@ -243,7 +257,7 @@ def _lift_single_stream(document: ConfigDocument) -> None:
 
 def _read_head(document: ConfigDocument, mistakes: list[Mistake]) -> ConfigFile | None:
     values = dict(document.values)
-    for listed in ("streams", "buckets", "topics"):
+    for listed in ("streams", "buckets", "topics", "tables"):
         if isinstance(values.get(listed), list):
             values[listed] = []
     values.pop("groups", None)
@@ -255,7 +269,7 @@ def _read_head(document: ConfigDocument, mistakes: list[Mistake]) -> ConfigFile 
 def _written(
     document: ConfigDocument, groups: Groups, mistakes: list[Mistake]
 ) -> dict[Place, Mapping[str, Any]]:
-    """The values of each stream and topic, including inherited ones, by its place."""
+    """The values of each stream, topic and table, including inherited ones, by its place."""
     written: dict[Place, Mapping[str, object]] = {}
     for at, item in _listed(document, "streams", mistakes):
         is_info = isinstance(item.get("config"), dict)
@@ -263,8 +277,9 @@ def _written(
             mistakes += _unknown_info_keys(item, at)
         place = (*at, "config") if is_info else at
         written[place] = groups.inherit(place, item["config"] if is_info else item)
-    for place, item in _listed(document, "topics", mistakes):
-        written[place] = groups.inherit(place, item)
+    for kind in ("topics", "tables"):
+        for place, item in _listed(document, kind, mistakes):
+            written[place] = groups.inherit(place, item)
     return written
 
 
@@ -287,28 +302,29 @@ def _written_buckets(
 def _read_streams(
     written: Mapping[Place, Mapping[str, object]], mistakes: list[Mistake]
 ) -> dict[Place, StreamConfig]:
-    streams: dict[Place, StreamConfig] = {}
-    listed = {place: values for place, values in written.items() if place[0] != "topics"}
-    for place, values in listed.items():
-        stream, stream_mistakes = read_model(StreamConfig, values, place)
-        mistakes += stream_mistakes
-        if stream is not None:
-            streams[place] = stream
+    listed = _of_list("streams", written) | _of_list("buckets", written)
+    streams = _read_listed(StreamConfig, listed, mistakes)
     mistakes += cross_stream_mistakes(listed, streams)
     return streams
 
 
-def _read_topics(
-    written: Mapping[Place, Mapping[str, object]], mistakes: list[Mistake]
-) -> dict[Place, TopicConfig]:
-    topics: dict[Place, TopicConfig] = {}
-    listed = {place: values for place, values in written.items() if place[0] == "topics"}
-    for place, values in listed.items():
-        topic, topic_mistakes = read_model(TopicConfig, values, place)
-        mistakes += topic_mistakes
-        if topic is not None:
-            topics[place] = topic
-    return topics
+def _of_list(
+    key: str, written: Mapping[Place, Mapping[str, object]]
+) -> dict[Place, Mapping[str, object]]:
+    return {place: values for place, values in written.items() if place[0] == key}
+
+
+def _read_listed(
+    model: type[Listed], written: Mapping[Place, Mapping[str, object]], mistakes: list[Mistake]
+) -> dict[Place, Listed]:
+    """The models of the values without mistakes, by their places."""
+    listed: dict[Place, Listed] = {}
+    for place, values in written.items():
+        item, own_mistakes = read_model(model, values, place)
+        mistakes += own_mistakes
+        if item is not None:
+            listed[place] = item
+    return listed
 
 
 def _listed(
@@ -328,26 +344,9 @@ def _unknown_info_keys(info: Mapping[str, object], place: Place) -> list[Mistake
     return [Mistake((*place, key), text) for key in info if key not in StreamInfo.model_fields]
 
 
-def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
+def _with_defaults(stream: Listed, defaults: StorageSettings) -> Listed:
     unset = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
     return stream.model_copy(update={key: getattr(defaults, key) for key in unset})
-
-
-def _archive_mistakes(
-    head: ConfigFile, streams: Mapping[Place, KeepingSettings], beside: str
-) -> Iterator[Mistake]:
-    among = absolute_location(head.warehouse, beside) + "/streams"
-    text = "is among the streams of the warehouse, and would look like one of them; write another location"
-
-    def is_among(settings: KeepingSettings) -> bool:
-        place = settings.archive
-        return place is not None and f"{absolute_location(place, beside)}/".startswith(f"{among}/")
-
-    if is_among(head.defaults):
-        yield Mistake(("defaults", "archive"), text)
-    for place, stream in streams.items():
-        if is_among(stream) and stream.archive != head.defaults.archive:
-            yield Mistake((*place, "archive"), text)
 
 
 def _archived_at(settings: Settings, beside: str) -> Settings:
@@ -357,20 +356,21 @@ def _archived_at(settings: Settings, beside: str) -> Settings:
     return settings.model_copy(update={"archive": absolute_location(settings.archive, beside)})
 
 
+def _located(
+    tables: Mapping[Place, TableConfig], head: ConfigFile, beside: str, mistakes: list[Mistake]
+) -> dict[Place, TableConfig]:
+    """The tables with absolute locations and the defaults of the file."""
+    located = {
+        at: _with_defaults(table, head.defaults).model_copy(
+            update={"location": absolute_table_location(table.location, beside)}
+        )
+        for at, table in tables.items()
+    }
+    mistakes += location_mistakes(located, absolute_location(head.warehouse, beside))
+    return located
+
+
 def _setting_mistakes(topics: Mapping[Place, TopicStream]) -> Iterator[Mistake]:
     for place, topic in topics.items():
         for reason in setting_refusals(topic.settings, topic.of.profile):
             yield Mistake((*place, reason.keys[0]), reason.text)
-
-
-def _format_mistakes(
-    head: ConfigFile, streams: Mapping[Place, KeepingSettings]
-) -> Iterator[Mistake]:
-    if not head.warehouse.startswith("s3://"):
-        return
-    text = "parquet is refused on object stores, where nothing can be renamed; write format: delta"
-    if head.defaults.format == "parquet":
-        yield Mistake(("defaults", "format"), text)
-    for place, stream in streams.items():
-        if stream.format == "parquet" != head.defaults.format:
-            yield Mistake((*place, "format"), text)

@@ -26,7 +26,12 @@ def refused_location(text: str) -> str | None:
     return None if is_somewhere else _NOWHERE
 
 
-def _checked(text: str) -> str:
+def read_location(text: str) -> str:
+    """A location in canonical form.
+
+    Raises:
+        PydanticCustomError: the text is not a location, or has credentials.
+    """
     if has_credentials(text):
         raise refusal_error(f"{text!r}: {NO_CREDENTIALS}")
     why = refused_location(text)
@@ -35,7 +40,7 @@ def _checked(text: str) -> str:
     return place_of(text)
 
 
-Location = Annotated[str, AfterValidator(_checked)]
+Location = Annotated[str, AfterValidator(read_location)]
 """A location in canonical form; `absolute_location` makes it absolute."""
 
 

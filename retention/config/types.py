@@ -99,7 +99,12 @@ def _reader(parse: Callable[[Any], int], low: int, high: int) -> BeforeValidator
     return BeforeValidator(read)
 
 
-def _parse_count(value: object) -> int:
+def parse_count(value: object) -> int:
+    """An integer as written.
+
+    Raises:
+        UsageError: the value is not an integer.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     example = int(value) if isinstance(value, float) and value.is_integer() else 1_000_000
@@ -202,12 +207,12 @@ Size = Annotated[int, _reader(parse_size, 1, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, at least one."""
 Budget = Annotated[int, _reader(parse_size, 0, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, at least 0."""
-Count = Annotated[int, _reader(_parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
-Several = Annotated[int, _reader(_parse_count, 2, INT32_MAX), WithJsonSchema(_INTEGER)]
+Count = Annotated[int, _reader(parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
+Several = Annotated[int, _reader(parse_count, 2, INT32_MAX), WithJsonSchema(_INTEGER)]
 """A count of at least two."""
-Minimum = Annotated[int, _reader(_parse_count, 0, INT64_MAX), WithJsonSchema(_INTEGER)]
+Minimum = Annotated[int, _reader(parse_count, 0, INT64_MAX), WithJsonSchema(_INTEGER)]
 """A count, not negative."""
-Sequence = Annotated[int, _reader(_parse_count, 0, UINT64_MAX), WithJsonSchema(_INTEGER)]
+Sequence = Annotated[int, _reader(parse_count, 0, UINT64_MAX), WithJsonSchema(_INTEGER)]
 Share = Annotated[
     int,
     _reader(_parse_share, 0, 100),
@@ -219,7 +224,7 @@ Share = Annotated[
     ),
 ]
 """Percent, from 0 to 100."""
-Limit = Annotated[int, _limit(_parse_count, INT64_MAX), WithJsonSchema(_INTEGER)]
+Limit = Annotated[int, _limit(parse_count, INT64_MAX), WithJsonSchema(_INTEGER)]
 """A count, or -1."""
 ByteLimit = Annotated[int, _limit(parse_size, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, or -1."""

@@ -31,7 +31,7 @@ WITHOUT = {
     "plan/saved_tables.py": "so are the tables of a saved plan",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "cli/airflow.py": "a copy of this package's files, made again whole",
-    "config/add_bucket.py": "the configuration is a file of people, replaced whole or not at all",
+    "config/list_entry.py": "the configuration is a file of people, replaced whole or not at all",
     "inspect/nats_export.py": "so is what lies beside it",
     "storage/scratch_files.py": "tables on their way between tasks; nothing rests on them once a process is gone",
     "apply/deletion_vectors.py": "Spark's own commit",

@@ -16,7 +16,7 @@ from tests.support.command_line import invoke
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
-    *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *("init", "adopt", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *(
         "purge",
         "delete",

@@ -127,8 +127,9 @@ KINDS = {
         r"unset (that table property|delta)", (f"{_OWN}a_property_of_the_table_is_unset_as_told",)
     ),
     "features of a table in place": Kind(
-        r"^\{sentence\}$",
+        r"^\{(sentence|unsafe)\}$",
         (
+            "retention/inspect/test_adopt.py::test_a_table_from_which_nothing_may_be_removed_is_refused_until_it_may",
             "retention/tables/test_planning.py::test_a_table_that_only_grows_is_refused_until_it_may_shrink",
         ),
     ),

@@ -8,6 +8,7 @@ from typing import Any
 from retention.config.document import Mistake, Place
 from retention.config.nested import StreamSource
 from retention.config.stream import StreamConfig
+from retention.config.table import TableConfig
 from retention.config.topic import TopicConfig
 from retention.config.types import refusal
 from retention.core.filter_index import FilterIndex
@@ -28,15 +29,21 @@ def cross_stream_mistakes(
 
 
 def name_mistakes(
-    streams: Mapping[Place, StreamConfig], topics: Mapping[Place, TopicConfig]
+    streams: Mapping[Place, StreamConfig],
+    topics: Mapping[Place, TopicConfig],
+    tables: Mapping[Place, TableConfig],
 ) -> Iterator[Mistake]:
-    """The mistakes of topics that share the name of a stream or another topic."""
+    """The mistakes of topics and tables that share the name of a stream, or of one another."""
     taken = {stream.name for stream in streams.values()}
-    for place, topic in topics.items():
-        if topic.name in taken:
-            text = "a stream or another topic has this name, and they share one space; rename one"
-            yield Mistake((*place, "name"), text)
-        taken.add(topic.name)
+    for listed, kinds in (
+        (topics, "a stream or another topic"),
+        (tables, "a stream, a topic or another table"),
+    ):
+        for place, item in listed.items():
+            if item.name in taken:
+                text = f"{kinds} has this name, and they share one space; rename one"
+                yield Mistake((*place, "name"), text)
+            taken.add(item.name)
 
 
 def _names(written: Written) -> Iterator[Mistake]:

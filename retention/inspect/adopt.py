@@ -1,0 +1,187 @@
+"""A look at a table of another owner: its files, columns and writers, and the effect that limits of age would have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.table_policy import Column
+from retention.core.units import DAY, MICROSECOND
+from retention.delta import entries, features, log_files, schema, snapshot, statistics
+from retention.delta.snapshot import DeltaSnapshot
+from retention.errors import RefusedError, UsageError
+from retention.inspect.time_guess import (
+    TICKS,
+    TIMES,
+    ColumnBounds,
+    TimeCandidate,
+    expiry_columns,
+    key_columns,
+    time_candidates,
+)
+from retention.storage import files
+
+_WRITERS = 20
+"""The number of newest entries that are read for their writers."""
+
+
+@dataclass(frozen=True)
+class AgeEffect:
+    """The effect of a limit of age, as statistics bound it."""
+
+    max_age_ns: int
+    whole_files: int
+    """Files of which every row would be removed, without being read."""
+    whole_bytes: int
+    cut_files: int
+    """Files to be read, because rows of them may be removed."""
+    cut_bytes: int
+    rows_at_least: int
+    rows_at_most: int
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """A table as its log describes it."""
+
+    location: str
+    version: int
+    files: int
+    bytes: int
+    rows: int
+    """Rows of the files whose statistics have their number, without dead ones."""
+    uncounted_files: int
+    """Files without that statistic."""
+    vectors: int
+    """Files with a deletion vector."""
+    features: tuple[str, ...]
+    writers: tuple[tuple[str, int], ...]
+    """Programs and operations of the newest entries, and the number of entries of each."""
+    columns: tuple[tuple[Column, str], ...]
+    """Path and type of each column that is no struct."""
+    times: tuple[TimeCandidate, ...]
+    """The columns that may have the time of a row, the likeliest first."""
+    expiries: tuple[Column, ...]
+    keys: tuple[Column, ...]
+
+
+def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
+    """Look at a table; no data file is opened.
+
+    Args:
+        location: its absolute location.
+        now_ns: the instant against which times are rated.
+
+    Raises:
+        UsageError: there is no Delta table.
+        RefusedError: the engine cannot remove rows from it.
+        DamagedError, StorageError: its log cannot be read.
+    """
+    table = snapshot.read(location)
+    unsafe = features.refusal(table)
+    if unsafe is not None:
+        raise RefusedError(unsafe)
+    leaves = schema.leaves(table.metadata)
+    columns = [(leaf.path, _kind(leaf)) for leaf in leaves]
+    oldest_first = pc.sort_indices(table.files["modification_time"])
+    bounds = [_bounds(table, leaf, oldest_first) for leaf in leaves if _kind(leaf) in TIMES]
+    times = time_candidates(bounds, now_ns)
+    timed = {candidate.path for candidate in times}
+    rows = statistics.bounds(table, (), "string").rows
+    look = TableLook(
+        location=location,
+        version=table.version,
+        files=table.files.num_rows,
+        bytes=_total(table.files["size"]),
+        rows=_total(rows),
+        uncounted_files=rows.null_count,
+        vectors=table.files.num_rows - table.files["vector"].null_count,
+        features=tuple(sorted(table.features)),
+        writers=_writers(table),
+        columns=tuple(columns),
+        times=tuple(times),
+        expiries=tuple(expiry_columns(columns)),
+        keys=tuple(key_columns((path, kind) for path, kind in columns if path not in timed)),
+    )
+    return look, table
+
+
+def chosen_time(look: TableLook, column: Column) -> TimeCandidate:
+    """The candidate of a column that a person names.
+
+    Raises:
+        UsageError: the table has no such column, or it cannot have times.
+    """
+    for candidate in look.times:
+        if candidate.path == column:
+            return candidate
+    kinds = dict(look.columns)
+    name = ".".join(column)
+    if column not in kinds:
+        names = ", ".join(".".join(path) for path in kinds)
+        raise UsageError(f"{look.location}: there is no column {name}; there are {names}")
+    if kinds[column] in ("long", "integer"):
+        raise UsageError(
+            f"{look.location}: the values of {name} are no times since the epoch in one unit: the smallest and the "
+            "largest disagree, or there are no statistics; name another column, or write the entry by hand"
+        )
+    raise UsageError(
+        f"{look.location}: {name} is of type {kinds[column]}, which has no times; name a column of type date, "
+        "timestamp, timestamp_ntz, long or integer"
+    )
+
+
+def age_effect(
+    table: DeltaSnapshot, time: TimeCandidate, max_age_ns: int, now_ns: int
+) -> AgeEffect:
+    """The effect of a limit of age on a table, bounded by its statistics alone."""
+    leaf = next(leaf for leaf in schema.leaves(table.metadata) if leaf.path == time.path)
+    low, high, nulls, rows = statistics.bounds(table, leaf.physical, time.type)
+    cutoff = (now_ns - max_age_ns) // (TICKS[time.unit] if time.unit else MICROSECOND)
+    if time.type == "date":
+        # A day counts from its end; the upper bound is its last microsecond.
+        low, high = pc.add(low, DAY // MICROSECOND), pc.add(high, 1)
+    is_old = pc.and_(pc.less_equal(high, cutoff), pc.equal(nulls, 0))
+    whole = pc.fill_null(is_old, fill_value=False)
+    young = pc.fill_null(pc.greater(low, cutoff), fill_value=False)
+    cut = pc.and_not(pc.invert(young), whole)
+    size = table.files["size"].combine_chunks()
+    at_least = _total(rows.filter(whole))
+    return AgeEffect(
+        max_age_ns,
+        _total(whole),
+        _total(size.filter(whole)),
+        _total(cut),
+        _total(size.filter(cut)),
+        at_least,
+        at_least + _total(rows.filter(cut)),
+    )
+
+
+def _kind(leaf: schema.Leaf) -> str:
+    return leaf.type if isinstance(leaf.type, str) else leaf.type["type"]
+
+
+def _bounds(table: DeltaSnapshot, leaf: schema.Leaf, order: pa.Array) -> ColumnBounds:
+    low, high, _, rows = statistics.bounds(table, leaf.physical, leaf.type)
+    return ColumnBounds(leaf.path, leaf.type, *(each.take(order) for each in (low, high, rows)))
+
+
+def _writers(table: DeltaSnapshot) -> tuple[tuple[str, int], ...]:
+    """The programs and operations of the newest entries that are there."""
+    counts: Counter[str] = Counter()
+    for version in range(max(table.version - _WRITERS + 1, 0), table.version + 1):
+        place = log_files.entry_place(table.root, version)
+        content = files.read_unchanging(place)
+        if content is not None:
+            info = entries.commit_info(entries.split(content, place).others)
+            program = info.get("engineInfo") or "an unnamed program"
+            counts[f"{program}: {info.get('operation') or 'no operation'}"] += 1
+    return tuple(counts.most_common())
+
+
+def _total(values: pa.Array | pa.ChunkedArray) -> int:
+    return pc.sum(values).as_py() or 0
