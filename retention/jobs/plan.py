@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retention import Guards
 from retention.api.unlisted import unlisted_finding
-from retention.apply.approval import approval_need
+from retention.apply.approval import approval_need, planned_loss
 from retention.core.outcomes import Outcome
 from retention.core.units import format_duration
 from retention.core.wording import counted
@@ -78,7 +78,9 @@ def notes(outcomes: Iterable[Outcome[Plan]], refusals: Mapping[str, str]) -> Ite
         if outcome.stream in refusals:
             yield f"apply would refuse this: {refusals[outcome.stream]}"
         elif outcome.value is not None:
-            yield from (f"{outcome.stream}: {text}" for text in warning_guards(outcome.value))
+            yield from (
+                f"{outcome.stream}: {text}" for text in warning_guards(outcome.value.guards)
+            )
 
 
 def entry(
@@ -90,7 +92,7 @@ def entry(
         return plan_entry(outcome)
     config = warehouse.config
     settings = config.stream(plan.header.stream) or config.default_stream(plan.header.stream)
-    need = approval_need(settings, plan)
+    need = approval_need(settings, planned_loss(plan))
     extent = extent_of(plan)
     return plan_entry(outcome) | {
         "would_change": not plan.is_empty,
