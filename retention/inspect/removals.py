@@ -22,6 +22,7 @@ from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
+from retention.history.initiator import initiator_text
 from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
 from retention.history.record import RunRecord
 from retention.inspect.taken import EndOfUndo, Taken
@@ -95,19 +96,10 @@ class RemovalRun:
 
     def who(self) -> str:
         """The user, machine and process that ran it, and the scheduler's names, in words."""
-        who = self.outcome.who
-        if not isinstance(who, Mapping):
-            return "an unrecorded process"
-        named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
-        scheduler = who.get("scheduler")
-        schedulers = [
-            f"{name} {', '.join(f'{of} {value}' for of, value in names.items())}"
-            for name, names in (scheduler.items() if isinstance(scheduler, Mapping) else ())
-            if isinstance(names, Mapping)
-        ]
+        parts = [initiator_text(self.outcome.who)]
         if self.outcome.spark_application is not None:
-            schedulers.append(f"Spark application {self.outcome.spark_application}")
-        return "; ".join([named, *schedulers])
+            parts.append(f"Spark application {self.outcome.spark_application}")
+        return "; ".join(parts)
 
     def recovery(self, now_ns: int) -> Recovery:
         """Whether its messages can be restored, by the present clock and disk."""

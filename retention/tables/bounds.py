@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
 from retention.core.table_policy import Column, TablePolicy
+from retention.delta.parquet_rows import ParquetSource
 from retention.delta.schema import Leaf, arrow_type, leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import ColumnBounds, bounds
@@ -122,9 +124,15 @@ def file_bounds(
     return pa.table(columns)
 
 
-def known_rows(snapshot: DeltaSnapshot, order: Array) -> pa.Array:
-    """The number of live rows of each file by the log; null where a writer kept no statistics."""
-    return bounds(snapshot, (), "").rows.take(pa.array(order))
+def live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
+    """The live rows of each file: by the log, else by the file's own count and its vector."""
+    known = bounds(snapshot, (), "").rows.take(pa.array(order))
+    rows = known.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    for number in np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False)).tolist():
+        add = snapshot.add_of(int(order[number]))
+        hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
+        rows[number] = ParquetSource(snapshot.root, snapshot.metadata, add).rows - hidden
+    return rows
 
 
 def _in_order(logged: ColumnBounds, order: Array) -> ColumnBounds:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
 from retention.core.table_policy import TablePolicy
+from retention.core.units import INT64_MAX
 from retention.history.runs import History, history_of
 from retention.storage import files
 
@@ -24,6 +26,10 @@ class OpenedTable:
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
     """The time to wait for another run on the table to end, in seconds."""
+    settings: RunSettings = field(default_factory=RunSettings)
+    """Its grace, guards and approval."""
+    since_ns: int = INT64_MAX
+    """The start of the process's work, nanoseconds since the epoch."""
 
     @property
     def home(self) -> str:

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from retention.core.table_policy import LIMITS, TablePolicy
 from retention.delta.entries import vector_id
+from retention.rules.removal_guards import GuardFinding
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class TablePlan:
     """Counted in the files whose rows were read."""
     files_read: int = 0
     bytes_read: int = 0
+    rows: int = 0
+    """The live rows of the table."""
+    guards: tuple[GuardFinding, ...] = ()
+    """The guards of the table that it exceeds; neither part of its id nor of a saved plan."""
 
     @cached_property
     def plan_id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -17,7 +17,6 @@ from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
 from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
-from retention.delta.parquet_rows import ParquetSource
 from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
@@ -35,12 +34,13 @@ from retention.tables.bounds import (
     by_path,
     file_bounds,
     is_partition,
-    known_rows,
     leaf_of,
+    live_rows,
     partition_values,
     times_of,
 )
 from retention.tables.opened import OpenedTable
+from retention.tables.permits import findings_of
 from retention.tables.plan import FileRemovals, TablePlan, Unlimited
 
 
@@ -79,7 +79,7 @@ def plan_table(
     refuse_unsafe(snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
     order = by_path(snapshot)
-    numbered = _Numbered(snapshot, order, _live_rows(snapshot, order))
+    numbered = _Numbered(snapshot, order, live_rows(snapshot, order))
     bounds = file_bounds(snapshot, policy, times, order, pa.array(numbered.rows))
     verdicts = decide_files(bounds, policy, times, as_of_ns)
     tasks = list(_tasks(table, numbered, verdicts))
@@ -92,7 +92,7 @@ def plan_table(
     beyond = files_beyond_bytes(bounds, policy, verdicts.possible, gone)
     for number in np.flatnonzero(beyond).tolist():
         removals[number] = _whole(numbered, number, "max_bytes", removals.get(number))
-    return TablePlan(
+    plan = TablePlan(
         table.name,
         table.location,
         snapshot.metadata["id"],
@@ -104,18 +104,9 @@ def plan_table(
         Unlimited(**vars(decided.notes)),
         decided.read.files,
         decided.read.bytes,
+        int(numbered.rows.sum()),
     )
-
-
-def _live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
-    """The live rows of each file: by the log, else by the file's own count and its vector."""
-    known = known_rows(snapshot, order)
-    rows = known.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    for number in np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False)).tolist():
-        add = snapshot.add_of(int(order[number]))
-        hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
-        rows[number] = ParquetSource(snapshot.root, snapshot.metadata, add).rows - hidden
-    return rows
+    return replace(plan, guards=findings_of(table.settings, plan))
 
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:

@@ -14,7 +14,7 @@ from retention.delta.commit import Operation, commit
 from retention.delta.entries import Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, DamagedError, RetentionError, UsageError
-from retention.history.kinds import TableRun
+from retention.history.kinds import TableReclaimed, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
 from retention.storage import files
 from retention.storage.signals import uninterrupted
@@ -122,6 +122,9 @@ def settle(table: OpenedTable) -> None:
     for intent in table.history.interrupted():
         if isinstance(intent, TableRun):
             table.history.finish(_outcome(table, intent))
+        elif isinstance(intent, TableReclaimed):
+            # The files that it did not delete are found again.
+            table.history.finish(intent.updated(status=DONE, settled=True))
 
 
 def _outcome(table: OpenedTable, intent: TableRun) -> TableRun:

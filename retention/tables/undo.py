@@ -81,11 +81,7 @@ def undo_run(table: OpenedTable, run: str) -> TableUndone:
         RetentionError: as `apply.apply_plan`.
     """
     with maintained(table):
-        record = _undoable(table, run)
-        changed = read_changes(table, run)
-        current = delta_log.read(table.location)
-        _refuse_restored(table, record, changed, current)
-        _refuse_missing(table, run, changed)
+        record, changed, current = _checked(table, run)
         reverting = _Reverting()
         live = _live(current, changed)
         for change in changed:
@@ -107,6 +103,25 @@ def undo_run(table: OpenedTable, run: str) -> TableUndone:
             "RESTORE",
             {"numRestoredFiles": len(staged.adds) + len(staged.vectored) + len(staged.made)},
         )
+
+
+def undoable(table: OpenedTable, run: str) -> TableApplied:
+    """The outcome of a pass that can be undone now; nothing is changed.
+
+    Raises:
+        UsageError, RefusedError: as `undo_run`.
+    """
+    return _checked(table, run)[0]
+
+
+def _checked(table: OpenedTable, run: str) -> tuple[TableApplied, list[ChangedFile], DeltaSnapshot]:
+    """The outcome of a pass that can be undone, the files that it changed, and the table as it is."""
+    record = _undoable(table, run)
+    changed = read_changes(table, run)
+    current = delta_log.read(table.location)
+    _refuse_restored(table, record, changed, current)
+    _refuse_missing(table, run, changed)
+    return record, changed, current
 
 
 def _undoable(table: OpenedTable, run: str) -> TableApplied:
@@ -164,8 +179,8 @@ def _refuse_missing(table: OpenedTable, run: str, changed: Sequence[ChangedFile]
     ]
     if gone:
         raise RefusedError(
-            f"{gone[0]}: this file is gone, as after a VACUUM ({counted(len(gone), 'file')} of run {run}), so "
-            "that the run cannot be undone; nothing was changed; restore the rows from a copy"
+            f"{gone[0]}: this file is gone, as after VACUUM or reclaim ({counted(len(gone), 'file')} of run {run}), "
+            "so that the run cannot be undone; nothing was changed; restore the rows from a copy"
         )
 
 
