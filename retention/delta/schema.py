@@ -108,7 +108,7 @@ class FileColumns:
         self._by_id = _is_by_id(metadata)
         self._fields = columns(metadata)
         self._leaves = leaves(metadata)
-        self._schema = schema
+        self._schema = pa.schema([_without_views(column) for column in schema], schema.metadata)
 
     def names(self) -> dict[Path, Path]:
         """Physical path of each leaf that the file has → its path in the file."""
@@ -119,7 +119,10 @@ class FileColumns:
         return {physical: path for physical, path in paths if path is not None}
 
     def zoned(self) -> pa.Schema:
-        """The file's schema with a zone on instants and none on local times, which INT96 values do not have."""
+        """The file's schema with a zone on instants and none on local times, which INT96 values do not have.
+
+        Text is in plain form: deltalake writes views, which few of Arrow's functions take.
+        """
         return pa.schema(
             [self._zoned_field(column, self._fields) for column in self._schema],
             self._schema.metadata,
@@ -156,6 +159,20 @@ class FileColumns:
             if wanted == (_field_id(field) if self._by_id else physical_name(field)):
                 return field
         return None
+
+
+def _without_views(column: pa.Field) -> pa.Field:
+    """A column of a file with plain text and bytes instead of views."""
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        kind = pa.string() if pa.types.is_string_view(kind) else pa.binary()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_without_views(inner) for inner in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_without_views(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_without_views(kind.key_field), _without_views(kind.item_field))
+    return column.with_type(kind)
 
 
 def _is_by_id(metadata: Mapping[str, Any]) -> bool:
