@@ -13,11 +13,11 @@ from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError
 from retention.history.kinds import TableApplied
-from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import write_changes
+from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
 
@@ -102,7 +102,7 @@ def apply_plan(
         _refuse_instant(table, plan, permissions)
         current = delta_log.read(table.location)
         _refuse_table(plan, current)
-        refuse_without_exclusion(table.location)
+        refuse_rivals(table, current)
         if plan.is_empty:
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)
         staged = stage(current, plan.removals, step)

@@ -11,6 +11,9 @@ from retention.core.table_policy import TablePolicy
 from retention.history.runs import History, history_of
 from retention.storage import files
 
+ENGINE = "lake-retention"
+"""The program that commits, in the table's history."""
+
 
 @dataclass(frozen=True)
 class OpenedTable:
@@ -24,6 +27,8 @@ class OpenedTable:
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
     """The time to wait for another run on the table to end, in seconds."""
+    exclusive: bool = False
+    """Whether no other program writes the table while a run does."""
 
     @property
     def home(self) -> str:
@@ -38,4 +43,4 @@ class OpenedTable:
     @property
     def application(self) -> str:
         """The application id of our commits: the log keeps the start of the last one (`txn`)."""
-        return f"lake-retention/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"
+        return f"{ENGINE}/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"
