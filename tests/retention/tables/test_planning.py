@@ -127,6 +127,8 @@ def test_a_pass_leaves_what_sql_leaves(tmp_path: Path, partitions: list[str]) ->
         .equals(wanted.select(names).cast(SCHEMA).sort_by(order))
     )
     assert planned(opened).is_empty
+    DeltaTable(opened.location).delete()
+    assert planned(opened).is_empty
 
 
 def test_a_column_that_is_no_time_is_refused_with_what_to_write(tmp_path: Path) -> None:
