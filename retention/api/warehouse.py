@@ -160,6 +160,7 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
             self._wait_s,
             config,
             self._since_ns,
+            config.exclusive,
         )
         return Table(opened, config, self.engine)
 

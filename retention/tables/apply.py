@@ -13,7 +13,6 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
 from retention.errors import ConflictError, StalePlanError
 from retention.history.kinds import TableApplied
-from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import (
     Permit,
@@ -28,6 +27,7 @@ from retention.tables.planning import plan_table
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import write_changes
 from retention.tables.report import TableReport
+from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
 _NOTHING_LIFTED = Guards()
@@ -93,7 +93,7 @@ def apply_plan(
         check_plan(table, plan, guards)
         current = delta_log.read(table.location)
         _refuse_table(plan, current)
-        refuse_without_exclusion(table.location)
+        refuse_rivals(table, current)
         findings = [each.as_json() for each in judge(table, plan, guards, current)] or None
         if plan.is_empty:
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)

@@ -119,7 +119,7 @@ def file_bounds(
             f"where_{number}": partition_values(snapshot, leaf, order)
             if is_constant
             else pa.nulls(len(order), arrow_type(leaf.type)),
-            f"where_{number}_is_constant": pa.array([is_constant] * len(order)),
+            f"where_{number}_is_constant": pa.array([is_constant] * len(order), pa.bool_()),
         }
     return pa.table(columns)
 

@@ -13,6 +13,9 @@ from retention.core.units import INT64_MAX
 from retention.history.runs import History, history_of
 from retention.storage import files
 
+ENGINE = "lake-retention"
+"""The program that commits, in the table's history."""
+
 
 @dataclass(frozen=True)
 class OpenedTable:
@@ -30,6 +33,8 @@ class OpenedTable:
     """Its grace, guards and approval."""
     since_ns: int = INT64_MAX
     """The start of the process's work, nanoseconds since the epoch."""
+    exclusive: bool = False
+    """Whether no other program writes the table while a run does."""
 
     @property
     def home(self) -> str:
@@ -44,4 +49,4 @@ class OpenedTable:
     @property
     def application(self) -> str:
         """The application id of our commits: the log keeps the start of the last one (`txn`)."""
-        return f"lake-retention/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"
+        return f"{ENGINE}/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"

@@ -116,7 +116,7 @@ def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> I
         name: leaf_of(snapshot, column) for name, column in narrow_columns(table.policy).items()
     }
     columns = tuple(
-        NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string())
+        NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string(), leaf.ids)
         for name, leaf in named.items()
     )
     numbers = verdicts.to_read.tolist()

@@ -19,11 +19,9 @@ from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
 from retention.storage import files
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
-from retention.tables.opened import OpenedTable
+from retention.tables.opened import ENGINE, OpenedTable
 from retention.tables.stage import discard, discarded_on_failure
 
-_ENGINE = "lake-retention"
-"""The program that commits, in the table's history."""
 Record = TypeVar("Record", bound=TableRun)
 
 
@@ -85,7 +83,7 @@ def commit_recorded(
     )
     described = Operation(
         name=operation,
-        engine=_ENGINE,
+        engine=ENGINE,
         parameters={"predicate": "[]"},
         metrics=numbers,
         user_metadata=json.dumps({"run": intent.run, "kind": intent.kind}),
@@ -139,7 +137,7 @@ def _outcome(table: OpenedTable, intent: TableRun) -> TableRun:
     version, is_complete = _version_of(table, intent, versions)
     if version is not None:
         return intent.updated(status=DONE, settled=True, version_after=version)
-    if current.transactions.get(table.application) == intent.started_ns:
+    if any(_is_of(intent, name, last) for name, last in current.transactions.items()):
         return intent.updated(status=DONE, settled=True)
     if not is_complete:
         return intent.updated(status=UNKNOWN)
@@ -158,9 +156,11 @@ def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[
             continue
         for action in entries.split(content, place).others:
             transaction: Mapping[str, Any] = action.get("txn") or {}
-            if (transaction.get("appId"), transaction.get("version")) == (
-                table.application,
-                intent.started_ns,
-            ):
+            if _is_of(intent, transaction.get("appId", ""), transaction.get("version")):
                 return version, True
     return None, is_complete
+
+
+def _is_of(intent: TableRun, application: str, version: object) -> bool:
+    """Whether a transaction is that of a run, also if the warehouse was elsewhere then: its id depends on that."""
+    return application.startswith(f"{ENGINE}/") and version == intent.started_ns

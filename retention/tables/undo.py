@@ -19,15 +19,17 @@ from retention.core.wording import counted
 from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.entries import Action
+from retention.delta.file_actions import live_vectors
 from retention.delta.parquet_rows import ParquetSource
 from retention.delta.rewrite import rewrite
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import RefusedError, UsageError
+from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import files
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import ChangedFile, read_changes
+from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import numbered
 
 
@@ -43,9 +45,23 @@ class Reverted:
     """`add` actions of files with a new vector."""
     made: tuple[Mapping[str, Any], ...] = ()
     """`add` actions of new files with rows that came back."""
+    absent: frozenset[str] = frozenset()
+    """Paths of the files that these rows were in: were one in the table again, its rows would be there twice."""
 
     def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
-        """The actions of a commit of this version."""
+        """The actions of a commit of this version.
+
+        Raises:
+            StalePlanError: others restored a file whose rows are in a new one.
+        """
+        restored = sorted(
+            path for path, live in live_vectors(snapshot.files, self.absent).items() if live
+        )
+        if restored:
+            raise StalePlanError(
+                f"{snapshot.root}: others added {restored[0]} again while its rows were being restored; nothing was "
+                "changed; look which rows are in the table, and undo again if some are missing"
+            )
         return [
             *(entries.remove_of(add, now_ms) for add in self.removes),
             *({"add": {**add, "dataChange": True}} for add in (*self.adds, *self.vectored)),
@@ -68,6 +84,7 @@ class _Reverting:
     removes: list[Mapping[str, Any]] = field(default_factory=list)
     adds: list[Mapping[str, Any]] = field(default_factory=list)
     made: list[Mapping[str, Any]] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
     vectors: list[tuple[Mapping[str, Any], BitMap64]] = field(default_factory=list)
     """Files that keep a vector: the `add` action before the run, and the rows that are dead then."""
 
@@ -118,7 +135,9 @@ def _checked(table: OpenedTable, run: str) -> tuple[TableApplied, list[ChangedFi
     """The outcome of a pass that can be undone, the files that it changed, and the table as it is."""
     record = _undoable(table, run)
     changed = read_changes(table, run)
-    current = delta_log.read(table.location)
+    # A listing may lack the newest entries, even that of the run.
+    current = delta_log.advance(delta_log.read(table.location))
+    refuse_rivals(table, current)
     _refuse_restored(table, record, changed, current)
     _refuse_missing(table, run, changed)
     return record, changed, current
@@ -210,6 +229,7 @@ def _revert(
     now = live.get(unquote(change.after["path"]))
     if now is None:
         reverting.made.append(_rows_alone(current, change))
+        reverting.absent.add(unquote(change.before["path"]))
     elif not change.is_copied:
         if entries.vector_id(now.get("deletionVector")) == entries.vector_id(
             change.before.get("deletionVector")
@@ -225,6 +245,7 @@ def _revert(
         reverting.adds.append(change.before)
     else:
         reverting.made.append(_rows_alone(current, change))
+        reverting.absent.add(unquote(change.before["path"]))
 
 
 def _rows_alone(current: DeltaSnapshot, change: ChangedFile) -> dict[str, Any]:
@@ -250,4 +271,10 @@ def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
         {**before, "deletionVector": vector}
         for (before, _), vector in zip(new, written, strict=True)
     ]
-    return Reverted(tuple(reverting.removes), tuple(adds), tuple(vectored), tuple(reverting.made))
+    return Reverted(
+        tuple(reverting.removes),
+        tuple(adds),
+        tuple(vectored),
+        tuple(reverting.made),
+        frozenset(reverting.absent),
+    )

@@ -108,7 +108,7 @@ KINDS = {
         ("spark/test_remedies.py::test_spark_carries_out_the_statements_that_refusals_name",),
     ),
     "other programs on an object store": Kind(
-        r"\{WAYS\}|^.*WAYS|exclusive: true for this stream",
+        r"\{WAYS\}|^.*WAYS|exclusive: true (for this stream|if it never writes)",
         ("contract/test_s3_remedies.py::test_a_program_that_writes_otherwise_is_taken_in_as_told",),
     ),
     "a flag that lifts a guard": Kind(

@@ -17,6 +17,7 @@ from retention.tables.recorded import maintained
 from retention.tables.undo import undo_run
 from tests.retention.tables.tables import Events, Removals, at, events
 from tests.support.crew import serve
+from tests.support.unlucky import failing
 
 SOME: Removals = {
     0: {"max_age": None},
@@ -90,6 +91,9 @@ def _in_a_fork(case: dict[str, Any]) -> None:
         with crash_points.watched_by(steps.append):
             act(folder)
         Path(case["log"]).write_text(json.dumps(steps), encoding="utf-8")
+    if case["do"] == "fail":
+        failed = failing(folder, act, case)
+        Path(case["result"]).write_text(json.dumps(failed), encoding="utf-8")
     if case["do"] in ("act", "recover"):
         act(folder)
     if case["do"] in ("outcome", "recover"):
