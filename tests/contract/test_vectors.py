@@ -11,13 +11,17 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from retention.api.warehouse import Warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply.reclaim.run import reclaim_now
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.vector_paths import data_path, vector_place
 from retention.datafile.parquet import describe
 from retention.delta import entries, vectors
-from retention.errors import DamagedError, HiddenRowsError, StalePlanError
+from retention.errors import CommitUnknownError, DamagedError, HiddenRowsError, StalePlanError
+from retention.storage import files
+from retention.storage.crash_points import Step, watched_by
+from retention.stores.delta import incremental
 from retention.stores.delta import log as delta_log
 from tests.support.laying import START, even_segments, held, lay, warehouse_with
 from tests.support.reclaiming import again, later
@@ -172,10 +176,7 @@ def test_what_is_under_a_live_vector_is_not_reclaimed(
     delete(streams, 3)
     delete(streams, 4)
     assert len(stored(warehouse, ".bin")) == 2
-    opened = later(warehouse, monkeypatch)
-    from retention.apply.reclaim.run import reclaim_now
-
-    reclaim_now(opened)
+    reclaim_now(later(warehouse, monkeypatch))
     [kept] = stored(warehouse, ".bin")
     assert kept in {vector.path for path in live(streams) if (vector := vector_place(path))}
     assert seqs(streams) == without(3, 4)
@@ -236,3 +237,70 @@ def test_an_archive_has_what_a_vector_left(warehouse: Path) -> None:
     assert seqs(streams) == list(range(21, 41))
     streams.stream("ORDERS").restore()
     assert seqs(streams) == list(range(1, 41))
+
+
+def test_the_inventory_cache_follows_vectors(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
+    streams = stream_of_40(warehouse)
+    store = streams.stream("ORDERS").opened.store
+    token = store.version_token()
+    assert token is not None
+    store.cache_inventory(store.inventory(store.snapshot()), token)
+    run = delete(streams, 3, 17)
+    delete(streams, 4)
+    for undone in (None, run):
+        if undone is not None:
+            streams.undo(undone)
+        opened = again(warehouse).store
+        now = opened.version_token()
+        assert now is not None
+        cached = opened.incremental_inventory(now)
+        assert cached is not None
+        prefix = cached.head(100)
+        assert prefix is not None
+        assert prefix.inventory.files.equals(opened.inventory(opened.snapshot()).files)
+
+
+def test_an_interrupted_run_deletes_its_vectors_alone(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+
+    def interrupt(step: Step) -> None:
+        if step is Step.HISTORY_BEGUN:
+            raise KeyboardInterrupt
+
+    with watched_by(interrupt), pytest.raises(KeyboardInterrupt):
+        delete(streams, 3, 17)
+    assert stored(warehouse, ".bin") == set()
+    assert seqs(streams) == without()
+
+
+def test_vectors_of_a_run_that_never_committed_are_reclaimed_alone(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = stream_of_40(warehouse, grace="1h")
+
+    def vanish(step: Step) -> None:
+        if step is Step.DELTA_COMMITTING:
+            raise CommitUnknownError("the process is gone")
+
+    with watched_by(vanish), pytest.raises(CommitUnknownError):
+        delete(streams, 3)
+    delete(streams, 17)
+    assert len(stored(warehouse, ".bin")) == 2
+    reclaim_now(later(warehouse, monkeypatch))
+    assert len(stored(warehouse, ".bin")) == 1
+    assert seqs(streams) == without(17)
+
+
+def test_vectors_on_an_object_store(bucket: str) -> None:
+    config = {"defaults": {"vectors": True}, "streams": [{"name": "ORDERS", "subjects": ["s.*"]}]}
+    files.replace(f"{bucket}/retention.yaml", json.dumps(config).encode())
+    streams = open_warehouse(bucket, engine="local")
+    lay(streams.new_stream("ORDERS").opened, even_segments(4, 10))
+    run = delete(streams, 3, 17)
+    delete(streams, 4)
+    assert seqs(open_warehouse(bucket, engine="local")) == without(3, 4, 17)
+    streams.undo(run)
+    assert seqs(streams) == without(4)
