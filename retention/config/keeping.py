@@ -117,6 +117,8 @@ class KeepingSettings(RunSettings):
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None
     """The compaction by scheduled jobs; None: none."""
+    vectors: Flag = False
+    """Whether a new table has deletion vectors, so that few removals from a file need no copy of it."""
     spark_writes: Flag = False
     """Whether Spark writes to the table concurrently with the engine: on a local disk each commit waits for it."""
 

@@ -42,6 +42,8 @@ class Step(StrEnum):
     """A data file's subject counts are written."""
     COPY_WRITTEN = "run.copy-written"
     """A copy without the removed rows is written and read back."""
+    ROWS_HIDDEN = "run.rows-hidden"
+    """A vector hides removed rows of a data file once a commit names it; it was read back."""
     VECTORS_WRITTEN = "table.vectors-written"
     """Deletion vectors are in a file; no commit names it yet."""
     CHANGES_WRITTEN = "table.changes-written"
