@@ -200,6 +200,13 @@ def test_a_damaged_vector_is_refused_by_name(warehouse: Path) -> None:
         seqs(stream_of_40(warehouse))
 
 
+def test_a_vector_that_hides_more_rows_than_there_are_is_refused(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+    hide(streams.stream("ORDERS").opened, {11: [4, 10]})
+    with pytest.raises(DamagedError, match=r"hides row 10 of .*, which has 10; nothing"):
+        seqs(stream_of_40(warehouse))
+
+
 def hide(opened: OpenedStream, dead: dict[int, list[int]], *, inline: bool = False) -> None:
     """Commit vectors of the files of segments, as another writer's DELETE: in one file, or in the log."""
     root = opened.layout.messages
