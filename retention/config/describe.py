@@ -67,7 +67,7 @@ def _facts(stream: StreamConfig) -> list[str]:
     if stream.vectors:
         facts.append(
             "a new table has deletion vectors, an existing one keeps what it has; deltalake's to_pyarrow and to_pandas"
-            " refuse such a table, Spark, Polars and DuckDB read it"
+            " refuse such a table, Spark and Polars read it"
         )
     if stream.approve is not None:
         facts.append(approval_in_words(stream.approve, "message"))

@@ -117,8 +117,6 @@ class KeepingSettings(RunSettings):
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None
     """The compaction by scheduled jobs; None: none."""
-    vectors: Flag = False
-    """Whether a new table has deletion vectors, so that few removals from a file need no copy of it."""
     spark_writes: Flag = False
     """Whether Spark writes to the table concurrently with the engine: on a local disk each commit waits for it."""
 
@@ -129,6 +127,8 @@ class StorageSettings(KeepingSettings):
     segment_size: Size = 256 * 2**20
     segment_span: Span = DAY
     layout: Literal["sequence", "deadline"] = "sequence"
+    vectors: Flag = False
+    """Whether a new table has deletion vectors, so that few removals from a file need no copy of it."""
 
     @property
     def segment_span_ns(self) -> int | None:

@@ -43,9 +43,9 @@ class HiddenRows:
     def _ranges(self) -> np.ndarray:
         dead = read_stored(self.location, self.offset)
         stored = _seqs(self.file)
-        if dead and dead[-1] >= len(stored):
+        if dead and dead.max() >= len(stored):
             raise DamagedError(
-                f"{self.location}: the deletion vector at offset {self.offset} hides row {dead[-1]:,} of "
+                f"{self.location}: the deletion vector at offset {self.offset} hides row {dead.max():,} of "
                 f"{self.file.location}, which has {len(stored):,}; nothing was changed; restore that file from a copy"
             )
         seqs = np.sort(stored[np.fromiter(dead, np.int64, len(dead))])

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
+from pyspark.sql import SparkSession
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.reclaim.run import reclaim_now
@@ -18,7 +19,13 @@ from retention.core.inventory import ReadCount
 from retention.core.vector_paths import data_path, vector_place
 from retention.datafile.parquet import describe
 from retention.delta import entries, vectors
-from retention.errors import CommitUnknownError, DamagedError, HiddenRowsError, StalePlanError
+from retention.errors import (
+    CommitUnknownError,
+    DamagedError,
+    HiddenRowsError,
+    StalePlanError,
+    VerificationError,
+)
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.delta import incremental
@@ -193,6 +200,13 @@ def test_a_damaged_vector_is_refused_by_name(warehouse: Path) -> None:
         seqs(stream_of_40(warehouse))
 
 
+def test_a_vector_that_hides_more_rows_than_there_are_is_refused(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+    hide(streams.stream("ORDERS").opened, {11: [4, 10]})
+    with pytest.raises(DamagedError, match=r"hides row 10 of .*, which has 10; nothing"):
+        seqs(stream_of_40(warehouse))
+
+
 def hide(opened: OpenedStream, dead: dict[int, list[int]], *, inline: bool = False) -> None:
     """Commit vectors of the files of segments, as another writer's DELETE: in one file, or in the log."""
     root = opened.layout.messages
@@ -304,3 +318,37 @@ def test_vectors_on_an_object_store(bucket: str) -> None:
     assert seqs(open_warehouse(bucket, engine="local")) == without(3, 4, 17)
     streams.undo(run)
     assert seqs(streams) == without(4)
+
+
+def test_both_engines_hide_the_same_rows_and_spark_reads_the_rest(
+    warehouse: Path, spark: SparkSession
+) -> None:
+    left = []
+    for engine in ("local", "spark"):
+        folder = warehouse / engine
+        streams = stream_of_40(folder)
+        delete(streams, 3)
+        again_with = open_warehouse(folder / "retention.yaml", engine=engine, clock=lambda: NOW)
+        again_with.stream("ORDERS").delete(4, 17, 30).apply()
+        left.append(held(again_with))
+        read = again_with.stream("ORDERS").read(spark).select("seq").collect()
+        assert sorted(row["seq"] for row in read) == without(3, 4, 17, 30)
+        assert len(stored(folder, ".parquet")) == 4
+    assert left[0].equals(left[1])
+    again_with.stream("ORDERS").compact().apply()
+    assert held(again_with).equals(left[0])
+
+
+def test_removed_messages_are_explained_and_a_lost_vector_ends_their_undo(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+    delete(streams, 3)
+    run = delete(streams, 4)
+    text = repr(streams.stream("ORDERS").explain(4))
+    assert run in text
+    assert "s.1" in text
+    vector = vector_place(live(streams)[0])
+    assert vector is not None
+    [first] = stored(warehouse, ".bin") - {vector.path}
+    (table_of(warehouse) / first).unlink()
+    with pytest.raises(VerificationError, match="1 of 1 removed file no longer exist"):
+        streams.undo(run)

@@ -199,13 +199,6 @@ def _reserved_subjects(subjects: list[str]) -> Iterator[ConfigRefusal]:
 
 
 def _writers(stream: StreamFields) -> Iterator[ConfigRefusal]:
-    if stream.vectors and stream.format != "delta":
-        yield refusal(
-            "vectors format",
-            f"format: {stream.format} has no deletion vectors; set vectors: false, or write a new stream as"
-            " format: delta",
-            None,
-        )
     if stream.exclusive and stream.spark_writes:
         yield refusal(
             "exclusive spark_writes",
