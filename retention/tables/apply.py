@@ -14,6 +14,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError
 from retention.history.kinds import TableApplied
 from retention.stores.checks.exclusion import refuse_without_exclusion
+from retention.tables.evidence import write_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
@@ -109,6 +110,7 @@ def apply_plan(
         intent = _intent(table, plan, staged)
         with discarded_on_failure(table.location, staged.written()):
             write_changes(table, intent.run, staged.changed)
+            write_evidence(table, intent.run, current, plan.removals)
         numbers = {
             "numRemovedFiles": len(plan.dropped),
             "numDeletedRows": plan.removed_rows,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from retention.core.subjects import path_name
-from retention.core.table_policy import TablePolicy
+from retention.core.table_policy import EvidenceForm, TablePolicy
 from retention.history.runs import History, history_of
 from retention.storage import files
 
@@ -24,6 +24,8 @@ class OpenedTable:
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
     """The time to wait for another run on the table to end, in seconds."""
+    evidence: EvidenceForm = "keys"
+    """The keys that the records of a run have of the rows that it removed: as they are, hashed, or not at all."""
 
     @property
     def home(self) -> str:
