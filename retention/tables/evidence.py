@@ -6,6 +6,7 @@ its keys would cost what the bounds saved. Every other removed row has a line of
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import secrets
@@ -46,6 +47,8 @@ class Evidence:
     """The name of the column with the time of a row; `time_min` and `time_max` bound it in a file that went unread."""
     key: tuple[Column, ...]
     """The columns of the key, each under its `shown_name`; hashed, all of them are in `key_hash`."""
+    salt: str | None
+    """The digest of the secret with which keys are hashed."""
     rows: pa.Table
     """`file`, `row` (null: all rows of a file that went unread), `rows` (their number), `limit`, times and keys."""
 
@@ -85,6 +88,7 @@ def write_evidence(
         "form": table.evidence,
         "time": None if columns.time is None else shown_name(columns.time),
         "key": columns.key,
+        "salt": None if salt is None else _digest(salt),
     }
     files.make_directory(_directory(table))
     with files.create(evidence_location(table, run)) as sink:
@@ -110,7 +114,8 @@ def read_evidence(table: OpenedTable, run: str) -> Evidence | None:
             rows = pq.read_table(source)
         about = json.loads(rows.schema.metadata[_ABOUT])
         key = tuple(tuple(column) for column in about["key"])
-        return Evidence(about["form"], about["time"], key, rows.replace_schema_metadata(None))
+        plain = rows.replace_schema_metadata(None)
+        return Evidence(about["form"], about["time"], key, about["salt"], plain)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -134,7 +139,7 @@ def of_key(
     unread = pc.is_null(rows["row"])
     if evidence.form == "hashed":
         salt = files.read_bytes(_salt_location(table))
-        if salt is None or tuple(key) != evidence.key:
+        if salt is None or _digest(salt) != evidence.salt or tuple(key) != evidence.key:
             return None
         values = [
             pa.chunked_array([pa.array([value.as_py()], value.type)]) for value in key.values()
@@ -218,6 +223,10 @@ def _salt(table: OpenedTable) -> bytes:
         files.make_directory(table.home)
         files.replace(_salt_location(table), salt)
     return salt
+
+
+def _digest(salt: bytes) -> str:
+    return hashlib.sha256(salt).hexdigest()[:16]
 
 
 def _columns(columns: TableColumns) -> dict[str, Column]:

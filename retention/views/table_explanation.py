@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from retention.core.units import format_instant, format_size
@@ -91,7 +92,8 @@ def _fate(row: LiveRow) -> str:
         return f"removed by {row.limit}" + (
             "" if due is None else f", due since {format_instant(due)}"
         )
-    later = [f"{limit} removes it at {format_instant(due)}" for limit, due in row.due.items()]
+    by_instant = sorted(row.due.items(), key=itemgetter(1))
+    later = [f"{limit} removes it at {format_instant(due)}" for limit, due in by_instant]
     later += [_when_newer(limit, count) for limit, count in row.newer.items()]
     notes = [
         *([] if row.has_time else ["it has no time, so no age and no count removes it"]),

@@ -179,6 +179,8 @@ def test_keys_are_recorded_as_configured(tmp_path: Path, form: Any) -> None:
     assert set(evidence.rows.column_names) & {"tenant", "user"} == set()
     with pytest.raises(MissingMessageError, match="no row has the key b, 7"):
         explained(replace(opened, evidence="keys"), {"tenant": "b", "user": 7})
+    (home / "salt").write_bytes(b"another secret")
+    assert explained(opened, KEY).without_evidence == (run,)
     (home / "salt").unlink()
     assert explained(opened, KEY).without_evidence == (run,)
 

@@ -80,7 +80,9 @@ def test_rows_are_written_in_the_format_that_the_suffix_names(tmp_path: Path) ->
         for _ in range(2):
             assert write_rows(str(place), removed_rows(plan)) == 4
         query = f"FROM '{place}' ORDER BY file, row"
-        read = duckdb.connect().execute(query).to_arrow_table()
+        relation = duckdb.sql(query)
+        assert relation is not None
+        read = relation.to_arrow_table()
         assert read.column_names == ["file", "row", "limit", "at", "row_", "who"]
         assert read["row"].to_pylist() == [0, 1, 0, 1]
         assert read["who"].to_pylist() == ["x y", "x y", "z", "z"]
