@@ -59,3 +59,31 @@ def test_unclear_rows_are_refused(lake: Commands, arguments: tuple[str, ...], wh
     refused = lake.run("explain", *arguments)
     assert refused.exit_code == 2
     assert why in refused.stderr
+
+
+def test_a_plan_lists_its_rows_and_prints_its_statements(lake: Commands, tmp_path: Path) -> None:
+    place = tmp_path / "rows.csv"
+    done = lake.run("plan", "events", "--rows", place, "--sql", *AS_OF)
+    assert (done.exit_code, done.stderr) == (0, f"wrote 4 rows to {place}\n")
+    assert done.stdout.startswith("DELETE FROM delta.`")
+    assert done.stdout.rstrip().endswith(";")
+    assert len(place.read_text().splitlines()) == 5
+    printed = lake.json("plan", "events", "--sql", *AS_OF)
+    assert [statement.split()[0] for statement in printed["sql"]] == ["DELETE", "DELETE", "MERGE"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--sql",), "are of one table; name one of events"),
+        (("ORDERS", "--sql"), "are of one table; name one of events"),
+        (("events", "--sql", "--estimate"), "--rows and --sql print no plan"),
+        (("events", "--rows", "rows.txt"), "write .parquet, .csv or .jsonl"),
+    ],
+)
+def test_rows_and_statements_are_of_one_table(
+    lake: Commands, arguments: tuple[str, ...], why: str
+) -> None:
+    refused = lake.run("plan", *arguments)
+    assert refused.exit_code == 2
+    assert why in refused.stderr
