@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,18 @@ from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
 from retention.inspect.table_run import TableRunDetails, table_run_details
 from retention.tables.apply import apply_now, apply_plan
+from retention.tables.evidence import EvidenceSummary, summary_of
+from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planfile import save_table_plans
 from retention.tables.planning import plan_table
 from retention.tables.reclaim import TableReclaim, plan_table_reclaim, reclaim_table
+from retention.tables.removed_rows import plan_statements, removed_rows
 from retention.tables.report import TableReport, numbers_of
 from retention.tables.state import TableState, state_of_table
 from retention.tables.undo import undo_run, undoable
+from retention.tables.wanted_key import wanted_key
 from retention.views.frames import RunRecords, frame_of
 from retention.views.html import table_plan_html, table_report_html
 from retention.views.reclaim import table_reclaim_text
@@ -39,6 +43,7 @@ from retention.views.wording import lines_text
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from retention.api.repairs import Instant
 
@@ -101,6 +106,41 @@ class Table(Public):
     def apply_on(self, engines: Engines, as_of_ns: int, guards: Guards) -> TableReport:
         """Plan a pass on some engines, and carry it out."""
         return apply_now(self.opened, as_of_ns, self._picking(engines), guards)
+
+    def explain(
+        self,
+        key: Mapping[str, object] | None = None,
+        *,
+        file: str | None = None,
+        row: int | None = None,
+        as_of: Instant = None,
+    ) -> TableExplanation:
+        """Explain the rows of a key, or one row: which a pass removes and by which limit, and which runs removed.
+
+        Args:
+            key: the value of each column of the configured key.
+            file: the file of a row, as `rows` names it.
+            row: its position in the file, from 0 on.
+            as_of: as `plan`.
+
+        Raises:
+            UsageError: neither a key nor a row is named, or both; or the key has other columns or types.
+            MissingMessageError: there is no such row, and no run with a record removed one.
+        """
+        instant = self.instant(as_of)
+        by_place = file is not None and row is not None
+        if (key is None) != by_place or (file is None) != (row is None):
+            raise UsageError("name either a key, or a row by its file and its position in it")
+        with Engines(self._engine) as engines:
+            pick = self._picking(engines)
+            if file is not None and row is not None:
+                return explain_row(self.opened, file, row, instant, pick)
+            wanted = wanted_key(self.name, self.opened.policy.columns, key or {})
+            return explain_key(self.opened, wanted, instant, pick)
+
+    def evidence(self, run: str) -> EvidenceSummary | None:
+        """The extent of the evidence of a run: rows, keys, and files that went unread; None if it has none."""
+        return summary_of(self.opened, run)
 
     def undo(self, run: str) -> TableUndone:
         """Bring back exactly the rows that a pass removed.
@@ -197,6 +237,27 @@ class BoundTablePlan(Public):
         """
         guards = Guards(allow_future, allow_rewind, allow_large)
         return ShownTableReport(**vars(apply_plan(self.table.opened, self.plan, guards)))
+
+    def rows(self) -> pa.Table:
+        """The rows that the plan removes: file, row, limit, then time, key and order.
+
+        Raises:
+            StalePlanError: another table is there.
+            DamagedError, StorageError: a file cannot be read.
+        """
+        import pyarrow as pa
+
+        return pa.concat_tables(removed_rows(self.plan))
+
+    def sql(self) -> list[str]:
+        """The statements of Spark SQL that remove what the plan removes; run in that order.
+
+        Of rows that neither time nor order tells apart, those at a count all stay.
+
+        Raises:
+            StalePlanError: another table is there.
+        """
+        return plan_statements(self.plan)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file for `retention apply`.

@@ -161,6 +161,7 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
             config,
             self._since_ns,
             config.exclusive,
+            config.evidence,
         )
         return Table(opened, config, self.engine)
 

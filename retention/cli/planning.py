@@ -22,6 +22,7 @@ from retention.cli.output import (
 )
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
+from retention.cli.table_rows import put_table_rows
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
 from retention.errors import BusyError, RefusedError, UsageError
@@ -52,9 +53,26 @@ def plan(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Print bounds only; opens no data file.")
     ] = False,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of a table: write the rows to remove as .parquet, .csv or .jsonl.",
+        ),
+    ] = None,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Of a table: print the statements that remove the same.")
+    ] = False,
 ) -> None:
     """Show what would be removed, and why; change nothing."""
     settings = settings_of(ctx)
+    if rows is not None or sql:
+        if output is not None or code or estimate:
+            raise UsageError(
+                "--rows and --sql print no plan: leave out -o, --exit-code, --estimate"
+            )
+        put_table_rows(settings, streams or [], as_of, rows, sql=sql)
+        return
     if estimate and (output is not None or code):
         raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
     warehouse = settings.open()

@@ -35,7 +35,7 @@ BUCKET_BYTES = 32 << 20
 """The approximate bytes of narrow rows in a bucket of keys."""
 VALUE_BYTES = 16
 """The approximate bytes of one narrow value."""
-_TICKS = ("time", "expires_at")
+TICKS = ("time", "expires_at")
 _AFTER_KEYS = COUNTED[1:]
 _NONE = DEAD_ROWS.empty_table()
 _COUNTS = b"counts"
@@ -57,7 +57,7 @@ class NarrowColumn:
     @property
     def narrow_type(self) -> pa.DataType:
         """The type in narrow rows: int64 for times and sizes."""
-        return pa.int64() if self.name in (*_TICKS, "size") else self.type
+        return pa.int64() if self.name in (*TICKS, "size") else self.type
 
 
 @dataclass(frozen=True)
@@ -220,12 +220,12 @@ def _expired(rules: RowRules, task: NarrowFile) -> _Part:
 
 def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
     """The bucket of each row by its key, the same in every process; rows without a key are spread."""
-    texts = [_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
+    texts = [key_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
     keys = pc.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
-    return bucket_of(pc.coalesce(keys, _text(rows["row"])), buckets)
+    return bucket_of(pc.coalesce(keys, key_text(rows["row"])), buckets)
 
 
-def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def key_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as bytes, equal for equal values."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
@@ -300,7 +300,7 @@ def _leaf(stored: pa.Table, path: Path | None, rows: int) -> pa.Array:
 
 def _narrow(values: pa.Array, column: NarrowColumn) -> pa.Array:
     """Values of a file in the type of narrow rows."""
-    if pa.types.is_null(values.type) or column.name not in _TICKS:
+    if pa.types.is_null(values.type) or column.name not in TICKS:
         return values.cast(column.narrow_type)
     if pa.types.is_date32(values.type) and pa.types.is_timestamp(column.type):
         values = values.cast(pa.timestamp("us"))

@@ -50,6 +50,8 @@ class Step(StrEnum):
     """The rows that a rewrite removes are in a file of the change data feed; no commit names it yet."""
     CHANGES_NOTED = "table.changes-noted"
     """The warehouse records the files that a run on a table in place is about to change."""
+    EVIDENCE_NOTED = "table.evidence-noted"
+    """The warehouse has keys and times of the rows that a run on a table in place is about to remove."""
     ERASED = "run.erased"
     """No file contains the messages that a run erased (Parquet)."""
     STAGED_DISCARDED = "staged.discarded"

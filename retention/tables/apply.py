@@ -13,6 +13,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
 from retention.errors import ConflictError, StalePlanError
 from retention.history.kinds import TableApplied
+from retention.tables.evidence import write_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import (
     Permit,
@@ -102,6 +103,7 @@ def apply_plan(
         intent = _intent(table, plan, staged, findings, permit)
         with discarded_on_failure(table.location, staged.written()):
             write_changes(table, intent.run, staged.changed)
+            write_evidence(table, intent.run, current, plan.removals)
         numbers = {
             "numRemovedFiles": len(plan.dropped),
             "numDeletedRows": plan.removed_rows,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
-from retention.core.table_policy import TablePolicy
+from retention.core.table_policy import EvidenceForm, TablePolicy
 from retention.core.units import INT64_MAX
 from retention.history.runs import History, history_of
 from retention.storage import files
@@ -35,6 +35,8 @@ class OpenedTable:
     """The start of the process's work, nanoseconds since the epoch."""
     exclusive: bool = False
     """Whether no other program writes the table while a run does."""
+    evidence: EvidenceForm = "keys"
+    """The keys that the records of a run have of the rows that it removed: as they are, hashed, or not at all."""
 
     @property
     def home(self) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,10 @@ from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
 from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
-from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
-from retention.planners.table_rows import DecidedRows, NarrowColumn, NarrowFile, decide_rows
+from retention.planners.table_rows import DecidedRows, NarrowFile, decide_rows
 from retention.rules.tables.files import (
     FileVerdicts,
     decide_files,
@@ -29,16 +27,13 @@ from retention.rules.tables.files import (
     narrow_columns,
 )
 from retention.rules.tables.rows import RowRules
-from retention.storage import files
 from retention.tables.bounds import (
     by_path,
     file_bounds,
-    is_partition,
-    leaf_of,
     live_rows,
-    partition_values,
     times_of,
 )
+from retention.tables.narrow import NarrowReader, shown_columns
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import findings_of
 from retention.tables.plan import FileRemovals, TablePlan, Unlimited
@@ -75,9 +70,20 @@ def plan_table(
         UsageError: there is no table.
         DamagedError, StorageError: its log or a file cannot be read.
     """
-    snapshot = delta_log.read(table.location)
+    return plan_snapshot(table, delta_log.read(table.location), as_of_ns, choose_engine)
+
+
+def plan_snapshot(
+    table: OpenedTable,
+    snapshot: DeltaSnapshot,
+    as_of_ns: int,
+    choose_engine: Callable[[int], Engine],
+) -> TablePlan:
+    """Plan a pass over a version of the table, as `plan_table`."""
     refuse_unsafe(snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
+    # Later steps read these columns, too; a wrong name is refused before them.
+    NarrowReader.of(snapshot, shown_columns(policy.columns))
     order = by_path(snapshot)
     numbered = _Numbered(snapshot, order, live_rows(snapshot, order))
     bounds = file_bounds(snapshot, policy, times, order, pa.array(numbered.rows))
@@ -111,33 +117,9 @@ def plan_table(
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
     """The files to read, because bounds leave them open."""
-    snapshot = numbered.snapshot
-    named = {
-        name: leaf_of(snapshot, column) for name, column in narrow_columns(table.policy).items()
-    }
-    columns = tuple(
-        NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string(), leaf.ids)
-        for name, leaf in named.items()
-    )
-    numbers = verdicts.to_read.tolist()
-    order = numbered.order[numbers]
-    of_partitions = {
-        name: partition_values(snapshot, leaf, order)
-        for name, leaf in named.items()
-        if is_partition(snapshot, leaf)
-    }
-    for at, number in enumerate(numbers):
-        add = numbered.add(number)
-        dead = np.array(read_vector(snapshot.root, add.get("deletionVector")), np.int64)
-        constant = {name: values.slice(at, 1) for name, values in of_partitions.items()}
-        yield NarrowFile(
-            number,
-            files.join(snapshot.root, unquote(str(add["path"]))),
-            int(numbered.rows[number]) + len(dead),
-            columns,
-            pa.table(constant),
-            dead,
-        )
+    reader = NarrowReader.of(numbered.snapshot, narrow_columns(table.policy))
+    for number in verdicts.to_read.tolist():
+        yield reader.task(number, numbered.add(number), int(numbered.rows[number]))
 
 
 def _removals(

@@ -19,6 +19,7 @@ from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
 from retention.storage import files
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
+from retention.tables.evidence import forget_evidence
 from retention.tables.opened import ENGINE, OpenedTable
 from retention.tables.stage import discard, discarded_on_failure
 
@@ -142,6 +143,7 @@ def _outcome(table: OpenedTable, intent: TableRun) -> TableRun:
     if not is_complete:
         return intent.updated(status=UNKNOWN)
     discard(table.location, intent.staged)
+    forget_evidence(table, intent.run)
     return intent.updated(status=ABANDONED, latest_as_of_ns=None)
 
 
