@@ -91,6 +91,20 @@ def plan(
     _note_refusals_of_tables(warehouse, of_tables)
     if output is not None:
         _save(output, outcomes, of_tables)
+    _put_plans(settings, warehouse, outcomes, of_tables, instant)
+    every: list[Outcome[Any]] = [*outcomes, *of_tables]
+    finish(every, say_unlisted(warehouse, streams, tags).exit_code)
+    if code and any(outcome.value and not outcome.value.is_empty for outcome in every):
+        raise typer.Exit(_WOULD_CHANGE)
+
+
+def _put_plans(
+    settings: Settings,
+    warehouse: Warehouse,
+    outcomes: Sequence[Outcome[Plan]],
+    of_tables: Sequence[Outcome[TablePlan]],
+    instant: int,
+) -> None:
     from retention.views.json_entries import plan_entry, table_plan_entry
     from retention.views.text import brief_plan_text, plan_text
     from retention.views.text_table import table_plan_text
@@ -99,10 +113,6 @@ def plan(
     section = TableOutcomes(of_tables, table_plan_text, table_plan_entry)
     shown = section if warehouse.tables() else None
     put_outcomes(settings, outcomes, instant, lines, plan_entry, shown)
-    every: list[Outcome[Any]] = [*outcomes, *of_tables]
-    finish(every, say_unlisted(warehouse, streams, tags).exit_code)
-    if code and any(outcome.value and not outcome.value.is_empty for outcome in every):
-        raise typer.Exit(_WOULD_CHANGE)
 
 
 def plan_streams(

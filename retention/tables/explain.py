@@ -24,7 +24,7 @@ from retention.planners.table_rows import TICKS, NarrowFile, read_narrow
 from retention.rules.tables.files import narrow_columns
 from retention.rules.tables.matching import group_limits, group_of, limits_of
 from retention.rules.tables.rows import RowRules
-from retention.tables.bounds import by_path, known_rows, of_ticks, times_of
+from retention.tables.bounds import by_path, live_rows, of_ticks, times_of
 from retention.tables.narrow import NarrowReader, path_in, shown_columns, shown_name
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
@@ -152,7 +152,7 @@ class _Rows:
         plan = plan_snapshot(table, snapshot, as_of_ns, choose_engine)
         reader = NarrowReader.of(snapshot, _rule_columns(table.policy))
         order = by_path(snapshot)
-        live = known_rows(snapshot, order).fill_null(0).to_pylist()
+        live = live_rows(snapshot, order).tolist()
         tasks = (
             reader.task(number, snapshot.add_of(int(at)), live[number])
             for number, at in enumerate(order)
