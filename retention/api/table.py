@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from retention.api.dry_run import DryRun
 from retention.api.public import Public
@@ -296,7 +297,7 @@ def file_rows(plan: TablePlan) -> Iterator[JsonObject]:
     """The files that a plan changes, each with the rows that it removes."""
     for removals in plan.removals:
         yield {
-            "path": removals.add["path"],
+            "path": unquote(removals.add["path"]),
             "action": "drop" if removals.is_whole else "cut",
             "bytes": removals.add["size"],
             "rows": removals.live,

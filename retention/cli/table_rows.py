@@ -43,7 +43,8 @@ def put_table_rows(
     if sql:
         statements = plan.sql()
         if settings.format == "table":
-            put_lines(each if each.startswith("--") else f"{each};" for each in statements)
+            closed = (each if each.startswith("--") else f"{each};" for each in statements)
+            put_lines(line for each in closed for line in each.split("\n"))
         else:
             document = {"table": table.name, "plan_id": plan.plan.plan_id, "sql": statements}
             put_json(settings, document, [document])

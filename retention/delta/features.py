@@ -72,6 +72,11 @@ def refuse_unsafe(snapshot: DeltaSnapshot) -> None:
         raise RefusedError(sentence)
 
 
+def unused(snapshot: DeltaSnapshot) -> set[str]:
+    """The features that an older protocol implies, of a table whose properties do not use them."""
+    return {"appendOnly"} - ({"appendOnly"} if snapshot.is_set(_APPEND_ONLY) else set())
+
+
 def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
     reader = snapshot.protocol.get("minReaderVersion", 1)
     writer = snapshot.protocol["minWriterVersion"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from retention.core.json_object import JsonObject
 from retention.core.units import format_instant, format_size
@@ -59,7 +60,7 @@ class TableRunDetails:
             numbers = [number for number in removed.values() if number is not None]
             all_rows = "all" if len(numbers) < len(removed) else f"{sum(numbers):,}"
             size = format_size(int(change.before["size"]))
-            yield change.before["path"], _fate(change), all_rows, size, limits
+            yield unquote(change.before["path"]), _fate(change), all_rows, size, limits
 
     def as_json(self) -> JsonObject:
         """The run as JSON values: the fields of its record, and the derived facts."""
@@ -71,7 +72,7 @@ class TableRunDetails:
             "recovery": recovery,
             "by_file": [
                 {
-                    "path": change.before["path"],
+                    "path": unquote(change.before["path"]),
                     "bytes": change.before["size"],
                     "action": _fate(change),
                     "removed_rows": _removed(change),

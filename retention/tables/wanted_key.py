@@ -34,7 +34,7 @@ def parse_key(text: str, columns: TableColumns) -> dict[str, str]:
     >>> parse_key("tenant=a,b,user_id=7", TableColumns(key=(("tenant",), ("user_id",))))
     {'tenant': 'a,b', 'user_id': '7'}
     """
-    names = "|".join(re.escape(format_column(column)) for column in columns.key) or "(?!)"
+    names = "|".join(map(re.escape, _by_name(columns))) or "(?!)"
     parts = [part.partition("=") for part in re.split(rf",(?=(?:{names})=)", text)]
     if not all(equals for _, equals, _ in parts):
         raise UsageError(
@@ -56,17 +56,25 @@ def wanted_key(
     Raises:
         UsageError: these are not the columns of the key; the function raises it if a value has another type.
     """
-    named = {format_column(column): column for column in columns.key}
-    if not named:
+    if not columns.key:
         raise UsageError(
             f"{table}: the configuration names no key of this table; write key: COLUMN, or name a row by its file"
         )
-    if set(given) != set(named):
+    named = _by_name(columns)
+    values = {named.get(name): value for name, value in given.items()}
+    if set(values) != set(columns.key):
+        key = ", ".join(map(format_column, columns.key))
         raise UsageError(
-            f"{table}: the key is {', '.join(named)}, and {', '.join(given) or 'nothing'} is given; name exactly the "
-            "columns of the key"
+            f"{table}: the key is {key}, and {', '.join(given) or 'nothing'} is given; name exactly the columns of the "
+            "key"
         )
-    return partial(_typed, table, {named[name]: given[name] for name in named})
+    return partial(_typed, table, {column: values[column] for column in columns.key})
+
+
+def _by_name(columns: TableColumns) -> dict[str, Column]:
+    """The columns of a key by each of their names: as the configuration has it, and without backticks."""
+    bare = {".".join(column): column for column in columns.key}
+    return bare | {format_column(column): column for column in columns.key}
 
 
 def _typed(table: str, values: Mapping[Column, Any], snapshot: DeltaSnapshot) -> Key:
