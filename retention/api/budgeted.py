@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from retention.api.warehouse import Warehouse
 from retention.apply.budget import Budget
@@ -14,8 +15,9 @@ from retention.engines.select import Engines
 from retention.history.report import RunReport
 from retention.inspect.lag import NO_LAG, Lag, lag_of, urgency
 from retention.storage import files
-from retention.tables.permits import nothing_done
-from retention.tables.report import TableReport
+
+if TYPE_CHECKING:
+    from retention.tables.report import TableReport
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def apply_tables_within(
     Returns:
         An outcome for each table, in the order of the names; `left` is set in the report of one not processed.
     """
+    from retention.tables.permits import nothing_done
+
     size = spending.bytes
     with Engines(warehouse.engine) as engines:
 

@@ -104,6 +104,7 @@ class RunHistory(StreamSelection):
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
                 return self._known(name)
+        kinds = "stream or table" if self.tables() else "stream"
         raise UsageError(
-            f"{run}: no stream or table of {self.location} has such a run; `retention history` lists the runs"
+            f"{run}: no {kinds} in {self.location} has such a run; `retention history` lists the runs"
         )

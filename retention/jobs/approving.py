@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retention.apply.approval import Approved
 from retention.core.outcomes import Outcome
@@ -15,7 +15,9 @@ from retention.history.report import RunReport
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.storage.places import place_of
-from retention.tables.report import TableReport
+
+if TYPE_CHECKING:
+    from retention.tables.report import TableReport
 
 
 def read_approved(path: str) -> tuple[int, dict[str, Approved]]:

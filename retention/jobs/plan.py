@@ -20,13 +20,12 @@ from retention.jobs.lifting import add_lifts, lifted
 from retention.jobs.running import JobResult, JobRun, job
 from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
-from retention.tables.permits import planned_rows, refusal_of
-from retention.tables.plan import TablePlan
 from retention.views.json_entries import plan_entry, table_plan_entry
 from retention.views.text_guards import warning_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+    from retention.tables.plan import TablePlan
 
 
 @job(
@@ -76,6 +75,8 @@ def refusals_of_tables(
     warehouse: Warehouse, outcomes: Iterable[Outcome[TablePlan]], guards: Guards
 ) -> dict[str, str]:
     """Predict how `apply` would refuse plans of tables, a sentence by table."""
+    from retention.tables.permits import refusal_of
+
     answers = {
         outcome.stream: refusal_of(warehouse.table(outcome.stream).opened, outcome.value, guards)
         for outcome in outcomes
@@ -88,6 +89,8 @@ def entry_of_table(
     warehouse: Warehouse, outcome: Outcome[TablePlan], refusals: Mapping[str, str]
 ) -> dict[str, Any]:
     """The JSON entry of a planned table: whether a pass would change it, be refused, or need a person's approval."""
+    from retention.tables.permits import planned_rows
+
     plan = outcome.value
     if plan is None:
         return table_plan_entry(outcome)

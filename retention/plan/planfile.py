@@ -97,14 +97,10 @@ def save_plans(location: str, plans: Sequence[Plan], **beside: str) -> None:
     digests = dict(beside)
     for part, schema in saved_schemas().items():
         digests[part] = write_table(_beside(location, part), schema, _numbered_tables(plans, part))
-    document = {
-        "format_version": FORMAT_VERSION,
-        "kind": KIND,
-        "sha256": digests,
-        "plans": [_header(plan) for plan in plans],
-    }
-    text = json.dumps(document, indent=1, sort_keys=True)
-    write_output(location, PLAN_FILE, f"{text}\n".encode())
+    document = {"format_version": FORMAT_VERSION, "kind": KIND, "sha256": digests}
+    document |= {"plans": [_header(plan) for plan in plans]}
+    text = json.dumps(document, indent=1, sort_keys=True).encode()
+    write_output(location, PLAN_FILE, text + b"\n")
 
 
 def _numbered_tables(plans: Sequence[Plan], part: str) -> Iterator[pa.Table]:
@@ -396,5 +392,6 @@ def _beside(location: str, part: str) -> str:
 
 def damaged_plan(location: str, what: str) -> DamagedError:
     """The error of saved plans that are not as written."""
-    text = f"{location}: this saved plan is damaged: {what}; nothing was changed; plan again"
-    return DamagedError(text)
+    return DamagedError(
+        f"{location}: this saved plan is damaged: {what}; nothing was changed; plan again"
+    )

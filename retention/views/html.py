@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape as html_escape
+from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
 from retention.core.wording import counted
@@ -15,8 +16,6 @@ from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
 from retention.inspect.topic_stats import TopicStats
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
-from retention.tables.plan import TablePlan
-from retention.tables.report import TableReport
 from retention.views.reasons import reason
 from retention.views.segment_groups import groups_of
 from retention.views.text import (
@@ -38,6 +37,10 @@ from retention.views.text_topic import (
     stats_rows,
 )
 from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
 _LINE = "rgba(128,128,128,.35)"

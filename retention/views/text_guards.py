@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.outcomes import Outcome
 from retention.core.units import format_size
@@ -11,7 +12,9 @@ from retention.history.report import RunReport
 from retention.plan.lowered import LimitChange, LoweredLimit
 from retention.rules.removal_guards import GuardFinding
 from retention.rules.setting import spell_limit
-from retention.tables.report import TableReport
+
+if TYPE_CHECKING:
+    from retention.tables.report import TableReport
 
 
 def guards_text(findings: Iterable[GuardFinding]) -> Iterator[str]:

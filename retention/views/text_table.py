@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.tables.plan import TablePlan
-from retention.tables.report import TableReport
-from retention.tables.state import TableEstimate, TableState
 from retention.views.text_guards import guards_text, passed_guards_text
 from retention.views.wording import bounds_text, brief_instant
+
+if TYPE_CHECKING:
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
+    from retention.tables.state import TableEstimate, TableState
 
 
 def table_plan_text(plan: TablePlan) -> list[str]:
