@@ -36,6 +36,8 @@ from retention.tables.removed_rows import located
 _HASH = "key_hash"
 _ABOUT = b"retention.evidence"
 _SALT_BYTES = 32
+_HASH_BYTES = 16
+"""Half of the digest: enough to tell keys apart, and random bytes are most of a hashed file."""
 
 
 @dataclass(frozen=True)
@@ -196,14 +198,16 @@ def evidence_location(table: OpenedTable, run: str) -> str:
 
 
 def key_hash(salt: bytes, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """HMAC-SHA-256 of each row's key, 32 bytes; null where a column is null, so that there is no key."""
+    """The first 16 bytes of HMAC-SHA-256 of each row's key; null where a column is null, so that there is no key."""
     texts = [key_text(values) for values in columns]
     lengths = [pc.binary_length(text).cast(pa.string()).cast(pa.binary()) for text in texts]
     parts = [part for pair in zip(lengths, texts, strict=True) for part in pair]
     keys = pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary())).combine_chunks()
     encoded = keys.dictionary_encode()
-    hashes = [hmac.digest(salt, key, "sha256") for key in encoded.dictionary.to_pylist()]
-    values = pa.array(hashes, pa.binary(_SALT_BYTES))
+    hashes = [
+        hmac.digest(salt, key, "sha256")[:_HASH_BYTES] for key in encoded.dictionary.to_pylist()
+    ]
+    values = pa.array(hashes, pa.binary(_HASH_BYTES))
     return pa.chunked_array([values.take(encoded.indices)])
 
 

@@ -131,6 +131,14 @@ def test_a_pass_leaves_what_sql_leaves(tmp_path: Path, partitions: list[str]) ->
     assert planned(opened).is_empty
 
 
+def test_a_table_without_files_has_nothing_to_remove(tmp_path: Path) -> None:
+    limits = TableLimits(max_age_ns=AGE_NS)
+    other = RowPolicy(((("tenant",), ("other",)),), TableLimits(), frozenset({"max_age"}))
+    opened = table(tmp_path, [rows(60)], TablePolicy(COLUMNS, limits, (other,)))
+    DeltaTable(opened.location).delete()
+    assert planned(opened).is_empty
+
+
 def test_a_column_that_is_no_time_is_refused_with_what_to_write(tmp_path: Path) -> None:
     policy = TablePolicy(replace(COLUMNS, time=("bytes",)), TableLimits(max_age_ns=AGE_NS))
     opened = table(tmp_path, [rows(9)], policy)
