@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from pyroaring import BitMap64
 
+from retention.errors import UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import crash_points
 from retention.tables.apply import apply_plan
@@ -48,7 +49,12 @@ def undo(folder: Path) -> None:
     """Undo the removal, unless an earlier process has done so."""
     table = _settled(folder)
     if not _done(table, TableUndone):
-        undo_run(table.opened, _done(table, TableApplied)[0])
+        applied = _done(table, TableApplied)
+        if not applied:
+            raise UsageError(
+                "no run is listed that could be undone; nothing was changed; look again"
+            )
+        undo_run(table.opened, applied[0])
 
 
 def _settled(folder: Path) -> Events:

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
+from pyspark.sql import SparkSession
 
 from retention.core.table_policy import RowPolicy, TableColumns, TableLimits, TablePolicy
 from retention.delta import snapshot as delta_log
 from retention.engine_port import Engine
 from retention.engines.local import LocalEngine
+from retention.engines.spark.engine import SparkEngine
 from retention.planners import table_rows
 from retention.tables.apply import apply_plan
 from retention.tables.opened import OpenedTable
@@ -30,7 +32,7 @@ from retention.tables.planning import plan_table
 if TYPE_CHECKING:
     pass
 
-TABLES = int(os.environ.get("RETENTION_TABLES", "8"))
+TABLES = int(os.environ.get("RETENTION_TABLES", "4"))
 """Random tables: 200 in `make long NAME=tables`."""
 NOW = datetime(2027, 1, 15, 8, 30, tzinfo=UTC)
 DAY_NS = 86_400 * 10**9
@@ -345,3 +347,12 @@ def test_random_tables_lose_what_sql_selects(
     ]
     print(f"{TABLES} tables, {sum(removed)} rows removed, from {sum(map(bool, removed))} of them")
     assert sum(map(bool, removed)) > TABLES // 2
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_spark_plans_random_tables_as_this_process_does(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(1000, 1000 + TABLES // 4):
+        _check(tmp_path / str(seed), seed, [SparkEngine(spark)], monkeypatch)
