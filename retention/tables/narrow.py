@@ -83,7 +83,7 @@ class NarrowReader:
     def columns(self) -> tuple[NarrowColumn, ...]:
         """The columns as tasks name them."""
         return tuple(
-            NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string())
+            NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string(), leaf.ids)
             for name, leaf in self.leaves.items()
         )
 
