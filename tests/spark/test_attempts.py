@@ -55,7 +55,7 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = tmp_path / "failed"
-    monkeypatch.setattr(stage, "copy_remaining", failing_once(copy_remaining, flag))
+    monkeypatch.setattr(stage, "rewrite_or_hide", failing_once(copy_remaining, flag))
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND, "spark", max_msgs=15)
     opened = warehouse.stream("ORDERS").opened
     lay(opened, even_segments(3, 10))

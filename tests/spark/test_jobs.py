@@ -64,7 +64,7 @@ def properties(spark: SparkSession) -> list[str | None]:
 def test_the_jobs_of_a_pass_say_stream_step_and_run(
     spark: SparkSession, laid: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "copy_remaining", noting(copy_remaining, tmp_path / "notes"))
+    monkeypatch.setattr(stage, "rewrite_or_hide", noting(copy_remaining, tmp_path / "notes"))
     [outcome] = laid.apply()
     assert outcome.value is not None, outcome.sentence
     run = outcome.value.run
@@ -139,7 +139,7 @@ def test_a_run_whose_group_is_cancelled_ends_in_a_sentence_and_the_old_state(
 ) -> None:
     before, version = held(laid), laid.stream("ORDERS").opened.store.snapshot().version
     begun, outcomes = tmp_path / "begun", []
-    monkeypatch.setattr(stage, "copy_remaining", waiting(copy_remaining, begun))
+    monkeypatch.setattr(stage, "rewrite_or_hide", waiting(copy_remaining, begun))
     thread = threading.Thread(target=lambda: outcomes.extend(laid.apply()))
     thread.start()
     run = wait_for(begun)[0]

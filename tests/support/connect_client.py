@@ -56,7 +56,7 @@ def a_pass(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch) -> None
         shutil.copytree(folder / "local" / format_, folder / "spark" / format_)
         there = warehouse_with(folder / "spark" / format_, format_, NOW, "spark", max_msgs=15)
         [local] = here.apply()
-        patch.setattr(stage, "copy_remaining", noting(copy_remaining, folder / format_))
+        patch.setattr(stage, "rewrite_or_hide", noting(copy_remaining, folder / format_))
         [by_spark] = there.apply()
         patch.undo()
         assert by_spark.value is not None, by_spark.sentence
@@ -181,7 +181,7 @@ def a_cancelled_run(spark: SparkSession, folder: Path, patch: pytest.MonkeyPatch
     """A run whose tag is interrupted ends in one sentence with the code of interrupted work, and the old state."""
     warehouse = _laid(folder, "delta", "spark")
     before, outcomes, begun = held(warehouse), [], folder / "begun"
-    patch.setattr(stage, "copy_remaining", waiting(copy_remaining, begun))
+    patch.setattr(stage, "rewrite_or_hide", waiting(copy_remaining, begun))
     thread = threading.Thread(target=lambda: outcomes.extend(warehouse.apply()))
     thread.start()
     tags = wait_for(begun)[2].split(",")

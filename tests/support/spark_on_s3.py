@@ -133,7 +133,7 @@ def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
             )
         return done
 
-    with patch.object(stage, "copy_remaining", failing_once):
+    with patch.object(stage, "rewrite_or_hide", failing_once):
         yield "applied at the second attempt", applied(made)
     yield "failed once", files.length(flag)
     yield "left by attempts", sequences(made)

@@ -234,7 +234,7 @@ def test_a_copy_that_does_not_hold_the_rest_is_not_committed(
     def without_first(task: RewriteTask) -> RewriteResult:
         return copy_remaining(replace(task, removed=np.array([[1, 1]])))
 
-    monkeypatch.setattr(stage, "copy_remaining", without_first)
+    monkeypatch.setattr(stage, "rewrite_or_hide", without_first)
     with pytest.raises(VerificationError, match="nothing was committed"):
         publish(orders, [line("a", SUB)])
     assert contents(orders) == [(1, "a"), (2, "b"), (3, "a")]
