@@ -144,13 +144,18 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
         """A table in place that the configuration lists.
 
         Raises:
-            UsageError: it lists none of that name.
+            UsageError: it lists none of that name, or a stream has it, too.
         """
         from retention.api.table import Table, unknown_table_error
 
         config = next((table for table in self.config.tables if table.name == name), None)
         if config is None:
             raise unknown_table_error(name, self.tables())
+        if name in self.streams():
+            raise UsageError(
+                f"{name}: the table has the name of a stream that was written to {self.location}, and commands cannot "
+                "tell them apart; nothing was changed; give the table another name in its configuration"
+            )
         opened = OpenedTable(
             name,
             config.location,
@@ -300,6 +305,8 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
             raise unknown_stream_error(name, self.streams(), self.location, self.tables())
 
     def _open(self, name: str) -> OpenedStream:
+        if name in self.tables():
+            raise table_error(name)
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
         refuse_shared(self.location, name)

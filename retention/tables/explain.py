@@ -117,9 +117,9 @@ def explain_row(
     """
     snapshot = delta_log.read(table.location)
     rows = _Rows.planned(table, snapshot, as_of_ns, choose_engine)
-    live = rows.explained(rows.around(unquote(file), row))
-    at_place = tuple(each for each in live if (each.file, each.row) == (unquote(file), row))
-    removed = removals_of_row(table, unquote(file), row)
+    live = rows.explained(rows.around(file, row))
+    at_place = tuple(each for each in live if (each.file, each.row) == (file, row))
+    removed = removals_of_row(table, file, row)
     if not at_place and not removed:
         raise MissingMessageError(
             f"{table.name}: {file} has no live row {row}, and no run with a record removed one; name the file and the "

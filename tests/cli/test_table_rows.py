@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.retention.tables.test_explain import events
 from tests.support.sandboxes import Commands
@@ -87,3 +89,20 @@ def test_rows_and_statements_are_of_one_table(
     refused = lake.run("plan", *arguments)
     assert refused.exit_code == 2
     assert why in refused.stderr
+
+
+def test_a_row_is_explained_by_the_place_that_a_plan_lists(tmp_path: Path) -> None:
+    rows = pa.table({"at": pa.array([0, 10**15], pa.int64()), "region": ["eu west/1", "é%20 b"]})
+    write_deltalake(tmp_path / "events", rows, partition_by=["region"])
+    table = {"name": "events", "location": "../events", "time": "at", "unit": "us", "max_age": "1d"}
+    home = tmp_path / "w"
+    home.mkdir()
+    (home / "retention.yaml").write_text(json.dumps({"warehouse": ".", "tables": [table]}))
+    lake, place = Commands(home), tmp_path / "rows.jsonl"
+    assert lake.run("plan", "events", "--rows", place).exit_code == 0
+    assert lake.run("apply", "events", "--yes").exit_code == 0
+    listed = [json.loads(line) for line in place.read_text().splitlines()]
+    for row in listed:
+        explained = lake.json("explain", "events", "--file", row["file"], "--row", row["row"])
+        assert [each["limit"] for each in explained["removed"]] == ["max_age"]
+    assert len(listed) == 2

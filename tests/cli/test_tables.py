@@ -205,3 +205,17 @@ def test_reclaim_says_what_it_keeps_until_when(tmp_path: Path, lake: Commands) -
     assert done.stdout.startswith("events: nothing to delete, grace 7d\n  kept: dead for less than")
     assert len(list((tmp_path / "lake" / "events").glob("*.parquet"))) == files
     assert parsed(lake, "reclaim")["tables"][0]["staying"]["grace"]["files"] == 4
+
+
+def test_a_name_is_that_of_a_table_or_of_a_stream(tmp_path: Path, lake: Commands) -> None:
+    written = lake.run("publish", "events", stdin='{"subject": "a", "data": ""}')
+    assert written.exit_code == 2
+    assert "is a table in place, and this is for streams" in written.stderr
+    assert not (tmp_path / "w" / "streams").exists()
+    listing(tmp_path, EVENTS.replace("name: events", "name: clicks"))
+    assert lake.run("publish", "events", stdin='{"subject": "a", "data": ""}').exit_code == 0
+    listing(tmp_path, EVENTS)
+    planned = lake.run("plan", "events")
+    assert planned.exit_code == 2
+    assert "the table has the name of a stream" in planned.stderr
+    assert rows(tmp_path) == 100
