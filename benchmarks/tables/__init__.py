@@ -1,0 +1,1 @@
+"""Rows leave a Delta table of another owner: this engine beside what its owner would run instead."""
