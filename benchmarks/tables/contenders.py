@@ -75,7 +75,7 @@ class Ours(Contender):
         instant = size.now
         if task == "max_age":
             instant = size.cutoff + timedelta(days=_AGE_DAYS)
-        table.apply(table.plan(round(instant.timestamp() * 1000) * 1_000_000))
+        table.plan(round(instant.timestamp() * 1000) * 1_000_000).apply()
 
 
 class OursWithVectors(Ours):
