@@ -150,7 +150,13 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         if config is None:
             raise unknown_table_error(name, self.tables())
         opened = OpenedTable(
-            name, config.location, config.policy, self.location, self.clock, self._wait_s
+            name,
+            config.location,
+            config.policy,
+            self.location,
+            self.clock,
+            self._wait_s,
+            format=config.format,
         )
         return Table(opened, config, self.engine)
 

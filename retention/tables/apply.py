@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.core.units import format_instant
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError
 from retention.history.kinds import TableApplied
 from retention.stores.checks.exclusion import refuse_without_exclusion
+from retention.tables.access import access_of
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.recorded import commit_recorded, maintained
@@ -73,6 +73,7 @@ def numbers_of(plan: TablePlan) -> dict[str, Any]:
         "rows_ahead_of_clock": plan.unlimited.ahead,
         "files_read": plan.files_read,
         "bytes_read": plan.bytes_read,
+        "files_passed_over": dict(plan.passed_over),
         "version_before": plan.version,
     }
 
@@ -100,7 +101,7 @@ def apply_plan(
     started = time.monotonic()
     with maintained(table):
         _refuse_instant(table, plan, permissions)
-        current = delta_log.read(table.location)
+        current = access_of(table).read(table)
         _refuse_table(plan, current)
         refuse_without_exclusion(table.location)
         if plan.is_empty:

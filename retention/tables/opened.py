@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from retention.core.subjects import path_name
 from retention.core.table_policy import TablePolicy
 from retention.history.runs import History, history_of
 from retention.storage import files
+
+TableFormatName = Literal["delta", "parquet"]
+"""The format of a table in place: a Delta log, or a directory of Parquet files without a log."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class OpenedTable:
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
     """The time to wait for another run on the table to end, in seconds."""
+    format: TableFormatName = "delta"
 
     @property
     def home(self) -> str:

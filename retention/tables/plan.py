@@ -53,9 +53,12 @@ class FileRemovals:
 
     def digested(self) -> Iterator[bytes]:
         """The bytes by which a plan's id depends on these removals."""
-        yield json.dumps(
-            [self.add["path"], vector_id(self.add.get("deletionVector")), self.add["size"]]
-        ).encode()
+        identity = (
+            vector_id(self.add.get("deletionVector")),
+            self.add["size"],
+            self.add.get("tags"),
+        )
+        yield json.dumps([self.add["path"], *identity], sort_keys=True).encode()
         for limit in LIMITS:
             if limit in self.rows:
                 rows = self.rows[limit]
@@ -94,6 +97,8 @@ class TablePlan:
     """Counted in the files whose rows were read."""
     files_read: int = 0
     bytes_read: int = 0
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """Reason → the number of files of a directory that stay whatever rows of them the limits remove."""
 
     @cached_property
     def plan_id(self) -> str:

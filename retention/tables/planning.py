@@ -15,10 +15,9 @@ from pyroaring import BitMap64
 
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
 from retention.delta.parquet_rows import ParquetSource
-from retention.delta.schema import arrow_type
+from retention.delta.schema import arrow_type, leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
@@ -31,6 +30,7 @@ from retention.rules.tables.files import (
 )
 from retention.rules.tables.rows import RowRules
 from retention.storage import files
+from retention.tables.access import access_of
 from retention.tables.bounds import (
     by_path,
     file_bounds,
@@ -75,8 +75,11 @@ def plan_table(
         UsageError: there is no table.
         DamagedError, StorageError: its log or a file cannot be read.
     """
-    snapshot = delta_log.read(table.location)
+    access = access_of(table)
+    snapshot = access.read(table)
     refuse_unsafe(snapshot)
+    if not leaves(snapshot.metadata):
+        return access.planned(_empty(table, snapshot, as_of_ns), snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
     order = by_path(snapshot)
     numbered = _Numbered(snapshot, order, _live_rows(snapshot, order))
@@ -92,7 +95,7 @@ def plan_table(
     beyond = files_beyond_bytes(bounds, policy, verdicts.possible, gone)
     for number in np.flatnonzero(beyond).tolist():
         removals[number] = _whole(numbered, number, "max_bytes", removals.get(number))
-    return TablePlan(
+    plan = TablePlan(
         table.name,
         table.location,
         snapshot.metadata["id"],
@@ -104,6 +107,15 @@ def plan_table(
         Unlimited(**vars(decided.notes)),
         decided.read.files,
         decided.read.bytes,
+    )
+    return access.planned(plan, snapshot)
+
+
+def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TablePlan:
+    """The plan of a table without columns: a directory has those of its files, which may all be gone."""
+    table_id = snapshot.metadata["id"]
+    return TablePlan(
+        *(table.name, table.location, table_id, snapshot.version, as_of_ns, table.policy, (), 0)
     )
 
 

@@ -1,0 +1,105 @@
+"""The access to directories of Parquet files as tables in place: whole files are moved out of them, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retention.delta.commit import Build, Operation
+from retention.delta.snapshot import DeltaSnapshot
+from retention.errors import DamagedError, RefusedError
+from retention.history.kinds import TableApplied, TableRun, TableUndone
+from retention.history.record import ABANDONED, DONE, UNKNOWN
+from retention.tables.directory.moves import (
+    Move,
+    move_aside,
+    move_back,
+    moves_of,
+    refuse_unreturnable,
+    sync_moves,
+    take_back,
+)
+from retention.tables.directory.snapshot import DirectorySnapshot, read_directory
+from retention.tables.opened import OpenedTable
+from retention.tables.plan import TablePlan
+from retention.tables.records import ChangedFile, read_changes
+
+_PARTLY = "with_rows_that_stay"
+"""The reason for which a file stays although limits would remove some of its rows."""
+_VERSION = 0
+"""A directory has no versions."""
+
+
+class DirectoryAccess:
+    """Directories without a log; as `tables.access.TableAccess`."""
+
+    def read(self, table: OpenedTable) -> DirectorySnapshot:
+        """The files of the directory that are complete."""
+        columns = table.policy.columns
+        bounded = {column for column in (columns.time, columns.expires_at) if column is not None}
+        return read_directory(table.location, table.clock(), bounded)
+
+    def planned(self, plan: TablePlan, snapshot: DeltaSnapshot) -> TablePlan:
+        """The files of a plan of which every row is removed; others stay with all their rows, and are counted."""
+        partly = {_PARTLY: len(plan.cut)} if plan.cut else {}
+        unread = snapshot.passed_over if isinstance(snapshot, DirectorySnapshot) else {}
+        return replace(plan, removals=tuple(plan.dropped), passed_over={**unread, **partly})
+
+    def commit(
+        self,
+        table: OpenedTable,
+        before: DeltaSnapshot,
+        build: Build,
+        operation: Operation,
+        intent: TableRun,
+    ) -> int:
+        """Move the files of a run, one after the other; a failure is undone by `settled`.
+
+        Raises:
+            StalePlanError: a file is gone, or is another by now.
+            RefusedError: a file would replace another.
+            StorageError: a file cannot be moved.
+        """
+        del operation
+        # The actions themselves are those of a log; building them asks what permits the run.
+        list(build(_VERSION, table.clock() // 10**6, before))
+        moves = _moves(table, intent)
+        if isinstance(intent, TableUndone):
+            move_back(moves)
+        else:
+            move_aside(table.location, moves)
+        return _VERSION
+
+    def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
+        """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back."""
+        done = intent.updated(status=DONE, settled=True, version_after=_VERSION)
+        try:
+            moves = _moves(table, intent)
+            if isinstance(intent, TableUndone):
+                move_back(moves)
+                return done
+            if all(move.is_moved for move in moves):
+                sync_moves(moves)
+                return done
+            if take_back(moves):
+                return intent.updated(status=ABANDONED, latest_as_of_ns=None)
+        except (DamagedError, RefusedError):
+            pass
+        return intent.updated(status=UNKNOWN)
+
+    def refuse_unrestorable(
+        self,
+        table: OpenedTable,
+        record: TableApplied,
+        changed: Sequence[ChangedFile],
+        current: DeltaSnapshot,
+    ) -> None:
+        """Refuse if a removed file is gone, or if another file has its name."""
+        del current
+        refuse_unreturnable(moves_of(table.location, record.run, changed))
+
+
+def _moves(table: OpenedTable, intent: TableRun) -> list[Move]:
+    """The files that a run moves."""
+    run = intent.undoes if isinstance(intent, TableUndone) else intent.run
+    return moves_of(intent.location, run, read_changes(table, run))
