@@ -52,6 +52,7 @@ class TableLook:
 
     location: str
     format: TableFormatName
+    has_log: bool
     version: int
     files: int
     bytes: int
@@ -100,6 +101,7 @@ def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
     look = TableLook(
         location=location,
         format="parquet" if isinstance(table, DirectorySnapshot) else "delta",
+        has_log=not isinstance(table, DirectorySnapshot),
         version=table.version,
         files=table.files.num_rows,
         bytes=_total(table.files["size"]),

@@ -17,7 +17,7 @@ from retention.inspect.time_guess import TimeCandidate
 def look_lines(look: TableLook) -> Iterator[str]:
     """Describe a table, and the columns that may have the time of its rows."""
     counted_files = f"{counted(look.files, 'file')}, {format_size(look.bytes)}"
-    if look.format == "parquet":
+    if not look.has_log:
         yield f"{look.location}: {counted(look.rows, 'row')} in {counted_files}"
         yield (
             "  a directory of Parquet files without a log: only whole files are removed, so a row stays as long as "
@@ -34,7 +34,7 @@ def look_lines(look: TableLook) -> Iterator[str]:
         )
     yield f"  columns: {', '.join(f'{format_column(path)} {kind}' for path, kind in look.columns)}"
     unit = "files"
-    if look.format == "delta":
+    if look.has_log:
         yield f"  features: {', '.join(look.features) or 'none'}"
         unit = "entries"
     writers = (f"{writer} ({unit}: {count})" for writer, count in look.writers)
@@ -62,7 +62,7 @@ def candidate_text(time: TimeCandidate) -> str:
 
 def effect_line(effect: AgeEffect, look: TableLook) -> str:
     """Describe the effect of a limit of age."""
-    if look.format == "parquet":
+    if not look.has_log:
         return (
             f"  max_age: {format_duration(effect.max_age_ns)} would remove {counted(effect.whole_files, 'file')} with "
             f"{effect.rows_at_least:,} rows ({format_size(effect.whole_bytes)}, not read), and keep "
@@ -79,7 +79,7 @@ def effect_line(effect: AgeEffect, look: TableLook) -> str:
 def table_entry(name: str, look: TableLook, time: TimeCandidate) -> ListEntry:
     """The entry of a table: without a limit, so that it removes nothing; comments propose some."""
     values = {"name": name, "location": look.location, "time": format_column(time.path)}
-    if look.format != "delta":
+    if not look.has_log:
         values["format"] = look.format
     if time.unit is not None:
         values["unit"] = time.unit
