@@ -83,6 +83,17 @@ def moves_of(location: str, run: str, changed: Iterable[ChangedFile]) -> list[Mo
     ]
 
 
+def files_aside(location: str, run: str) -> dict[str, int]:
+    """Location → bytes of the files that a run moved out of a table and that are still aside: what a reclaim deletes.
+
+    An undone run has none; those of a run that is not `done` are not to be deleted.
+    """
+    directory = aside_directory(location, run)
+    places = [files.join(directory, path) for path in files.walk(directory)]
+    pins = ((place, pin_of(place)) for place in places if place.endswith(_SUFFIX))
+    return {place: pin.size for place, pin in pins if pin is not None}
+
+
 def move_aside(location: str, moves: Sequence[Move]) -> None:
     """Move files out of their directory; durable on return. `take_back` is the remedy of a failure.
 

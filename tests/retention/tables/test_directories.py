@@ -28,6 +28,7 @@ from retention.errors import (
 )
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.tables.apply import apply_plan
+from retention.tables.directory.moves import files_aside
 from retention.tables.planfile import load_table_plans, save_table_plans
 from retention.tables.planning import plan_table
 from retention.tables.undo import undo_run
@@ -61,6 +62,8 @@ def test_a_pass_moves_the_files_of_which_no_row_stays(events: Directory) -> None
     report = apply_plan(events.opened, plan)
     assert events.files() == ALL[1:]
     assert events.aside() == ["a.parquet.removed"]
+    [(place, size)] = files_aside(events.opened.location, report.run).items()
+    assert (Path(place).name, size) == ("a.parquet.removed", plan.removed_bytes)
     assert report.as_json()["files"] == {"dropped": 1, "cut": 0, "kept": 3}
     done = events.opened.history.done(report.run)
     assert done is not None
@@ -72,6 +75,7 @@ def test_an_undo_moves_them_back(events: Directory) -> None:
     before = (events.root / ALL[0]).stat()
     run = apply_plan(events.opened, events.plan()).run
     undone = undo_run(events.opened, run)
+    assert files_aside(events.opened.location, run) == {}
     assert (undone.restored_rows, undone.restored_files, undone.written_files) == (3, 1, 0)
     after = (events.root / ALL[0]).stat()
     assert (after.st_ino, after.st_mtime_ns, after.st_nlink) == (
