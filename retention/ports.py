@@ -192,6 +192,10 @@ class StagingArea(Protocol):
         """A new file to replace `source`, as from `stage`."""
         ...
 
+    def stage_vector(self, source: DataFile) -> DataFile:
+        """The file of `source` under a new deletion vector, as from `stage`; the data file itself is not new."""
+        ...
+
     def discard(self, paths: Sequence[str]) -> None:
         """Delete the files staged under these paths that no commit named, under every name that attempts gave them."""
         ...
@@ -246,6 +250,19 @@ class Store(StagingArea, Protocol):
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """The current locations of the live files in `files` (a table with the columns of `LOGGED_FILES`)."""
+        ...
+
+    def hidden_rows(self, snapshot: Snapshot) -> Mapping[str, int]:
+        """Path of each file under a deletion vector → the number of rows that it hides."""
+        ...
+
+    def takes_vector(self, snapshot: Snapshot, row: Mapping[str, Any]) -> bool:
+        """Whether a file that loses rows is better hidden in part by a deletion vector than copied.
+
+        Args:
+            snapshot: the table.
+            row: the file's row of `PLANNED_FILES`: its path, and the numbers of its messages and of removed ones.
+        """
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:

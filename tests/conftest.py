@@ -87,8 +87,8 @@ ONE_CASE = ("cli", "jobs", "live", "safety", "spark")
 """Folders whose test functions run with one of their cases in `make test`."""
 LONG = ("concurrency", "conformance", "contract", "crash")
 """Folders with files that take minutes; they start first, so that none is left at the end."""
-NEEDS_SPARK = re.compile(r'mark\.spark|spark: SparkSession|"spark"')
-"""The pattern of test files that use a session."""
+NEEDS_SPARK = re.compile(r'spark: SparkSession|"spark"')
+"""The pattern of test files that use a session in their own process."""
 
 ON_S3 = re.compile(r"(?<![a-z])s3(?![a-z0-9])")
 """The pattern of names of tests on an object store: `test_s3_spark.py`, `[delta-s3]`, and not `[names3]`."""

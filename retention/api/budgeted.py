@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from retention.api.warehouse import Warehouse
 from retention.apply.budget import Budget
@@ -14,6 +15,29 @@ from retention.engines.select import Engines
 from retention.history.report import RunReport
 from retention.inspect.lag import NO_LAG, Lag, lag_of, urgency
 from retention.storage import files
+
+if TYPE_CHECKING:
+    from retention.tables.report import TableReport
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A budget, and what a run has spent of it."""
+
+    budget: Budget
+    since_ns: int
+    """The start of the run."""
+    bytes: int = 0
+    """The bytes read and written."""
+
+    @classmethod
+    def after(
+        cls, budget: Budget, since_ns: int, outcomes: Iterable[Outcome[RunReport]]
+    ) -> Spending:
+        """The spending of a run after its passes over streams."""
+        reports = [outcome.value for outcome in outcomes if outcome.value is not None]
+        return cls(budget, since_ns, sum(each.bytes_read + each.bytes_written for each in reports))
+
 
 Behind = dict[str, Outcome[Lag | None]]
 
@@ -50,6 +74,38 @@ def apply_within(
             return done[-1]
 
         return act_sequentially(order, act, warehouse.clock, watch)
+
+
+def apply_tables_within(
+    warehouse: Warehouse,
+    names: Iterable[str],
+    as_of_ns: int,
+    spending: Spending,
+    guards: Guards | None = None,
+    watch: Watch | None = None,
+) -> list[Outcome[TableReport]]:
+    """Plan and apply one pass over tables, after those over streams, until the budget is spent.
+
+    Returns:
+        An outcome for each table, in the order of the names; `left` is set in the report of one not processed.
+    """
+    from retention.tables.permits import nothing_done
+
+    size = spending.bytes
+    with Engines(warehouse.engine) as engines:
+
+        def act(name: str) -> TableReport:
+            nonlocal size
+            table = warehouse.table(name)
+            spent = spending.budget.spent(warehouse.clock() - spending.since_ns, size)
+            if spent is not None:
+                left = nothing_done(table.opened, as_of_ns)
+                return replace(left, left={"budget": spent})
+            report = table.apply_on(engines, as_of_ns, guards or Guards())
+            size += report.plan.bytes_read + report.bytes_written
+            return report
+
+        return act_sequentially(names, act, warehouse.clock, watch)
 
 
 def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:

@@ -33,7 +33,10 @@ class RunHistory(StreamSelection):
         """A stream that the configuration names, or that was written to."""
 
     def history(self, names: Iterable[str] | None = None) -> RunRecords:
-        """The outcomes of runs over streams (all, if `names` is None), newest first; `to_pandas()` makes a data frame.
+        """The outcomes of runs, newest first; `to_pandas()` makes a data frame of them.
+
+        Args:
+            names: the streams and tables; None: all.
 
         Raises:
             UsageError: there is no such stream.
@@ -43,15 +46,16 @@ class RunHistory(StreamSelection):
         return RunRecords(record.as_json() for record in self.runs(names))
 
     def runs(self, names: Iterable[str] | None = None) -> list[RunRecord]:
-        """The outcomes of runs over streams (all, if `names` is None), newest first, as typed records.
+        """The outcomes of runs over streams and tables (all, if `names` is None), newest first, as typed records.
 
         Raises:
             UsageError: there is no such stream.
         """
-        return runs_of(
-            self.location,
-            [self._known(name).name for name in self._named(names, among=self.streams())],
-        )
+        given = None if names is None else list(names)
+        if given == []:
+            return []
+        streams, tables = self.chosen_with_tables(given or (), among=self.streams())
+        return runs_of(self.location, [*(self._known(name).name for name in streams), *tables])
 
     def undo(self, run: str) -> dict[str, Any]:
         """Restore what a run removed; return the record of the undoing run, with `removed_again` added.
@@ -100,6 +104,7 @@ class RunHistory(StreamSelection):
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
                 return self._known(name)
+        kinds = "stream or table" if self.tables() else "stream"
         raise UsageError(
-            f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"
+            f"{run}: no {kinds} in {self.location} has such a run; `retention history` lists the runs"
         )

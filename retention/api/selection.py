@@ -121,6 +121,32 @@ class StreamSelection(ABC):
             )
         return chosen
 
+    def tables(self) -> list[str]:
+        """The names of the tables in place that the configuration lists."""
+        return [table.name for table in self.config.tables]
+
+    def chosen_with_tables(
+        self,
+        names: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """The streams, and the tables in place, to act on by name, pattern and tag; as `chosen`.
+
+        Raises:
+            UsageError: as `chosen`.
+        """
+        refuse_missing(self.config)
+        tables = self.tables()
+        meant = [*(self.own_streams() if among is None else among), *tables]
+        chosen = select_streams(
+            self.config, lambda: [*self.streams(), *tables], names, tags, meant, tables
+        )
+        return (
+            [name for name in chosen if name not in tables],
+            [name for name in chosen if name in tables],
+        )
+
     def has(self, name: str) -> bool:
         """Whether the configuration names such a stream or topic, or it was written to."""
         return self.config.stream(name) is not None or name in self.streams()

@@ -13,10 +13,16 @@ from retention.api.audit import Audit
 from retention.api.maintenance import Maintenance
 from retention.api.public import Public
 from retention.api.run_history import RunHistory
+from retention.api.table_passes import TablePasses
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.config import Config, StreamConfig
-from retention.config.discovery import find_config, refuse_missing, unknown_stream_error
+from retention.config.discovery import (
+    find_config,
+    refuse_missing,
+    table_error,
+    unknown_stream_error,
+)
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, RunHistory, Audit):
+class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
     """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(
@@ -134,10 +140,6 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
         topic_of(opened)
         return Topic(opened, self.engine)
 
-    def tables(self) -> list[str]:
-        """The names of the tables in place that the configuration lists."""
-        return [table.name for table in self.config.tables]
-
     def table(self, name: str) -> Table:
         """A table in place that the configuration lists.
 
@@ -156,6 +158,10 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
             self.location,
             self.clock,
             self._wait_s,
+            config,
+            self._since_ns,
+            config.exclusive,
+            config.evidence,
             format=config.format,
         )
         return Table(opened, config, self.engine)
@@ -290,7 +296,9 @@ class Warehouse(Public, Maintenance, RunHistory, Audit):
     def _refuse_unknown(self, name: str) -> None:
         if not self.has(name):
             refuse_missing(self.config)
-            raise unknown_stream_error(name, self.streams(), self.location)
+            if name in self.tables():
+                raise table_error(name)
+            raise unknown_stream_error(name, self.streams(), self.location, self.tables())
 
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))

@@ -15,6 +15,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
+from retention.core.seq_ranges import ranges_in
 from retention.core.table_requirements import AssertArchiveHead, TableRequirement
 from retention.core.table_updates import SetArchiveHead, TableUpdate
 from retention.datafile.parquet import open_messages, unreadable_error
@@ -135,7 +136,7 @@ def archive(
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     digests = engine.map(archive_file, tasks, weights)
     rows = leaving.files.to_pylist()
-    copies = tuple(map(_archived, rows, digests))
+    copies = tuple(map(_archived, rows, sources, digests))
     manifest = Manifest(
         origin,
         opened.dialect.is_topic,
@@ -224,7 +225,8 @@ def _pieces(file: DataFile) -> Iterator[bytes]:
         raise unreadable_error(file, error) from error
 
 
-def _archived(row: Mapping[str, Any], sha256: str) -> ArchivedFile:
+def _archived(row: Mapping[str, Any], source: DataFile, sha256: str) -> ArchivedFile:
     taken = {rule: row[f"by_{rule}"] for rule in RULES if row.get(f"by_{rule}")}
     kept_columns = {name: row[name] for name in _KEPT}
-    return ArchivedFile(**kept_columns, sha256=sha256, by_rule=taken, hidden=[])
+    hidden: list[list[int]] = ranges_in(source.hidden).tolist()
+    return ArchivedFile(**kept_columns, sha256=sha256, by_rule=taken, hidden=hidden)

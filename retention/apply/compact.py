@@ -72,7 +72,8 @@ def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
         config.topic is None and not config.whole_segments,
         config.most_files,
     )
-    return plan_merges(opened.store.inventory(snapshot), bounds)
+    hidden = opened.store.hidden_rows(snapshot)
+    return plan_merges(opened.store.inventory(snapshot), bounds, hidden)
 
 
 def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> CompactionPlan:

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.context.context import OpenedStream
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import in_ranges, visible_rows
+from retention.core.vector_paths import data_path
+from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
@@ -90,11 +92,13 @@ def _seqs(opened: OpenedStream, path: str) -> Array | None:
     """The sequences in a removed data file; None: it is gone, or cannot be read."""
     layout = opened.layout
     for directory in (layout.messages, layout.engine_path("trash")):
+        file = layout.data_file((path, 0, 0), files.join(directory, data_path(path)))
         try:
-            with files.open_input(files.join(directory, path)) as source:
+            with files.open_input(file.location) as source:
                 opened_file = pq.ParquetFile(source, page_checksum_verification=True)
-                return opened_file.read(["seq"])["seq"].to_numpy()
-        except (OSError, pa.ArrowException):
+                rows = opened_file.read(["seq"])
+            return visible_rows(file, rows)["seq"].to_numpy()
+        except (OSError, pa.ArrowException, DamagedError):
             continue
     return None
 

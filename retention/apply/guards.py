@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from retention.apply.approval import Approved
 from retention.context.context import OpenedStream
@@ -17,7 +18,7 @@ from retention.plan.plan import Plan
 from retention.planners.topic import OFFSETS
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.removal_guards import Loss, guard_findings
+from retention.rules.removal_guards import GuardFinding, Loss, Unit, guard_findings
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.offset_table import OffsetTable
 
@@ -38,7 +39,28 @@ class Guards:
     """Whether a stream with a later applied instant is skipped instead of refused."""
 
 
-def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
+class Opened(Protocol):
+    """A stream or table, opened for one operation."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The wall clock, nanoseconds since the epoch."""
+        ...
+
+    @property
+    def since_ns(self) -> int:
+        """The start of the process's work, nanoseconds since the epoch."""
+        ...
+
+
+def check_instant(
+    opened: Opened, history: History, as_of_ns: int, guards: Guards, unit: Unit = "message"
+) -> None:
     """Refuse an instant later than the clock or earlier than the last applied one, unless the caller permits it.
 
     Raises:
@@ -49,7 +71,7 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
     if as_of_ns > now and not guards.allow_future:
         raise RefusedError(
             f"{opened.name}: as_of {format_instant(as_of_ns)} is later than the clock ({format_instant(now)}); "
-            "young messages would be removed; give an earlier instant, or --allow-future if you mean it"
+            f"young {unit}s would be removed; give an earlier instant, or --allow-future if you mean it"
         )
     last = history.last_as_of_ns()
     if last is None or as_of_ns >= last or guards.allow_rewind:
@@ -59,7 +81,7 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
             f"{opened.name}: another run has applied a later instant ({format_instant(last)}) since this one began "
             f"({format_instant(as_of_ns)}); nothing was changed; run again"
         )
-    if last > now:
+    if last > now and unit == "message":
         raise RefusedError(
             f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one, "
             f"{format_instant(last)}, which is later than the clock; if a clock was wrong then, "
@@ -79,14 +101,23 @@ def superseded_answer(
 
     An approval still unspent when a later instant was applied is void.
     """
+    superseded = superseding(opened, history, guards, as_of_ns)
+    if superseded is None:
+        return None
+    return replace(RunReport.of_nothing(opened.name, as_of_ns), superseded_by=superseded)
+
+
+def superseding(
+    opened: Opened, history: History, guards: Guards, as_of_ns: int
+) -> dict[str, object] | None:
+    """The later pass that supersedes one, `as_of_ns` and `run`, where that is not an error; None: none has."""
     is_skipped = guards.skip_superseded or opened.name in (guards.approved or {})
     if not is_skipped or guards.allow_rewind:
         return None
     last = history.last_as_of_ns()
     if last is None or not as_of_ns < last <= opened.clock():
         return None
-    superseded = {"as_of_ns": last, "run": history.run_at(last)}
-    return replace(RunReport.of_nothing(opened.name, as_of_ns), superseded_by=superseded)
+    return {"as_of_ns": last, "run": history.run_at(last)}
 
 
 def check_update(opened: OpenedStream, history: History) -> None:
@@ -146,7 +177,17 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
     Raises:
         StalePlanError: naming the change.
     """
-    now, then = opened.config.policy().as_json(), plan.header.policy.as_json()
+    refuse_other_policy(
+        plan.header.stream, opened.config.policy().as_json(), plan.header.policy.as_json()
+    )
+
+
+def refuse_other_policy(name: str, now: Mapping[str, object], then: Mapping[str, object]) -> None:
+    """Refuse a plan of a stream or table whose policy has changed since.
+
+    Raises:
+        StalePlanError: naming the change.
+    """
     changed = [
         f"{name} {then.get(name)} → {now.get(name)}"
         for name in sorted(now.keys() | then.keys())
@@ -154,7 +195,7 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
     ]
     if changed:
         raise StalePlanError(
-            f"{plan.header.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); "
+            f"{name}: the policy has changed since this plan was made ({'; '.join(changed)}); "
             "nothing was changed; plan again"
         )
 
@@ -175,12 +216,23 @@ def guarded(opened: OpenedStream, plan: Plan, guards: Guards, loss: Loss | None 
     """
     rule = opened.config.guards.rule()
     findings = findings_of(rule, plan) if loss is None else guard_findings(rule, loss)
+    return replace(plan, guards=permitted(opened.name, findings, guards))
+
+
+def permitted(
+    name: str, findings: tuple[GuardFinding, ...], guards: Guards
+) -> tuple[GuardFinding, ...]:
+    """The findings on a pass that continues, with those lifted that the caller lifts.
+
+    Raises:
+        RefusedError: the pass removes more than a guard permits, and the caller does not lift that.
+    """
     if guards.allow_large:
         findings = tuple(replace(finding, lifted=finding.then == "refuse") for finding in findings)
     refusing = [finding.sentence for finding in findings if finding.refuses]
     if refusing:
-        raise large_error(opened.name, refusing)
-    return replace(plan, guards=findings)
+        raise large_error(name, refusing)
+    return findings
 
 
 def large_error(stream: str, sentences: Sequence[str]) -> RefusedError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
+from retention.core.vector_paths import stored_files, vector_place
 from retention.history.record import ABANDONED
 from retention.history.runs import history_of
 from retention.planners.scratch import DIRECTORY
@@ -85,7 +86,8 @@ def _counts_of_nothing(layout: Layout, unnamed: Container[str]) -> Iterator[tupl
         if files.join(place, path) not in unnamed
     }
     for path in files.walk(layout.engine_path("subjects")):
-        if path not in there and path.endswith(".parquet"):
+        is_digest = path.endswith(".parquet") or vector_place(path) is not None
+        if is_digest and not there.issuperset(stored_files(path)):
             yield layout.engine_path("subjects", path), "subject counts of no data file"
 
 

@@ -49,7 +49,7 @@ def permit_of(
     if guards is None:
         return Permit()
     requirements = tuple(guards_at_commit(opened, plan, snapshot, guards))
-    approved = spend(opened, history, plan, guards.approved)
+    approved = spend(opened.name, history, plan.removed_messages, guards.approved)
     if approved is None:
         return Permit(None, requirements)
     # A concurrent run that spends it commits a run of its own: the next read of the history shows it.

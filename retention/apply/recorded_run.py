@@ -100,6 +100,12 @@ class RecordedRun:
         self._staged.append(target.path)
         return target
 
+    def stage_vector(self, source: DataFile) -> DataFile:
+        """The file of `source` under a new vector, as from `stage`."""
+        target = self._opened.store.stage_vector(source)
+        self._staged.append(target.path)
+        return target
+
     def discard(self, paths: Sequence[str]) -> None:
         """Delete some staged files that the run will not commit."""
         self._opened.store.discard(paths)

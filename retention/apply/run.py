@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from retention.apply.approval import check_approval, spent_answer
+from retention.apply.approval import check_approval, planned_loss, spent_answer
 from retention.apply.commit_guards import guarded_now
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.execute import ExecutionTerms, Work, carry_out, pinned, report_of
@@ -95,7 +95,7 @@ def _check_first(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: 
         return
     decide = partial(plan_pass, opened, as_of_ns, engines)
     plan = resolving_vectors(opened, decide, engines).plan
-    check_approval(config, guarded(opened, plan, guards), guards.approved)
+    check_approval(config, planned_loss(guarded(opened, plan, guards)), guards.approved)
 
 
 def _plan_guarded(
@@ -107,7 +107,7 @@ def _plan_guarded(
 ) -> Planned:
     """Plan a pass after it has deleted expired consumers; refuse it where guards or a missing approval do."""
     planned = plan_pass(opened, as_of_ns, engines)
-    check_approval(opened.config, planned.plan, guards.approved)
+    check_approval(opened.config, planned_loss(planned.plan), guards.approved)
     if planned.plan.pins.expired:
         raise BusyError(
             f"{opened.name}: consumers were created meanwhile that are inactive already; nothing was removed; run again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from retention.apply.preconditions import check_copy
 from retention.apply.recorded_run import RecordedRun
@@ -12,7 +13,9 @@ from retention.context.position import locate
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
 from retention.core.message_rows import complete_rows
-from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
+from retention.core.vector_paths import vector_place
+from retention.datafile.hidden_rows import rewrite_or_hide
+from retention.datafile.rewrite import RewriteResult, RewriteTask
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.engine_port import Engine
@@ -39,8 +42,8 @@ class Additions:
 
     @property
     def bytes(self) -> int:
-        """The length of all the files."""
-        return sum(row["file_bytes"] for row in self.stats)
+        """The length of all new data files; vectors are small."""
+        return sum(row["file_bytes"] for row in self.stats if vector_place(row["path"]) is None)
 
 
 def stage_additions(
@@ -76,13 +79,22 @@ def _copies(
     sources = opened.store.data_files(rewrite.files)
     reached = within_reach(opened, engine, rewrite.removed, rewrite.numbers)
     return [
-        RewriteTask(source, _targets(opened, source, run), removed)
-        for source, removed in zip(sources, reached.of_files(rewrite.numbers), strict=True)
+        RewriteTask(source, _targets(opened, source, row, run), removed)
+        for source, row, removed in zip(
+            sources, rewrite.files.to_pylist(), reached.of_files(rewrite.numbers), strict=True
+        )
     ]
 
 
-def _targets(opened: OpenedStream, source: DataFile, run: RecordedRun) -> tuple[DataFile, ...]:
-    """Locations for a file's copies: part of a split by deadline remains one file, others are split by the layout."""
+def _targets(
+    opened: OpenedStream, source: DataFile, row: Mapping[str, Any], run: RecordedRun
+) -> tuple[DataFile, ...]:
+    """The source under a vector where that is better, or else locations for its copies.
+
+    Part of a split by deadline remains one file; others are split by the layout.
+    """
+    if opened.store.takes_vector(run.snapshot, row):
+        return (run.stage_vector(source),)
     most_files = opened.config.most_files
     if most_files == 1 or is_split(source.path):
         return (run.stage_copy(source),)
@@ -93,7 +105,7 @@ def _targets(opened: OpenedStream, source: DataFile, run: RecordedRun) -> tuple[
 def _write(
     opened: OpenedStream, rewrite: Rewrite, copies: list[RewriteTask], engine: Engine
 ) -> list[RewriteResult]:
-    written = engine.map(copy_remaining, copies, rewrite.files["file_bytes"].to_pylist())
+    written = engine.map(rewrite_or_hide, copies, rewrite.files["file_bytes"].to_pylist())
     for planned, copy in zip(rewrite.files.to_pylist(), written, strict=True):
         check_copy(opened.name, planned, copy)
     return written

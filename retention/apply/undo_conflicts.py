@@ -11,6 +11,7 @@ from retention.apply.undo_files import RunToUndo
 from retention.apply.undo_records import read_record
 from retention.core.spans import Array
 from retention.core.spoken_commands import command
+from retention.core.vector_paths import data_path
 from retention.core.wording import counted
 from retention.errors import RefusedError, VerificationError
 from retention.history.kinds import RestoredRun, ReturnedRemoved, Undone
@@ -112,7 +113,9 @@ def describe_change(undo: RunToUndo) -> str:
 
 def _foreign_commit(undo: RunToUndo) -> tuple[int, str] | None:
     """The commit of another program that removed copies or restored removed files: version and operation."""
-    named = [path.rpartition("/")[2].encode() for path in (*undo.rewritten, *undo.restored)]
+    named = [
+        data_path(path).rpartition("/")[2].encode() for path in (*undo.rewritten, *undo.restored)
+    ]
     committed = undo.outcome.version_after
     after = -1 if committed is None else committed
     return undo.opened.table_format.foreign_act(undo.layout, after, named)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
+from retention.core.vector_paths import data_path, vector_place
 from retention.datafile.parquet import read_columns
 from retention.history.record import RunRecord
 from retention.ports import Snapshot
@@ -125,11 +126,18 @@ class RunToUndo:
         """The present location of each file, live or removed; None: it does not exist, or has another size in bytes."""
         located: list[str | None] = [None] * len(paths)
         for directory in (self.layout.messages, self.layout.engine_path("trash")):
-            locations = [files.join(directory, path) for path in paths]
+            locations = [files.join(directory, data_path(path)) for path in paths]
             for at, length in enumerate(files.lengths(locations)):
                 is_it = length is not None and (sizes is None or length == sizes[at])
                 located[at] = located[at] or (locations[at] if is_it else None)
-        return located
+        return [
+            None if self._lost_vector(path) else at for path, at in zip(paths, located, strict=True)
+        ]
+
+    def _lost_vector(self, path: str) -> bool:
+        """Whether a path names a vector whose file does not exist."""
+        place = vector_place(path)
+        return place is not None and files.length(self.layout.live(place.path)) is None
 
     def _locations_of(self, table: pa.Table) -> dict[str, str | None]:
         paths, sizes = table["path"].to_pylist(), table["file_bytes"].to_pylist()
@@ -142,7 +150,7 @@ class RunToUndo:
             location = locations[path]
             if location is None:
                 return None
-            seqs = seqs_of(DataFile(path, partition, segment, location, ""))
+            seqs = seqs_of(self.layout.data_file((path, partition, segment), location))
             parts.setdefault(partition, []).append(seqs)
         return {partition: np.concatenate(several) for partition, several in parts.items()}
 

@@ -13,6 +13,7 @@ from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, SUFFIX, directory_of, undo_location
 from retention.core.file_records import check_columns, check_file_records, check_ranges
 from retention.core.table_requirements import AssertClaims
+from retention.core.vector_paths import all_stored
 from retention.errors import DamagedError, RefusedError
 from retention.history.runs import history_of
 from retention.ports import Snapshot
@@ -128,7 +129,7 @@ def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> 
         RefusedError: a reclaim has claimed one of them.
     """
     claimed = Claims(opened.layout).claimed()
-    taken = sorted(claimed.intersection(back["path"].to_pylist()))
+    taken = sorted(claimed.intersection(all_stored(back["path"].to_pylist())))
     if taken:
         raise RefusedError(
             f"{opened.name}: a reclaim is deleting {taken[0]}, whose grace period is over; nothing was changed; "

@@ -178,7 +178,7 @@ def find_rows(undo: RunToUndo, ranges: Iterable[pa.Table], present: RefusedError
     if None in locations:
         raise files_lost(undo, locations.count(None), len(locations))
     sources = [
-        replace(rows, file=replace(rows.file, location=str(location)))
+        replace(rows, file=_at(undo, rows.file, str(location)))
         for rows, location in zip(unlocated, locations, strict=True)
     ]
     compared: set[str] = set()
@@ -191,6 +191,11 @@ def find_rows(undo: RunToUndo, ranges: Iterable[pa.Table], present: RefusedError
             compared.update(overlapping["path"].to_pylist())
     paths = pa.array(sorted(compared), pa.string())
     return RowsOfFiles(undo, sources, paths, list(_marked_files(undo)))
+
+
+def _at(undo: RunToUndo, file: DataFile, location: str) -> DataFile:
+    """A file at its present location, with the rows hidden that were hidden when the run began."""
+    return undo.layout.data_file((file.path, file.partition, file.segment), location)
 
 
 def rows_of_files(ranges: Iterable[pa.Table]) -> Iterator[RemovedRows]:
@@ -241,7 +246,7 @@ def _marked_files(undo: RunToUndo) -> Iterator[MarkedFile]:
         [location] = undo.locate([written.path])
         if location is None:
             raise files_lost(undo, 1, undo.markers.num_rows)
-        seqs = seqs_of(replace(written, location=location))
+        seqs = seqs_of(_at(undo, written, location))
         merged.setdefault(written.partition, []).append(seqs)
     for partition, parts in merged.items():
         seqs = np.sort(np.concatenate(parts))

@@ -87,13 +87,13 @@ def _config_file(settings: Settings) -> str:
 
 def _time(look: TableLook, column: str | None) -> TimeCandidate:
     """The column with the time of a row: the one named, else the likeliest, else the user's choice among several."""
-    from retention.config.table_types import format_column, parse_column
+    from retention.config.table_types import format_column
     from retention.inspect.adopt import chosen_time
     from retention.inspect.time_guess import likeliest
     from retention.views.adoption import candidate_text
 
     if column is not None:
-        return chosen_time(look, parse_column(column))
+        return chosen_time(look, column)
     likely = likeliest(look.times)
     if len(likely) == 1:
         return likely[0]
@@ -104,7 +104,7 @@ def _time(look: TableLook, column: str | None) -> TimeCandidate:
     if can_ask():
         names = {format_column(each.path): each for each in likely}
         answer = typer.prompt(f"Which column has the time of a row ({', '.join(names)})?", err=True)
-        return chosen_time(look, parse_column(answer))
+        return chosen_time(look, answer)
     listed = "; ".join(map(candidate_text, likely))
     raise UsageError(
         f"{look.location}: several columns may have the time of a row; nothing was written; name one with "

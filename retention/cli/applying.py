@@ -6,15 +6,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from retention.cli.app import app
 from retention.cli.arguments import AsOf, Tags, complete_stream
 from retention.cli.output import (
-    chosen_streams,
+    TableOutcomes,
+    chosen_with_tables,
     finish,
     put_json,
     put_lines,
@@ -22,7 +24,7 @@ from retention.cli.output import (
     say,
     say_unlisted,
 )
-from retention.cli.planning import plan_streams
+from retention.cli.planning import plan_streams, plan_tables
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.config.selection import is_pattern
@@ -31,19 +33,24 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.table import Table
     from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
+    from retention.apply.budget import Budget
     from retention.apply.guards import Guards
     from retention.history.report import RunReport
     from retention.plan.plan import Plan
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
 
+Value = TypeVar("Value")
 What = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="PLANFILE|STREAM",
+        metavar="PLANFILE|NAME",
         show_default=False,
         autocompletion=complete_stream,
-        help="A saved plan, or names and patterns ('ORDERS_*'). Default: all streams.",
+        help="A saved plan, or names and patterns ('ORDERS_*'). Default: all streams and tables.",
     ),
 ]
 AllowFuture = Annotated[
@@ -85,49 +92,43 @@ def apply(
     allow_large: AllowLarge = False,
     metrics_file: MetricsFile = None,
 ) -> None:
-    """Remove messages by the rules or a saved plan."""
+    """Remove messages, and rows of tables, by the rules or a saved plan."""
     if not yes and not can_ask():
         raise UsageError(
-            "apply changes streams, and standard input is not a terminal to ask on: repeat it with --yes"
+            "apply changes streams and tables, and standard input is not a terminal to ask on: repeat it with --yes"
         )
     settings, started = settings_of(ctx), time.time_ns()
     _check_metrics(metrics_file)
     warehouse = settings.open()
-    from retention.api.budgeted import apply_within
     from retention.apply.budget import Budget
     from retention.apply.guards import Guards
 
     guards = Guards(allow_future, allow_rewind, allow_large)
     budget = Budget.parsed(max_time, max_bytes)
     plans = None if tags else _saved_plans(warehouse, what or [], as_of)
-    instant = warehouse.instant(plans[0].header.as_of_ns if plans else as_of)
-    names = chosen_streams(warehouse, what, tags) if plans is None else []
+    instant = warehouse.instant(as_of if plans is None else plans.as_of_ns)
+    names, tables = chosen_with_tables(warehouse, what, tags) if plans is None else ([], [])
     if budget is not None and (plans is not None or not yes):
         raise UsageError(
             "a budget chooses streams while they are applied, so it shows no plan and takes none: repeat it "
             "with --yes and without a plan file, or leave out --max-time and --max-bytes"
         )
     if plans is None and yes:
-        with progress(settings, "applying", len(names), _applied) as watch:
-            outcomes = (
-                warehouse.apply(names, instant, guards, watch)
-                if budget is None
-                else apply_within(warehouse, names, instant, budget, guards, watch)
-            )
+        done = _applied_at_once(settings, warehouse, (names, tables), instant, (budget, guards))
     else:
-        decided = (
-            plan_streams(settings, warehouse, names, instant)
-            if plans is None
-            else [Outcome(plan.header.stream, plan) for plan in plans]
+        decided = plans or DecidedPlans(
+            plan_streams(settings, warehouse, names, instant),
+            plan_tables(settings, warehouse, tables, instant),
+            instant,
         )
-        if not yes and not confirm_plans(decided, "Apply?"):
+        if not yes and not decided.confirm("Apply?"):
             return
-        outcomes = _carried_out(settings, warehouse, decided, guards)
-    _put_reports(settings, outcomes, instant)
+        done = _carried_out(settings, warehouse, decided, guards)
+    _put_reports(settings, warehouse, done, instant)
     unlisted = say_unlisted(warehouse, what, tags)
     if metrics_file is not None:
-        _put_metrics(metrics_file, warehouse, outcomes, started, unlisted)
-    finish(outcomes, unlisted.exit_code)
+        _put_metrics(metrics_file, warehouse, done.streams, started, unlisted)
+    finish(done.every, unlisted.exit_code)
 
 
 @app.command()
@@ -138,8 +139,13 @@ def undo(
         bool, typer.Option("--dry-run", help="Show the messages to restore; change nothing.")
     ] = False,
 ) -> None:
-    """Restore the messages that a run removed."""
+    """Restore the messages, or rows, that a run removed."""
     settings = settings_of(ctx)
+    warehouse = settings.open()
+    table = warehouse.table_of_run(run)
+    if table is not None:
+        _undo_of_table(settings, table, run, dry_run=dry_run)
+        return
     if dry_run:
         _show_undo(settings, run)
         return
@@ -150,6 +156,17 @@ def undo(
         put_lines([restored, *_removed_again(record)])
     else:
         put_json(settings, record, [record])
+
+
+def _undo_of_table(settings: Settings, table: Table, run: str, *, dry_run: bool) -> None:
+    shown = table.show_undo(run) if dry_run else table.undo(run).as_json()
+    if settings.format != "table":
+        put_json(settings, shown, [shown])
+        return
+    rows = counted(shown["restored_rows"], "row")
+    done = f"would restore {rows}" if dry_run else f"restored {rows} (run {shown['run']})"
+    again = "the next pass under the same limits removes these rows again"
+    put_lines([f"{table.name}: {done}", *([f"  {again}"] if table.removes_again(run) else [])])
 
 
 def _show_undo(settings: Settings, run: str) -> None:
@@ -179,9 +196,11 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -> list[Plan] | None:
-    """The plans in a plan file; None: streams are named."""
-    known = set(warehouse.streams()) if what else set()
+def _saved_plans(
+    warehouse: Warehouse, what: Sequence[str], as_of: str | None
+) -> DecidedPlans | None:
+    """The plans in a plan file; None: streams or tables are named."""
+    known = {*warehouse.streams(), *warehouse.tables()} if what else set()
     files = [
         name
         for name in what
@@ -195,46 +214,137 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
         )
     if as_of is not None:
         raise UsageError("a saved plan has its own instant: leave out --as-of, or name streams")
-    from retention.plan.planfile import load_plans
+    from retention.api.plan_files import load
 
-    return load_plans(files[0])
+    plans, tables = load(files[0])
+    return DecidedPlans(
+        [Outcome(plan.header.stream, plan) for plan in plans],
+        [Outcome(plan.table, plan) for plan in tables],
+        plans[0].header.as_of_ns if plans else tables[0].as_of_ns,
+    )
 
 
-def confirm_plans(decided: Sequence[Outcome[Plan]], question: str) -> bool:
-    """Show plans and ask for confirmation; plans that change nothing need none."""
+@dataclass(frozen=True)
+class DecidedPlans:
+    """The plans to carry out; a stream or table that could not be planned is failed."""
+
+    streams: Sequence[Outcome[Plan]]
+    tables: Sequence[Outcome[TablePlan]]
+    as_of_ns: int
+
+    def confirm(self, question: str) -> bool:
+        """Show the plans and ask for confirmation; plans that change nothing need none."""
+        from retention.views.text_table import table_plan_text
+
+        plans = [outcome.value for outcome in self.tables if outcome.value is not None]
+        for plan in plans:
+            for line in table_plan_text(plan):
+                say(line)
+        return confirm_plans(self.streams, question, also=any(not each.is_empty for each in plans))
+
+
+@dataclass(frozen=True)
+class AppliedPasses:
+    """The outcomes of passes over streams, and over tables."""
+
+    streams: Sequence[Outcome[RunReport]]
+    tables: Sequence[Outcome[TableReport]]
+
+    @property
+    def every(self) -> list[Outcome[Any]]:
+        """The outcomes of both."""
+        return [*self.streams, *self.tables]
+
+
+def _applied_at_once(
+    settings: Settings,
+    warehouse: Warehouse,
+    names: tuple[Sequence[str], Sequence[str]],
+    instant: int,
+    terms: tuple[Budget | None, Guards],
+) -> AppliedPasses:
+    """Plan and apply passes over streams, then over tables, within a budget."""
+    from retention.api.budgeted import Spending, apply_tables_within, apply_within
+
+    (streams, tables), (budget, guards), started = names, terms, warehouse.clock()
+    outcomes: list[Outcome[RunReport]] = []
+    of_tables: list[Outcome[TableReport]] = []
+    if streams or not tables:
+        with progress(settings, "applying", len(streams), _applied) as watch:
+            outcomes = (
+                warehouse.apply(streams, instant, guards, watch)
+                if budget is None
+                else apply_within(warehouse, streams, instant, budget, guards, watch)
+            )
+    if tables:
+        with progress(settings, "applying", len(tables), _rows_applied) as watch:
+            if budget is None:
+                of_tables = warehouse.apply_tables(tables, instant, guards, watch)
+            else:
+                spending = Spending.after(budget, started, outcomes)
+                of_tables = apply_tables_within(warehouse, tables, instant, spending, guards, watch)
+    return AppliedPasses(outcomes, of_tables)
+
+
+def confirm_plans(decided: Sequence[Outcome[Plan]], question: str, *, also: bool = False) -> bool:
+    """Show plans and ask for confirmation; plans that change nothing need none.
+
+    Args:
+        decided: the plans.
+        question: asks for the confirmation.
+        also: whether other plans, shown already, change something.
+    """
     from retention.views.text import plan_text
 
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     for plan in plans:
         for line in plan_text(plan):
             say(line)
-    if all(plan.is_empty for plan in plans) or typer.confirm(question, err=True):
+    changes = also or any(not plan.is_empty for plan in plans)
+    if not changes or typer.confirm(question, err=True):
         return True
     say("nothing was changed")
     return False
 
 
 def _carried_out(
-    settings: Settings, warehouse: Warehouse, decided: Sequence[Outcome[Plan]], guards: Guards
-) -> list[Outcome[RunReport]]:
-    """Apply exactly these plans; a stream that could not be planned remains failed."""
-    plans = [outcome.value for outcome in decided if outcome.value is not None]
+    settings: Settings, warehouse: Warehouse, decided: DecidedPlans, guards: Guards
+) -> AppliedPasses:
+    """Apply exactly these plans; a stream or table that could not be planned remains failed."""
+    plans = [outcome.value for outcome in decided.streams if outcome.value is not None]
+    tables = [outcome.value for outcome in decided.tables if outcome.value is not None]
     with progress(settings, "applying", len(plans), _applied) as watch:
-        done = {outcome.stream: outcome for outcome in warehouse.apply_plans(plans, guards, watch)}
+        done = warehouse.apply_plans(plans, guards, watch) if plans else []
+    with progress(settings, "applying", len(tables), _rows_applied) as watch:
+        of_tables = warehouse.apply_table_plans(tables, guards, watch) if tables else []
+    return AppliedPasses(_of_all(decided.streams, done), _of_all(decided.tables, of_tables))
+
+
+def _of_all(
+    decided: Sequence[Outcome[Any]], done: Sequence[Outcome[Value]]
+) -> list[Outcome[Value]]:
+    """The outcome of each plan, or the error of what could not be planned."""
+    by_name = {outcome.stream: outcome for outcome in done}
     return [
-        done.get(outcome.stream) or Outcome(outcome.stream, error=outcome.error)
+        by_name.get(outcome.stream) or Outcome(outcome.stream, error=outcome.error)
         for outcome in decided
     ]
 
 
-def _put_reports(settings: Settings, outcomes: Sequence[Outcome[RunReport]], instant: int) -> None:
-    from retention.views.json_entries import report_entry
+def _put_reports(
+    settings: Settings, warehouse: Warehouse, done: AppliedPasses, instant: int
+) -> None:
+    from retention.views.json_entries import report_entry, table_report_entry
     from retention.views.left import left_text
     from retention.views.text import report_text
     from retention.views.text_guards import passed_guards
+    from retention.views.text_table import table_report_text
 
-    put_outcomes(settings, outcomes, instant, report_text, report_entry)
-    for text in filter(None, [*passed_guards(outcomes), left_text(outcomes)]):
+    section = TableOutcomes(done.tables, table_report_text, table_report_entry)
+    shown = section if warehouse.tables() else None
+    put_outcomes(settings, done.streams, instant, report_text, report_entry, shown)
+    passed = [*passed_guards(done.streams), *passed_guards(done.tables)]
+    for text in filter(None, [*passed, left_text(done.streams)]):
         say(text)
 
 
@@ -266,6 +376,12 @@ def _applied(report: RunReport) -> str:
     if report.is_left:
         return "left for the next run"
     return f"applied, removed {counted(report.removed_messages, 'message')}"
+
+
+def _rows_applied(report: TableReport) -> str:
+    if report.is_left:
+        return "left for the next run"
+    return f"applied, removed {counted(report.removed_rows, 'row')}"
 
 
 def _is_file(name: str) -> bool:

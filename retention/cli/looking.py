@@ -1,4 +1,4 @@
-"""Commands that read: validate, explain, messages, state, stats."""
+"""Commands that read: validate, messages, state, stats."""
 
 # ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retention.cli.app import app
-from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Tags, Topics
+from retention.cli.arguments import OneStream, Partition, Streams, Tags, Topics
 from retention.cli.consumers import put_consumers
 from retention.cli.output import (
     MOST_BLOCKS,
     chosen_streams,
+    chosen_with_tables,
     finish,
     put_json,
     put_json_lines,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from retention.core.outcomes import Outcome
     from retention.inspect.consumers import ConsumerInfo
     from retention.inspect.state import State
+    from retention.tables.state import TableState
 
 _SPARE = ("SEGMENTS", "SUBJECTS", "FROM", "TO", "KEYS")
 """Columns of states that a narrow terminal omits: --format json has all."""
@@ -69,25 +71,6 @@ def validate(ctx: typer.Context) -> None:
         document = {"warehouse": config.warehouse, "streams": streams, "tables": tables}
         put_json(settings, document, [*streams, *tables])
     finish([], say_unlisted(settings.open(), ()).exit_code)
-
-
-@app.command()
-def explain(
-    ctx: typer.Context,
-    stream: OneStream,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The message's sequence.")],
-    partition: Partition = 0,
-    as_of: AsOf = None,
-) -> None:
-    """Explain why a message is kept or removed."""
-    settings = settings_of(ctx)
-    explanation = settings.open().log(stream).explain(seq, as_of, partition or 0)
-    if settings.format == "table":
-        from retention.views.text import explanation_text
-
-        put_report(explanation_text(explanation))
-    else:
-        put_json(settings, explanation.as_json(), [explanation.as_json()])
 
 
 @app.command()
@@ -178,19 +161,19 @@ def state(
         typer.Option(metavar="DURATION", help="Exit with 3 if a stream lags longer than this."),
     ] = None,
 ) -> None:
-    """Show what streams hold, and their lag behind the policy."""
+    """Show what streams and tables hold, and their lag behind the policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.core.outcomes import act_sequentially
-    from retention.views.json_entries import entry
+    from retention.views.json_entries import entry, table_entry
 
     most_ns = None if max_lag is None else parse_duration(max_lag)
     now = warehouse.clock()
-    outcomes = act_sequentially(
-        chosen_streams(warehouse, streams, tags, warehouse.streams()),
-        lambda name: warehouse.log(name).state(now),
-        warehouse.clock,
-    )
+    names, tables = chosen_with_tables(warehouse, streams, tags, warehouse.streams())
+    outcomes = act_sequentially(names, lambda name: warehouse.log(name).state(now), warehouse.clock)
+    of_tables = warehouse.table_states(tables, now)
+    if behind:
+        of_tables = [each for each in of_tables if each.value is None or each.value.is_behind]
     is_table = settings.format == "table"
     shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
     details = StateDetails(warehouse, consumers=consumers, writers=writers)
@@ -200,14 +183,15 @@ def state(
         if len(outcomes) > MOST_BLOCKS:
             _put_sum(_values(outcomes))
         details.put(states)
+        _put_states_of_tables(of_tables)
     else:
         entries = [entry(outcome) for outcome in shown]
         details.add_to([known for known in entries if "error" not in known])
+        entries += map(table_entry, of_tables)
         put_json(settings, entries, entries)
     is_behind = most_ns is not None and _say_behind(_values(outcomes), now, most_ns)
-    finish(
-        outcomes, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0)
-    )
+    every: list[Outcome[Any]] = [*outcomes, *of_tables]
+    finish(every, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0))
 
 
 @app.command()
@@ -343,6 +327,14 @@ def _put_states(states: Sequence[State]) -> None:
         for stream_state in states
         for line in ahead_text(stream_state.stream, stream_state.ahead)
     )
+
+
+def _put_states_of_tables(outcomes: Sequence[Outcome[TableState]]) -> None:
+    from retention.views.text_table import TABLE_HEAD, table_row
+
+    states = [outcome.value for outcome in outcomes if outcome.value is not None]
+    if states:
+        put_table(TABLE_HEAD, map(table_row, states), TABLE_HEAD[1:4], ("LOCATION",))
 
 
 def _put_due(states: Sequence[State]) -> None:

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
 
 Value = TypeVar("Value")
+Of = TypeVar("Of")
 
 MOST_BLOCKS = 20
 """The maximum number of streams with lines of their own; beyond it, identical ones are summed up."""
@@ -50,11 +52,32 @@ def chosen_streams(
         UsageError: there is no warehouse, or a pattern or tag matches nothing.
     """
     names = warehouse.chosen(named or (), tags or (), among)
+    _say_empty(warehouse, names, among)
+    return names
+
+
+def chosen_with_tables(
+    warehouse: Warehouse,
+    named: Sequence[str] | None,
+    tags: Sequence[str] | None = None,
+    among: Iterable[str] | None = None,
+) -> tuple[list[str], list[str]]:
+    """The streams and tables to act on, as from `Warehouse.chosen_with_tables`; an empty warehouse is reported.
+
+    Raises:
+        UsageError: there is no warehouse, or a pattern or tag matches nothing.
+    """
+    names, tables = warehouse.chosen_with_tables(named or (), tags or (), among)
+    if not tables:
+        _say_empty(warehouse, names, among)
+    return names, tables
+
+
+def _say_empty(warehouse: Warehouse, names: Sequence[str], among: Iterable[str] | None) -> None:
     if not names and not warehouse.streams():
         say(no_streams(warehouse.location))
     elif not names and among is None:
         say(no_own_streams(warehouse.location))
-    return names
 
 
 def put_lines(lines: Iterable[str]) -> None:
@@ -85,14 +108,36 @@ def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
         put_json_lines(json.dumps(item, ensure_ascii=False) for item in items)
 
 
+@dataclass(frozen=True)
+class TableOutcomes(Generic[Of]):
+    """The outcomes of tables, beside those of streams."""
+
+    outcomes: Sequence[Outcome[Of]]
+    lines: Callable[[Of], Iterable[str]]
+    """Makes the text of a value; a failed table has none."""
+    entry: Callable[[Outcome[Of]], Any]
+    """Makes the JSON values of an outcome."""
+
+    def blocks(self) -> Iterator[tuple[str, list[str]]]:
+        """The lines of each table."""
+        for outcome in self.outcomes:
+            if outcome.value is not None:
+                yield outcome.stream, [*self.lines(outcome.value)]
+
+    def entries(self) -> list[Any]:
+        """The JSON values of each table."""
+        return [self.entry(outcome) for outcome in self.outcomes]
+
+
 def put_outcomes(
     settings: Settings,
     outcomes: Sequence[Outcome[Value]],
     instant: int,
     lines: Callable[[Value], Iterable[str]],
     entry: Callable[[Outcome[Value]], Any],
+    tables: TableOutcomes[Any] | None = None,
 ) -> None:
-    """Print the outcome of every stream.
+    """Print the outcome of every stream and table.
 
     Args:
         settings: the format to print in.
@@ -100,17 +145,20 @@ def put_outcomes(
         instant: nanoseconds since the epoch, for all of them.
         lines: makes the text of a value; a failed stream has none.
         entry: makes the JSON values of an outcome.
+        tables: the outcomes of tables; None: the command knows none, or the configuration lists none.
     """
     if settings.format == "table":
         blocks = [
             (outcome.stream, [*lines(outcome.value)]) for outcome in outcomes if outcome.value
         ]
+        blocks += () if tables is None else tables.blocks()
         put_report(line for block in _summed_up(blocks) for line in block)
         return
     from retention.history.report import document
 
     entries = [entry(outcome) for outcome in outcomes]
-    put_json(settings, document(instant, entries), entries)
+    of_tables = None if tables is None else tables.entries()
+    put_json(settings, document(instant, entries, of_tables), [*entries, *(of_tables or ())])
 
 
 def _summed_up(blocks: Sequence[tuple[str, list[str]]]) -> Iterator[Sequence[str]]:

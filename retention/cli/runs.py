@@ -3,7 +3,8 @@
 # ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
 from retention.cli.history_export import ExportOptions, export_history
 from retention.cli.output import (
-    chosen_streams,
+    chosen_with_tables,
     put_json,
     put_json_lines,
     put_lines,
@@ -27,6 +28,7 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.table import Table
     from retention.history.record import RunRecord
     from retention.inspect.run_details import RunDetails
 
@@ -78,15 +80,26 @@ def history(
     if messages:
         raise UsageError("--messages needs one run: write `retention history show RUN --messages`")
     warehouse = settings.open()
-    listed = chosen_streams(warehouse, names, tags, warehouse.streams())
+    listed = [*chain(*chosen_with_tables(warehouse, names, tags, warehouse.streams()))]
     if settings.format != "table":
         records = warehouse.history(listed)
         put_json(settings, records, records)
     elif runs := warehouse.runs(listed):
-        head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
-        put_table(head, map(_run_row, runs), ("MESSAGES", "SIZE"))
+        _put_runs(runs)
     elif listed:
         say("no run has finished yet")
+
+
+def _put_runs(runs: Sequence[RunRecord]) -> None:
+    """Print the runs of streams, then those of tables."""
+    from retention.history.kinds import OfTable
+
+    of_tables = [run for run in runs if isinstance(run, OfTable)]
+    of_streams = [run for run in runs if not isinstance(run, OfTable)]
+    for kind, unit, some in (("STREAM", "MESSAGES", of_streams), ("TABLE", "ROWS", of_tables)):
+        if some:
+            head = ("RUN", kind, "WHAT", "AS OF", unit, "SIZE", "RULES")
+            put_table(head, map(_run_row, some), (unit, "SIZE"))
 
 
 def _is_export(settings: Settings, names: list[str], bounds: ExportOptions) -> bool:
@@ -113,7 +126,12 @@ def _names_a_run(settings: Settings, names: list[str]) -> bool:
 
 
 def _show(settings: Settings, run: str, *, messages: bool) -> None:
-    details = settings.open().run(run)
+    warehouse = settings.open()
+    table = warehouse.table_of_run(run)
+    if table is not None:
+        _show_run_of_table(settings, table, run, messages=messages)
+        return
+    details = warehouse.run(run)
     if settings.format == "table":
         _show_table(details)
         if messages:
@@ -125,6 +143,29 @@ def _show(settings: Settings, run: str, *, messages: bool) -> None:
     else:
         more = {"messages": list(details.messages())} if messages else {}
         put_json(settings, details.as_json() | more, [details.as_json()])
+
+
+def _show_run_of_table(settings: Settings, table: Table, run: str, *, messages: bool) -> None:
+    if messages:
+        raise UsageError(
+            f"{run}: is a run on table {table.name}, which has no messages; leave out --messages"
+        )
+    details = table.run(run)
+    if settings.format != "table":
+        put_json(settings, details.as_json(), [details.as_json()])
+        return
+    rows, size = _amount(details.outcome)
+    unit = "row" if abs(rows) == 1 else "rows"
+    amount = f"{rows:+,} {unit} ({format_size(size)})"
+    put_report(
+        [
+            f"{run}: {_what(details.outcome)}, table {table.name}, {amount}",
+            *(f"  {note}" for note in details.notes()),
+        ]
+    )
+    if details.changed:
+        numbers = ("ROWS", "SIZE")
+        put_table(("FILE", "WHAT", *numbers, "RULES"), details.rows(), numbers)
 
 
 def _show_table(details: RunDetails) -> None:
@@ -187,23 +228,27 @@ def _run_row(record: RunRecord) -> tuple[str, ...]:
 
 def _what(record: RunRecord) -> str:
     """The kind of a run and, unless it is done, its status."""
-    from retention.history.kinds import Repaired, Undone
+    from retention.history.kinds import Repaired, TableUndone, Undone
 
-    what = record.kind
+    what = record.kind.removesuffix("_table")
     if isinstance(record, Repaired):
         what = f"repair {record.repair}"
-    elif isinstance(record, Undone):
+    elif isinstance(record, Undone | TableUndone):
         what = f"undo of {record.undoes}"
     return what if record.is_done else f"{what}, {record.status}"
 
 
 def _amount(record: RunRecord) -> tuple[int, int]:
     """Messages that a run restored, or removed (negative), and their bytes; zero for a run that committed nothing."""
-    from retention.history.kinds import RestoredRun, Undone
+    from retention.history.kinds import RestoredRun, TableRun, TableUndone, Undone
     from retention.history.record import ABANDONED
 
     if record.status == ABANDONED:
         return 0, 0
     if isinstance(record, Undone | RestoredRun):
         return record.restored_messages, record.restored_bytes
+    if isinstance(record, TableUndone):
+        return record.restored_rows, 0
+    if isinstance(record, TableRun):
+        return -record.removed_rows, record.removed_bytes
     return -record.removed_messages, record.removed_bytes

@@ -64,6 +64,11 @@ def _facts(stream: StreamConfig) -> list[str]:
         f"kept as {stream.format.capitalize()} in segments of {format_size(stream.segment_size)}"
         f"{span}{apart}; removed files are kept {spell_duration(stream.grace)}"
     )
+    if stream.vectors:
+        facts.append(
+            "a new table has deletion vectors, an existing one keeps what it has; deltalake's to_pyarrow and to_pandas"
+            " refuse such a table, Spark and Polars read it"
+        )
     if stream.approve is not None:
         facts.append(approval_in_words(stream.approve, "message"))
     return facts

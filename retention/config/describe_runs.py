@@ -34,10 +34,10 @@ def approval_in_words(approve: Approval, noun: str) -> str:
     """Describe the amounts from which scheduled jobs ask a person."""
     ask = "scheduled jobs ask a person before"
     bounds = []
-    if approve.above_messages == 0:
+    if approve.above == 0:
         return f"{ask} any {noun} is removed"
-    if approve.above_messages is not None:
-        bounds.append(counted(approve.above_messages, noun))
+    if approve.above is not None:
+        bounds.append(counted(approve.above, noun))
     if approve.above_bytes is not None:
         bounds.append(format_size(approve.above_bytes))
     return f"{ask} removing more than {' or '.join(bounds)} at once"

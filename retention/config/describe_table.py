@@ -12,6 +12,10 @@ from retention.core.table_policy import RowPolicy, Scalar, TableColumns, TableLi
 from retention.core.units import format_size, spell_duration
 from retention.core.wording import counted
 
+_EVIDENCE = {
+    "hashed": "keys of removed rows are recorded as hashes",
+    "none": "neither keys nor times of removed rows are recorded",
+}
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -83,6 +87,8 @@ def _facts(table: TableConfig) -> Iterator[str]:
         yield f"its other settings come from group {table.group}"
     if table.tags:
         yield f"its tags are {', '.join(table.tags)}"
+    if table.evidence != "keys":
+        yield _EVIDENCE[table.evidence]
     yield f"removed files are kept {spell_duration(table.grace)}"
     if table.approve is not None:
         yield approval_in_words(table.approve, "row")

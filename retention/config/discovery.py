@@ -85,7 +85,7 @@ def refuse_missing(config: Config) -> None:
     """
     from retention.storage import files
 
-    if config.streams:
+    if config.streams or config.tables:
         return
     location = config.warehouse
     held = {*files.directories(location), *files.names(location)}
@@ -110,8 +110,24 @@ def no_own_streams(location: str) -> str:
     )
 
 
-def unknown_stream_error(name: str, names: Sequence[str], location: str) -> UsageError:
-    """The error for a name that is not among the streams of a warehouse at `location`."""
+def table_error(name: str) -> UsageError:
+    """The error for a table in place where a stream or topic is meant."""
+    return UsageError(
+        f"{name}: is a table in place, and this is for streams and topics; tables have "
+        f"{command('plan', name)}, apply, state, history, undo and reclaim"
+    )
+
+
+def unknown_stream_error(
+    name: str, names: Sequence[str], location: str, tables: Sequence[str] = ()
+) -> UsageError:
+    """The error for a name that is not among the streams of a warehouse at `location`, nor among the tables."""
+    if tables:
+        names = [*names, *tables]
+        return UsageError(
+            f"{name}: there is no such stream or table in {location}; there are {listed_names(names)}"
+            f"{_hint(name, names)}"
+        )
     if not names:
         return UsageError(
             f"{name}: there is no such stream in {location}, nor any other; publish or import into it, or list it in "

@@ -1,13 +1,13 @@
-"""The `guards` of a stream in its configuration: limits, each bare or with the consequence for a pass beyond it."""
+"""The `guards` of a stream or table as written: limits, each bare or with the consequence for a pass beyond it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
-from retention.config.types import Budget, ConfigMapping, Minimum, Share
+from retention.config.types import Budget, ConfigMapping, Minimum, Share, refusal_error
 from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
 
 
@@ -23,7 +23,7 @@ class _Guard(ConfigMapping):
 
 
 class ShareGuard(_Guard):
-    """A share of the messages, in percent, and the consequence for a pass that removes more."""
+    """A share of the messages or rows, in percent, and the consequence for a pass that removes more."""
 
     limit: Share
 
@@ -35,7 +35,7 @@ class BytesGuard(_Guard):
 
 
 class CountGuard(_Guard):
-    """A number of messages, and the consequence for a pass that keeps fewer."""
+    """A number of messages or rows, and the consequence for a pass that keeps fewer."""
 
     limit: Minimum
 
@@ -57,8 +57,19 @@ class GuardSettings(ConfigMapping):
     min_kept_messages: Annotated[
         CountGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Minimum | CountGuard)
     ] = None
+    min_kept_rows: Annotated[
+        CountGuard | None, BeforeValidator(_as_mapping, json_schema_input_type=Minimum | CountGuard)
+    ] = None
+    """The same guard as `min_kept_messages`, by the name for tables."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.min_kept_messages is not None and self.min_kept_rows is not None:
+            raise refusal_error("min_kept_messages and min_kept_rows are one guard: write one")
+        return self
 
     def rule(self) -> RemovalGuards:
         """The guards as used by the rules."""
-        written = ((name, getattr(self, name)) for name in GuardSettings.model_fields)
-        return RemovalGuards(**{name: guard.rule() for name, guard in written if guard is not None})
+        kept = self.min_kept_messages or self.min_kept_rows
+        guards = (self.max_removed_share, self.max_removed_bytes, kept)
+        return RemovalGuards(*(None if guard is None else guard.rule() for guard in guards))

@@ -42,15 +42,24 @@ class Approval(ConfigMapping):
     """The amounts that a scheduled job may remove at once without a person's approval; None: any."""
 
     above_messages: Minimum | None = None
+    above_rows: Minimum | None = None
+    """The same amount as `above_messages`, by the name for tables."""
     above_bytes: Budget | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.above_messages is None and self.above_bytes is None:
+        if self.above is None and self.above_bytes is None:
             raise refusal_error(
                 "names no amount: write true, or {above_messages: 100000}, or {above_bytes: 10GiB}"
             )
+        if self.above_messages is not None and self.above_rows is not None:
+            raise refusal_error("above_messages and above_rows are one amount: write one")
         return self
+
+    @property
+    def above(self) -> int | None:
+        """The number of messages or rows; None: any."""
+        return self.above_rows if self.above_messages is None else self.above_messages
 
 
 def _switch(value: object) -> object:
@@ -118,6 +127,8 @@ class StorageSettings(KeepingSettings):
     segment_size: Size = 256 * 2**20
     segment_span: Span = DAY
     layout: Literal["sequence", "deadline"] = "sequence"
+    vectors: Flag = False
+    """Whether a new table has deletion vectors, so that few removals from a file need no copy of it."""
 
     @property
     def segment_span_ns(self) -> int | None:

@@ -28,8 +28,9 @@ def select_streams(
     names: Iterable[str] = (),
     tags: Iterable[str] = (),
     among: Iterable[str] = (),
+    tables: Sequence[str] = (),
 ) -> list[str]:
-    """The streams that have one of the names, or match one of the patterns, and have one of the tags.
+    """The streams and tables that have one of the names, or match one of the patterns, and have one of the tags.
 
     Args:
         config: the configuration, with the tags.
@@ -38,6 +39,7 @@ def select_streams(
             name is kept, so that the operation on it can refuse it.
         tags: tags; none means any.
         among: the streams to which patterns, tags and an empty selection apply; ignored if only names are given.
+        tables: the tables among all of these, for the words of errors.
 
     Raises:
         UsageError: a pattern or a tag matches nothing, or no stream matches both.
@@ -51,10 +53,11 @@ def select_streams(
     chosen = dict.fromkeys(() if names else meant)
     for name in names:
         is_name = name in known or not is_pattern(name)
-        chosen |= dict.fromkeys([name] if is_name else _matching(config, name, meant))
+        chosen |= dict.fromkeys([name] if is_name else _matching(config, name, meant, tables))
     if not tags:
         return list(chosen)
-    tagged = [name for name in chosen if name not in known or tags & set(tags_of(config, name))]
+    listed = _tags(config)
+    tagged = [name for name in chosen if name not in known or tags & set(listed.get(name, ()))]
     if not tagged:
         raise UsageError(
             f"{' or '.join(sorted(tags))}: no stream of {', '.join(names) or 'those that can be meant here'} has this "
@@ -63,31 +66,35 @@ def select_streams(
     return tagged
 
 
-def tags_of(config: Config, name: str) -> tuple[str, ...]:
-    """The tags of a stream; none if it is not listed."""
-    stream = config.stream(name)
-    return () if stream is None else stream.tags
+def _tags(config: Config) -> dict[str, tuple[str, ...]]:
+    """Name of each listed stream and table → its tags."""
+    of_streams = {stream.name: stream.tags for stream in config.streams}
+    return of_streams | {table.name: table.tags for table in config.tables}
 
 
 def _tagged(config: Config, tags: set[str]) -> list[str]:
-    return [stream.name for stream in config.streams if tags & set(stream.tags)]
+    return [name for name, own_tags in _tags(config).items() if tags & set(own_tags)]
 
 
-def _matching(config: Config, pattern: str, meant: Sequence[str]) -> list[str]:
+def _matching(
+    config: Config, pattern: str, meant: Sequence[str], tables: Sequence[str]
+) -> list[str]:
     matching = [name for name in meant if fnmatchcase(name, pattern)]
     if matching:
         return matching
     if not meant:
         raise unknown_stream_error(pattern, meant, config.warehouse)
     nearest = close_name(re.sub(r"[*?\[\]]", "", pattern), meant)
+    several = counted(len(meant), "stream or table", "streams and tables")
+    kinds = several if tables else counted(len(meant), "stream")
     raise UsageError(
-        f"{pattern}: this pattern matches none of {counted(len(meant), 'stream')}: {listed_names(meant)}; the nearest "
+        f"{pattern}: this pattern matches none of {kinds}: {listed_names(meant)}; the nearest "
         f"is {nearest}"
     )
 
 
 def _refuse_unknown_tags(config: Config, tags: Iterable[str]) -> None:
-    there = sorted({tag for stream in config.streams for tag in stream.tags})
+    there = sorted({tag for own_tags in _tags(config).values() for tag in own_tags})
     for tag in sorted(set(tags) - set(there)):
         if not there:
             raise UsageError(

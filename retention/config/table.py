@@ -24,6 +24,7 @@ from retention.config.table_types import (
 )
 from retention.config.types import ConfigMapping, Flag, refusal_error, refusals_error
 from retention.core.table_policy import (
+    EvidenceForm,
     RowPolicy,
     TableColumns,
     TableLimits,
@@ -102,6 +103,8 @@ class TableConfig(_Limits, RunSettings, Selected):
     """The instant from which a row is expired; null: never."""
     policies: tuple[RowPolicyConfig, ...] = ()
     """A row belongs to the first that it matches."""
+    evidence: EvidenceForm = "keys"
+    """The form in which records of runs keep the keys of removed rows, beside their times; none: neither."""
     exclusive: Flag = False
     """Whether no other program writes the table while the engine does, so that Spark may commit on S3."""
 

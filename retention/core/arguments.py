@@ -164,6 +164,7 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     "int | Iterable[int]": ("a whole number, or several", _Numbers),
     "Iterable[str]": ("names", _Texts),
     "Iterable[Plan]": ("plans", list[_instance_of("Plan")]),  # type: ignore[misc]  # made at run time
+    "Iterable[TablePlan]": ("plans", list[_instance_of("TablePlan")]),  # type: ignore[misc]  # made at run time
     "Mapping[str, object]": ("a dict with texts as keys", dict[_Text, Any]),
     "Mapping[str, Value] | Iterable[tuple[str, Value]]": (
         "keys and values",

@@ -10,6 +10,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from retention.core.vector_paths import data_path, vector_place
+
 CONSUMERS = "consumers"
 """The name under which logs keep the counter of consumers' edits."""
 RELEASED = "released"
@@ -140,20 +142,20 @@ class DataFile:
     """The stream of the file, for errors; empty: none, as for a copy in an archive."""
     later: str | None = None
     """The location of the file after a rival's commit has removed it, if it differs."""
-    hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Sequences of rows hidden from readers, as of an archived copy: ascending, disjoint ranges,
-    both ends inclusive, shape (n, 2)."""
+    hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Sequences of rows hidden from readers, by a deletion vector or in an archived copy: ascending, disjoint ranges,
+    both ends inclusive, shape (n, 2); or their location."""
 
     @property
     def hides_rows(self) -> bool:
         """Whether the file has rows hidden from readers."""
-        return len(self.hidden) > 0
+        return not isinstance(self.hidden, np.ndarray) or len(self.hidden) > 0
 
     def named(self, path: str) -> DataFile:
         """The file under another name in the same directory."""
-        name = path.rpartition("/")[2]
         location, digest = (
-            f"{place.rpartition('/')[0]}/{name}" for place in (self.location, self.digest_location)
+            f"{place.rpartition('/')[0]}/{name.rpartition('/')[2]}"
+            for place, name in ((self.location, data_path(path)), (self.digest_location, path))
         )
         return replace(self, path=path, location=location, digest_location=digest)
 
@@ -164,18 +166,20 @@ class DataFile:
         write. No attempt may touch a file that another attempt has written and a commit has named.
         """
         attempt = secrets.token_hex(_ATTEMPT_DIGITS // 2)
-        return self.named(f"{slot_of(self.path)}{attempt}{_SUFFIX}")
+        suffix = "" if vector_place(self.path) else _SUFFIX
+        return self.named(f"{slot_of(self.path)}{attempt}{suffix}")
 
 
 def slot_of(path: str) -> str:
     """The path prefix shared by all attempts to write one staging file, and by no other path.
 
-    The last 16 hex digits of a file's name identify the attempt:
+    The last 16 hex digits of a file's name, or of its vector's, identify the attempt:
 
     >>> slot_of("partition=0/segment=1/0123456789abcdef" + "5ca1ab1e5ca1ab1e.parquet")
     'partition=0/segment=1/0123456789abcdef'
     """
-    return path[: -_ATTEMPT_DIGITS - len(_SUFFIX)]
+    suffix = "" if vector_place(path) else _SUFFIX
+    return path[: -_ATTEMPT_DIGITS - len(suffix)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The guards of a stream: how much a single pass may remove, and the effect on a pass beyond that."""
+"""The guards of a stream or table: how much a single pass may remove, and the effect on a pass beyond that."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class GuardLimit:
 
 @dataclass(frozen=True)
 class RemovalGuards:
-    """The guards of a stream; None: not set."""
+    """The guards of a stream or table; None: not set."""
 
     max_removed_share: GuardLimit | None = None
-    """Percent of the stream's messages."""
+    """Percent of the stream's messages, or of the table's rows."""
     max_removed_bytes: GuardLimit | None = None
-    """Bytes, by the broker's accounting."""
+    """Bytes, by the broker's accounting; of a table those of whole files."""
     min_kept_messages: GuardLimit | None = None
-    """The minimum number of messages to keep."""
+    """The minimum number of messages, or rows, to keep."""
 
 
 NO_GUARDS = RemovalGuards()

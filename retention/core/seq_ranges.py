@@ -34,17 +34,18 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The union of ranges, ascending; adjacent ranges are merged.
 
-    >>> union_of_ranges(np.array([[1, 3], [8, 9]]), np.array([[4, 5]])).tolist()
-    [[1, 5], [8, 9]]
+    >>> union_of_ranges(np.array([[1, 6], [8, 9]]), np.array([[4, 5], [10, 10]])).tolist()
+    [[1, 6], [8, 10]]
 
     Args:
         first: ascending, disjoint, inclusive ranges; shape (n, 2).
-        second: the same, without overlap with the first.
+        second: the same.
     """
     if not (len(first) and len(second)):
         return first if len(first) else second
     ranges = np.concatenate([first, second])
-    return _joined(ranges[np.argsort(ranges[:, 0], kind="stable")])
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    return _joined(np.stack([ranges[:, 0], np.maximum.accumulate(ranges[:, 1])], axis=1))
 
 
 def difference_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -83,7 +84,7 @@ def visible_rows(file: DataFile, rows: Rows) -> Rows:
     """Rows of a file, `seq` among their columns, without the hidden ones."""
     if not file.hides_rows:
         return rows
-    gone = in_ranges(rows.column("seq").to_numpy(), file.hidden)
+    gone = in_ranges(rows.column("seq").to_numpy(), ranges_in(file.hidden))
     return rows.filter(pa.array(~gone))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 Column = tuple[str, ...]
 """A column by its names from the top level down, as the table's schema has them; `("at",)`, or `("event", "at")`."""
 Unit = Literal["s", "ms", "us", "ns"]
+EvidenceForm = Literal["keys", "hashed", "none"]
 Scalar = str | int | bool | Decimal | date | datetime | None
 
 

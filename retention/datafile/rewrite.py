@@ -53,7 +53,7 @@ class RewriteTask:
     @cached_property
     def gone(self) -> np.ndarray:
         """The ranges of omitted sequences: removed ones, and the source's hidden ones; shape (n, 2)."""
-        return union_of_ranges(ranges_in(self.removed), self.source.hidden)
+        return union_of_ranges(ranges_in(self.removed), ranges_in(self.source.hidden))
 
 
 @dataclass(frozen=True)

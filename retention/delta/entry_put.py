@@ -34,12 +34,21 @@ def put_entry(place: str, content: bytes, token: str) -> bool:
         StorageError: the storage failed and does not have the entry.
     """
     reached(Step.DELTA_COMMITTING)
-    is_put = (_put_object if files.is_remote(place) else _put_file)(place, content, token)
+    is_put = put_if_absent(place, content, token)
     if is_put:
         reached(Step.DELTA_COMMITTED)
         if not files.is_remote(place):
             _refuse_overwritten(place, token)
     return is_put
+
+
+def put_if_absent(place: str, content: bytes, token: str) -> bool:
+    """Put an entry as `put_entry` does, without another look for it afterwards.
+
+    Raises:
+        CommitUnknownError, StorageError: as `put_entry`.
+    """
+    return (_put_object if files.is_remote(place) else _put_file)(place, content, token)
 
 
 def _put_file(place: str, content: bytes, token: str) -> bool:

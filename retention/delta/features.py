@@ -46,7 +46,8 @@ ALLOWED = frozenset(
 _COORDINATED = "delta.coordinatedCommits."
 _APPEND_ONLY = "delta.appendOnly"
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
-_ABSOLUTE = r"^([A-Za-z][A-Za-z0-9+.-]*:/|/)"
+ABSOLUTE = r"^([A-Za-z][A-Za-z0-9+.-]*:/|/)"
+"""The beginning of a path that does not lie below its table."""
 _FILE, _S3 = re.compile(r"^file:(//)?"), re.compile(r"^s3[an]://")
 
 
@@ -69,6 +70,11 @@ def refuse_unsafe(snapshot: DeltaSnapshot) -> None:
     sentence = refusal(snapshot)
     if sentence is not None:
         raise RefusedError(sentence)
+
+
+def unused(snapshot: DeltaSnapshot) -> set[str]:
+    """The features that an older protocol implies, of a table whose properties do not use them."""
+    return {"appendOnly"} - ({"appendOnly"} if snapshot.is_set(_APPEND_ONLY) else set())
 
 
 def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
@@ -122,7 +128,7 @@ def _of_files(snapshot: DeltaSnapshot) -> str | None:
     )
     inside = _plain(snapshot.root).rstrip("/") + "/"
     for paths in named:
-        for path in paths.filter(pc.match_substring_regex(paths, _ABSOLUTE)).to_pylist():
+        for path in paths.filter(pc.match_substring_regex(paths, ABSOLUTE)).to_pylist():
             if not _plain(unquote(path)).startswith(inside):
                 return (
                     f"its file {path} lies outside of it, as in a shallow clone, so that another table may use it; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -38,6 +38,8 @@ class Leaf(NamedTuple):
     """Physical names, as statistics, partition values and data files have them."""
     type: Any
     """Delta's type: text, or a dict for a list or map."""
+    ids: tuple[str, ...] = ()
+    """Field ids in data files, one a level, in a table that maps columns by id; empty in all others."""
 
 
 def columns(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -52,16 +54,41 @@ def physical_name(field: Mapping[str, Any]) -> str:
 
 def leaves(metadata: Mapping[str, Any]) -> list[Leaf]:
     """Every leaf of a table, in the order of its schema."""
-    return list(_leaves(columns(metadata), (), ()))
+    return list(_leaves(columns(metadata), Leaf((), (), None), is_by_id=_is_by_id(metadata)))
 
 
-def _leaves(fields: Iterable[Mapping[str, Any]], path: Path, physical: Path) -> Iterator[Leaf]:
+def _leaves(fields: Iterable[Mapping[str, Any]], above: Leaf, *, is_by_id: bool) -> Iterator[Leaf]:
     for field in fields:
-        names = (*path, field["name"]), (*physical, physical_name(field))
+        leaf = Leaf(
+            (*above.path, field["name"]),
+            (*above.physical, physical_name(field)),
+            field["type"],
+            (*above.ids, _field_id(field)) if is_by_id else (),
+        )
         if _is_struct(field["type"]):
-            yield from _leaves(field["type"]["fields"], *names)
+            yield from _leaves(field["type"]["fields"], leaf, is_by_id=is_by_id)
         else:
-            yield Leaf(*names, field["type"])
+            yield leaf
+
+
+def path_in_file(schema: pa.Schema, physical: Path, ids: Sequence[str]) -> Path | None:
+    """The path of a leaf in a data file: by field ids if it has some, else by its physical names; None if absent.
+
+    Args:
+        schema: the file's Arrow schema.
+        physical: the leaf's physical names.
+        ids: its field ids; empty in a table that does not map columns by id.
+    """
+    given, path = list(schema), []
+    for level, name in enumerate(physical):
+        column = next(
+            (c for c in given if (_id_of(c) == ids[level] if ids else c.name == name)), None
+        )
+        if column is None:
+            return None
+        path.append(column.name)
+        given = list(column.type) if pa.types.is_struct(column.type) else []
+    return tuple(path)
 
 
 def arrow_type(delta_type: Any) -> pa.DataType | None:
@@ -78,30 +105,24 @@ class FileColumns:
 
     def __init__(self, metadata: Mapping[str, Any], schema: pa.Schema) -> None:
         """Match a file's Arrow schema with the table's `metaData`."""
-        mode = metadata.get("configuration", {}).get("delta.columnMapping.mode")
-        self._by_id = mode == "id"
+        self._by_id = _is_by_id(metadata)
         self._fields = columns(metadata)
-        self._schema = schema
+        self._leaves = leaves(metadata)
+        self._schema = pa.schema([_without_views(column) for column in schema], schema.metadata)
 
     def names(self) -> dict[Path, Path]:
         """Physical path of each leaf that the file has → its path in the file."""
-        return dict(self._names(self._fields, list(self._schema), (), ()))
-
-    def _names(
-        self, fields: list[Any], given: list[pa.Field], physical: Path, inside: Path
-    ) -> Iterator[tuple[Path, Path]]:
-        for column in given:
-            field = self._field_of(column, fields)
-            if field is None:
-                continue
-            names = (*physical, physical_name(field)), (*inside, column.name)
-            if _is_struct(field["type"]) and pa.types.is_struct(column.type):
-                yield from self._names(field["type"]["fields"], list(column.type), *names)
-            else:
-                yield names
+        paths = (
+            (leaf.physical, path_in_file(self._schema, leaf.physical, leaf.ids))
+            for leaf in self._leaves
+        )
+        return {physical: path for physical, path in paths if path is not None}
 
     def zoned(self) -> pa.Schema:
-        """The file's schema with a zone on instants and none on local times, which INT96 values do not have."""
+        """The file's schema with a zone on instants and none on local times, which INT96 values do not have.
+
+        Text is in plain form: deltalake writes views, which few of Arrow's functions take.
+        """
         return pa.schema(
             [self._zoned_field(column, self._fields) for column in self._schema],
             self._schema.metadata,
@@ -133,12 +154,39 @@ class FileColumns:
 
     def _field_of(self, column: pa.Field, fields: list[Any]) -> Any:
         """The table's field that a file's column has the values of; None if it has none."""
-        wanted = (column.metadata or {}).get(_FIELD_ID, b"").decode() if self._by_id else ""
+        wanted = _id_of(column) if self._by_id else column.name
         for field in fields:
-            given = (field.get("metadata") or {}).get("delta.columnMapping.id")
-            if str(given) == wanted if self._by_id else physical_name(field) == column.name:
+            if wanted == (_field_id(field) if self._by_id else physical_name(field)):
                 return field
         return None
+
+
+def _without_views(column: pa.Field) -> pa.Field:
+    """A column of a file with plain text and bytes instead of views."""
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        kind = pa.string() if pa.types.is_string_view(kind) else pa.binary()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_without_views(inner) for inner in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_without_views(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_without_views(kind.key_field), _without_views(kind.item_field))
+    return column.with_type(kind)
+
+
+def _is_by_id(metadata: Mapping[str, Any]) -> bool:
+    mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "")
+    return bool(mode == "id")
+
+
+def _field_id(field: Mapping[str, Any]) -> str:
+    return str((field.get("metadata") or {}).get("delta.columnMapping.id"))
+
+
+def _id_of(column: pa.Field) -> str:
+    """The field id of a file's column; empty if it has none."""
+    return (column.metadata or {}).get(_FIELD_ID, b"").decode()
 
 
 def _is_struct(delta_type: Any) -> bool:

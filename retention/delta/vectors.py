@@ -20,6 +20,8 @@ from retention.storage.errors import first_line
 
 INLINE_BYTES = 2240
 """The longest vector to put into the log: 2,800 characters. deltalake's full vacuum deletes `.bin` files in use."""
+DEAD_SHARE = 0.5
+"""The share of dead rows from which a copy costs readers less than a vector."""
 FILE_BYTES = 1 << 30
 """The length at which a `.bin` file gets no more vectors; their offsets have 31 bits."""
 _MAGIC = struct.pack("<I", 1681511377)
@@ -173,8 +175,7 @@ def _write_file(root: str, bitmaps: Iterable[BitMap64]) -> list[dict[str, Any]]:
         sink.write(_FORMAT)
         for bitmap in bitmaps:
             content = _content(bitmap)
-            sink.write(struct.pack(">I", len(content)) + content)
-            sink.write(struct.pack(">I", zlib.crc32(content)))
+            sink.write(_framed(content))
             written.append(
                 {
                     "storageType": "u",
@@ -188,6 +189,77 @@ def _write_file(root: str, bitmaps: Iterable[BitMap64]) -> list[dict[str, Any]]:
             if offset >= FILE_BYTES:
                 break
     return written
+
+
+def write_stored(location: str, bitmap: BitMap64) -> None:
+    """Write one vector to a new `.bin` file, at offset 1; durable on return."""
+    with files.create_unshared(location) as sink:
+        sink.write(_FORMAT + _framed(_content(bitmap)))
+    reached(Step.VECTORS_WRITTEN)
+
+
+def read_stored(location: str, offset: int) -> BitMap64:
+    """Read the positions of dead rows from a vector in a `.bin` file.
+
+    Raises:
+        DamagedError: the vector is missing, or contradicts its checksum.
+    """
+    return _read_stored(location, offset)[0]
+
+
+def describe_stored(location: str, number: str, offset: int) -> dict[str, Any]:
+    """The descriptor of a vector in a `.bin` file of the table's directory.
+
+    Args:
+        location: the file's location.
+        number: the UUID in its name.
+        offset: the vector's offset in it.
+
+    Raises:
+        DamagedError: as `read_stored`.
+    """
+    dead, size = _read_stored(location, offset)
+    return {
+        "storageType": "u",
+        "pathOrInlineDv": encode_z85(uuid.UUID(number).bytes),
+        "offset": offset,
+        "sizeInBytes": size,
+        "cardinality": len(dead),
+    }
+
+
+def stored_place(vector: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The UUID of the `.bin` file in the table's directory with a vector, and its offset; None if it lies elsewhere."""
+    if vector["storageType"] != "u" or len(vector["pathOrInlineDv"]) != _UUID_CHARACTERS:
+        return None
+    try:
+        number = _file_number("u", vector["pathOrInlineDv"])
+    except ValueError:
+        return None
+    offset = vector.get("offset")
+    return number.hex, len(_FORMAT) if offset is None else offset
+
+
+def is_worth(rows: int, dead: int) -> bool:
+    """Whether a file of `rows` rows is better read under a vector of `dead` of them than copied without them."""
+    return dead < rows * DEAD_SHARE
+
+
+def _read_stored(location: str, offset: int) -> tuple[BitMap64, int]:
+    """A vector in a file, and its size in bytes."""
+    try:
+        with files.reading(location) as source:
+            framed = bytes(source.read_at(4, offset)) if offset + 4 <= source.size() else b""
+        size = struct.unpack(">I", framed)[0] if framed else 0
+        content = _stored(location, {"sizeInBytes": size, "offset": offset})
+        return _bitmap(content), size
+    except (ValueError, IndexError, FileNotFoundError) as error:
+        raise _damaged(location, error) from error
+
+
+def _framed(content: bytes) -> bytes:
+    """A vector as files have it: between its length and its checksum."""
+    return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
 
 def _content(bitmap: BitMap64) -> bytes:
@@ -222,10 +294,14 @@ def _stored(location: str, vector: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _positions(content: bytes, cardinality: int) -> BitMap64:
+def _bitmap(content: bytes) -> BitMap64:
     if content[:4] != _MAGIC:
         raise ValueError("it is not in the portable format of Roaring bitmaps")
-    positions = BitMap64.deserialize(content[4:])
+    return BitMap64.deserialize(content[4:])
+
+
+def _positions(content: bytes, cardinality: int) -> BitMap64:
+    positions = _bitmap(content)
     if len(positions) != cardinality:
         raise ValueError(f"it has {len(positions)} rows, not {cardinality}")
     return positions

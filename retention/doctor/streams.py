@@ -196,7 +196,9 @@ def _statistics(table: Inspection, name: str) -> Finding:
 
 
 def _vectors(opened: OpenedStream, count: int) -> Finding:
-    detail = f"{counted(count, 'file carries', 'files carry')} deletion vectors of another writer"
+    detail = (
+        f"{counted(count, 'file carries', 'files carry')} deletion vectors that only Spark can read"
+    )
     if opened.config.engine == "local":
         remedy = of_vectors(opened.layout)
         return problem("deletion vectors", detail, remedy, opened.name)

@@ -75,3 +75,23 @@ def _user() -> str:
 def _short(text: str) -> str:
     """A text as one line of bounded length, without terminal control characters and characters invalid in JSON."""
     return sentence(text.replace("\n", " "))[:_MOST_CHARACTERS]
+
+
+def initiator_text(who: object) -> str:
+    """The user, machine and process of a run, and the scheduler's names, in words.
+
+    Args:
+        who: as in the record of a run; None for an early release's.
+    """
+    if not isinstance(who, Mapping):
+        return "an unrecorded process"
+    scheduler = who.get("scheduler")
+    schedulers = [
+        f"{name} {', '.join(f'{of} {value}' for of, value in names.items())}"
+        for name, names in (scheduler.items() if isinstance(scheduler, Mapping) else ())
+        if isinstance(names, Mapping)
+    ]
+    named = (
+        f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
+    )
+    return "; ".join([named, *schedulers])

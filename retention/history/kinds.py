@@ -8,13 +8,24 @@ from typing import Any, Literal
 from pydantic import Field
 
 from retention.core.documents import Identifier, Int64, Name, Natural, Path, Version, validated
+from retention.core.json_object import JsonObject
 from retention.history.record import STATUSES, RecordPart, RunRecord, Segments, SpentApproval
 
 
-class PlannedRun(RunRecord):
-    """A run that applied a plan."""
+class PermittedRun(RunRecord):
+    """A run that applied a plan, within guards and an approval."""
 
     plan_id: Identifier | None = None
+    guards: object = None
+    reason: str | None = None
+    """The reason for lifting refusals; None if none was given."""
+    approval: SpentApproval | None = None
+    """The approval that the run spent; None if it needed none."""
+
+
+class PlannedRun(PermittedRun):
+    """A run that applied a plan of a stream."""
+
     segments: Segments | None = None
     files_read: Natural | None = None
     seconds: float | None = None
@@ -23,11 +34,6 @@ class PlannedRun(RunRecord):
     held: object = None
     overdue: Any = None
     dropped: Any = None
-    guards: object = None
-    reason: str | None = None
-    """The reason for lifting refusals; None if none was given."""
-    approval: SpentApproval | None = None
-    """The approval that the run spent; None if it needed none."""
 
 
 class Applied(PlannedRun):
@@ -48,7 +54,16 @@ class Dropped(PlannedRun):
     kind: Literal["drop"] = "drop"
 
 
-class TableRun(RunRecord):
+class OfTable(RunRecord):
+    """A run on a table in place."""
+
+    def as_json(self) -> JsonObject:
+        """The fields of the run, as JSON values in alphabetical order; `table` names its table."""
+        fields = super().as_json()
+        return dict(sorted({"table": fields.pop("stream", None), **fields}.items()))
+
+
+class TableRun(OfTable):
     """A run that changed a table in place."""
 
     location: str = ""
@@ -62,13 +77,11 @@ class TableRun(RunRecord):
     seconds: float | None = None
 
 
-class TableApplied(TableRun):
+class TableApplied(TableRun, PermittedRun):
     """A pass over a table in place."""
 
     kind: Literal["apply_table"] = "apply_table"
-    plan_id: Identifier | None = None
     files_read: Natural = 0
-    guards: object = None
 
 
 class TableUndone(TableRun):
@@ -132,6 +145,15 @@ class Reclaimed(RunRecord):
     kind: Literal["reclaim"] = "reclaim"
     reclaimed: dict[Name, ClaimedFiles] = Field(default_factory=dict)
     """Reason → the claimed files."""
+
+
+class TableReclaimed(OfTable):
+    """The deletion of files that passes over a table removed, after their grace."""
+
+    kind: Literal["reclaim_table"] = "reclaim_table"
+    location: str = ""
+    reclaimed: dict[Name, ClaimedFiles] = Field(default_factory=dict)
+    """Reason → the deleted files."""
 
 
 class Repaired(RunRecord):
@@ -232,6 +254,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
     "reclaim": Reclaimed,
     "apply_table": TableApplied,
     "undo_table": TableUndone,
+    "reclaim_table": TableReclaimed,
 }
 _REPAIRS: Mapping[str, type[Repaired]] = {
     "clock": ClockRepaired,

@@ -95,6 +95,15 @@ class RunReport:
         return entry | {name: copy(value) for name, value in present.items()}
 
 
-def document(as_of_ns: int, entries: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """The JSON document of `plan` and `apply`."""
-    return {"format_version": FORMAT_VERSION, "as_of_ns": as_of_ns, "streams": list(entries)}
+def document(
+    as_of_ns: int,
+    entries: Sequence[Mapping[str, object]],
+    tables: Sequence[Mapping[str, object]] | None = None,
+) -> dict[str, Any]:
+    """The JSON document of `plan` and `apply`; without `tables` if the configuration lists none."""
+    of_tables = {} if tables is None else {"tables": list(tables)}
+    return {
+        "format_version": FORMAT_VERSION,
+        "as_of_ns": as_of_ns,
+        "streams": list(entries),
+    } | of_tables

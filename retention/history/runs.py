@@ -17,8 +17,10 @@ from retention.history.kinds import (
     Applied,
     Dropped,
     NewerRun,
-    PlannedRun,
+    PermittedRun,
     Repaired,
+    TableApplied,
+    TableUndone,
     Undone,
     record_of,
 )
@@ -210,7 +212,8 @@ class History:
 
     def run_at(self, as_of_ns: int) -> str | None:
         """The newest run that applied rules at an instant; None if there is no longer a record of it."""
-        passes = (record for record in self._of_this_table() if isinstance(record, Applied))
+        runs = self._of_this_table()
+        passes = (record for record in runs if isinstance(record, Applied | TableApplied))
         return next((record.run for record in passes if record.as_of_ns == as_of_ns), None)
 
     def last_policy(self) -> dict[str, object] | None:
@@ -223,20 +226,20 @@ class History:
         passes = (record for record in self._of_this_table() if isinstance(record, Applied))
         return next((record.policy for record in passes if record.is_done), None)
 
-    def spending(self, digest: str) -> PlannedRun | None:
+    def spending(self, digest: str) -> PermittedRun | None:
         """The newest run that spent or may have spent an approval, by the digest of its report; None if none did."""
-        planned = (record for record in self.outcomes() if isinstance(record, PlannedRun))
+        planned = (record for record in self.outcomes() if isinstance(record, PermittedRun))
         return next((run for run in planned if run.may_count and _digest_of(run) == digest), None)
 
     def about_to_spend(self, digest: str) -> str | None:
         """A run without an outcome that is about to spend an approval; None if there is none."""
         intents = (self.begun(run) for run in self.unfinished())
-        planned = (intent for intent in intents if isinstance(intent, PlannedRun))
+        planned = (intent for intent in intents if isinstance(intent, PermittedRun))
         return next((intent.run for intent in planned if _digest_of(intent) == digest), None)
 
     def undone_by(self, run: str) -> str | None:
         """The run that undid or may have undone another one; None if none did."""
-        undos = (record for record in self.since(run) if isinstance(record, Undone))
+        undos = (each for each in self.since(run) if isinstance(each, Undone | TableUndone))
         return next((undo.run for undo in undos if undo.may_count and undo.undoes == run), None)
 
     def last_drop(self) -> str | None:
@@ -327,7 +330,7 @@ def _finished(names: Sequence[str]) -> list[str]:
     return [name.removesuffix(_DONE) for name in reversed(names) if name.endswith(_DONE)]
 
 
-def _digest_of(record: PlannedRun) -> str | None:
+def _digest_of(record: PermittedRun) -> str | None:
     return None if record.approval is None else record.approval.digest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 from retention.core.run_names import started_ns
-from retention.history.kinds import Applied, PlannedRun, Repaired
+from retention.history.kinds import Applied, PermittedRun, Repaired
 from retention.history.record import RunRecord
 
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
@@ -70,6 +70,6 @@ def _carries(record: RunRecord) -> set[_Fact]:
 
 
 def _may_go(record: RunRecord) -> bool:
-    spends = isinstance(record, PlannedRun) and record.approval is not None
+    spends = isinstance(record, PermittedRun) and record.approval is not None
     is_last_word = isinstance(record, Repaired) or record.ends_epoch is not None or spends
     return record.is_certain and not is_last_word

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.config.table_types import format_column
 from retention.core.table_policy import Column
 from retention.core.units import DAY, MICROSECOND
 from retention.delta import entries, features, log_files, schema, snapshot, statistics
@@ -108,7 +109,7 @@ def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
         rows=_total(rows),
         uncounted_files=rows.null_count,
         vectors=table.files.num_rows - table.files["vector"].null_count,
-        features=tuple(sorted(table.features)),
+        features=tuple(sorted(table.features - features.unused(table))),
         writers=_writers(table),
         columns=tuple(columns),
         times=tuple(times),
@@ -134,20 +135,20 @@ def _read(location: str, now_ns: int) -> DeltaSnapshot:
     return directory
 
 
-def chosen_time(look: TableLook, column: Column) -> TimeCandidate:
-    """The candidate of a column that a person names.
+def chosen_time(look: TableLook, name: str) -> TimeCandidate:
+    """The candidate of a column that a person names, with backticks or without.
 
     Raises:
         UsageError: the table has no such column, or it cannot have times.
     """
+    kinds = dict(look.columns)
+    column = next((path for path in kinds if name in (".".join(path), format_column(path))), None)
+    if column is None:
+        names = ", ".join(map(format_column, kinds))
+        raise UsageError(f"{look.location}: there is no column {name}; there are {names}")
     for candidate in look.times:
         if candidate.path == column:
             return candidate
-    kinds = dict(look.columns)
-    name = ".".join(column)
-    if column not in kinds:
-        names = ", ".join(".".join(path) for path in kinds)
-        raise UsageError(f"{look.location}: there is no column {name}; there are {names}")
     if kinds[column] in ("long", "integer"):
         raise UsageError(
             f"{look.location}: the values of {name} are no times since the epoch in one unit: the smallest and the "

@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 from retention.apply.run_evidence import TakenByRun
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
-from retention.core.inventory import DataFile
 from retention.core.json_object import JsonObject
 from retention.core.policy import policy_from_json
 from retention.core.run_names import started_ns
 from retention.core.seq_ranges import in_ranges
 from retention.core.spoken_commands import command
 from retention.core.units import format_instant
+from retention.core.vector_paths import data_path
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError
+from retention.history.initiator import initiator_text
 from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
 from retention.history.record import RunRecord
 from retention.inspect.taken import EndOfUndo, Taken
@@ -95,19 +96,10 @@ class RemovalRun:
 
     def who(self) -> str:
         """The user, machine and process that ran it, and the scheduler's names, in words."""
-        who = self.outcome.who
-        if not isinstance(who, Mapping):
-            return "an unrecorded process"
-        named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
-        scheduler = who.get("scheduler")
-        schedulers = [
-            f"{name} {', '.join(f'{of} {value}' for of, value in names.items())}"
-            for name, names in (scheduler.items() if isinstance(scheduler, Mapping) else ())
-            if isinstance(names, Mapping)
-        ]
+        parts = [initiator_text(self.outcome.who)]
         if self.outcome.spark_application is not None:
-            schedulers.append(f"Spark application {self.outcome.spark_application}")
-        return "; ".join([named, *schedulers])
+            parts.append(f"Spark application {self.outcome.spark_application}")
+        return "; ".join(parts)
 
     def recovery(self, now_ns: int) -> Recovery:
         """Whether its messages can be restored, by the present clock and disk."""
@@ -133,8 +125,8 @@ class RemovalRun:
         """
         layout = self.opened.layout
         for directory in (layout.messages, layout.engine_path("trash")):
-            place = files.join(directory, row["path"])
-            file = DataFile(row["path"], row["partition"], row["segment"], place, "")
+            place = files.join(directory, data_path(row["path"]))
+            file = layout.data_file((row["path"], row["partition"], row["segment"]), place)
             try:
                 if files.length(place) is not None:
                     return _within(read_columns(file, columns)[0], row)
@@ -174,10 +166,12 @@ class RemovalRun:
         paths, lengths = (removed[name].to_pylist() for name in ("path", "file_bytes"))
         missing = dict(zip(paths, lengths, strict=True))
         for directory in (layout.messages, layout.engine_path("trash")):
-            found_lengths = files.lengths([files.join(directory, path) for path in missing])
+            places = [files.join(directory, data_path(path)) for path in missing]
             missing = {
                 path: wanted
-                for (path, wanted), length in zip(missing.items(), found_lengths, strict=True)
+                for (path, wanted), length in zip(
+                    missing.items(), files.lengths(places), strict=True
+                )
                 if length != wanted
             }
         return not missing

@@ -1,4 +1,4 @@
-"""Job: plan a pass over streams and change nothing."""
+"""Job: plan a pass over streams and tables, and change nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retention import Guards
 from retention.api.unlisted import unlisted_finding
-from retention.apply.approval import approval_need
+from retention.apply.approval import approval_need, planned_loss
 from retention.core.outcomes import Outcome
 from retention.core.units import format_duration
 from retention.core.wording import counted
@@ -20,37 +20,87 @@ from retention.jobs.lifting import add_lifts, lifted
 from retention.jobs.running import JobResult, JobRun, job
 from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
-from retention.views.json_entries import plan_entry
+from retention.views.json_entries import plan_entry, table_plan_entry
 from retention.views.text_guards import warning_guards
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+    from retention.tables.plan import TablePlan
 
 
 @job(
     "plan",
-    "Plan a pass over streams; the report can be approved for retain.",
+    "Plan a pass over streams and tables; the report can be approved for retain.",
     add_selection,
     add_lifts,
 )
 def main(run: JobRun) -> JobResult:
     """Plan a pass over streams and change nothing."""
     arguments = run.arguments
-    warehouse = run.open_with_streams()
+    warehouse = run.open_with_streams(tables=True)
     instant = run.instant(warehouse)
-    names = warehouse.chosen(arguments.stream, arguments.tag)
+    names, tables = warehouse.chosen_with_tables(arguments.stream, arguments.tag)
     guards = lifted(arguments)
+    of_tables = warehouse.plan_tables(tables, instant)
+    table_refusals = refusals_of_tables(warehouse, of_tables, guards)
     outcomes, refusals = with_refusals(warehouse, warehouse.plan(names, instant), guards)
-    for text in notes(outcomes, refusals):
+    for text in [*notes(outcomes, refusals), *notes(of_tables, table_refusals)]:
         print(f"plan: {visible_lines(text)}", file=sys.stderr)
-    report = document(instant, [entry(warehouse, each, refusals) for each in outcomes])
+    table_entries = [entry_of_table(warehouse, each, table_refusals) for each in of_tables]
+    report = document(
+        instant,
+        [entry(warehouse, each, refusals) for each in outcomes],
+        table_entries if warehouse.tables() else None,
+    )
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
-    messages = counted(sum(plan.removed_messages for plan in plans), "message")
-    size = counted(sum(plan.removed_bytes for plan in plans), "byte")
-    text = run.summary(outcomes, f"would remove {messages} ({size})")
+    removed = counted(sum(plan.removed_messages for plan in plans), "message")
+    removed += f" ({counted(sum(plan.removed_bytes for plan in plans), 'byte')})"
+    if of_tables:
+        rows = sum(outcome.value.removed_rows for outcome in of_tables if outcome.value)
+        removed += f" and {counted(rows, 'row')}"
+    text = run.summary(outcomes, f"would remove {removed}", of_tables)
     unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
     unchanged_outcomes = [unchanged(outcome) for outcome in outcomes]
-    return JobResult(report, text, unchanged_outcomes, warehouse=warehouse, unlisted=unlisted)
+    return JobResult(
+        report,
+        text,
+        unchanged_outcomes,
+        warehouse=warehouse,
+        unlisted=unlisted,
+        tables=of_tables,
+    )
+
+
+def refusals_of_tables(
+    warehouse: Warehouse, outcomes: Iterable[Outcome[TablePlan]], guards: Guards
+) -> dict[str, str]:
+    """Predict how `apply` would refuse plans of tables, a sentence by table."""
+    from retention.tables.permits import refusal_of
+
+    answers = {
+        outcome.stream: refusal_of(warehouse.table(outcome.stream).opened, outcome.value, guards)
+        for outcome in outcomes
+        if outcome.value is not None
+    }
+    return {name: sentence for name, sentence in answers.items() if sentence is not None}
+
+
+def entry_of_table(
+    warehouse: Warehouse, outcome: Outcome[TablePlan], refusals: Mapping[str, str]
+) -> dict[str, Any]:
+    """The JSON entry of a planned table: whether a pass would change it, be refused, or need a person's approval."""
+    from retention.tables.permits import planned_rows
+
+    plan = outcome.value
+    if plan is None:
+        return table_plan_entry(outcome)
+    settings = warehouse.table(plan.table).opened.settings
+    return table_plan_entry(outcome) | {
+        "would_change": not plan.is_empty,
+        "grace": format_duration(settings.grace),
+        "needs_approval": approval_need(settings, planned_rows(plan)),
+        "refused": refusals.get(plan.table),
+    }
 
 
 def with_refusals(
@@ -72,13 +122,17 @@ def with_refusals(
     }
 
 
-def notes(outcomes: Iterable[Outcome[Plan]], refusals: Mapping[str, str]) -> Iterator[str]:
+def notes(
+    outcomes: Iterable[Outcome[Plan]] | Iterable[Outcome[TablePlan]], refusals: Mapping[str, str]
+) -> Iterator[str]:
     """The sentences about plans that `apply` would refuse, or carry out with a warning."""
     for outcome in outcomes:
         if outcome.stream in refusals:
             yield f"apply would refuse this: {refusals[outcome.stream]}"
         elif outcome.value is not None:
-            yield from (f"{outcome.stream}: {text}" for text in warning_guards(outcome.value))
+            yield from (
+                f"{outcome.stream}: {text}" for text in warning_guards(outcome.value.guards)
+            )
 
 
 def entry(
@@ -90,7 +144,7 @@ def entry(
         return plan_entry(outcome)
     config = warehouse.config
     settings = config.stream(plan.header.stream) or config.default_stream(plan.header.stream)
-    need = approval_need(settings, plan)
+    need = approval_need(settings, planned_loss(plan))
     extent = extent_of(plan)
     return plan_entry(outcome) | {
         "would_change": not plan.is_empty,

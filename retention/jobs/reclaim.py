@@ -10,7 +10,7 @@ from retention.core.wording import counted
 from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, without_instant
 from retention.jobs.running import JobResult, JobRun, job
-from retention.views.reclaim import reclaim_entry
+from retention.views.reclaim import reclaim_entry, table_reclaim_entry
 
 
 def _add_unlisted(parser: argparse.ArgumentParser) -> None:
@@ -37,22 +37,31 @@ def _refusal(arguments: argparse.Namespace) -> str | None:
     refusal=_refusal,
 )
 def main(run: JobRun) -> JobResult:
-    """Delete the dead files of streams."""
+    """Delete the dead files of streams, and those that passes over tables removed."""
     arguments, unlisted = run.arguments, None
-    warehouse = run.open_with_streams()
+    warehouse = run.open_with_streams(tables=True)
+    tables: list[str] = []
     if arguments.unlisted:
         names = warehouse.chosen_unlisted(arguments.stream)
     else:
-        names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.reclaimable())
+        names, tables = warehouse.chosen_with_tables(
+            arguments.stream, arguments.tag, warehouse.reclaimable()
+        )
     outcomes = warehouse.reclaim(names).apply()
-    done = [outcome.value for outcome in outcomes if outcome.value is not None]
-    total = sum((report.total for report in done), Amount())
+    of_tables = warehouse.reclaim_tables(tables).apply()
+    total = sum((each.value.total for each in outcomes if each.value), Amount())
+    total = sum((each.value.going for each in of_tables if each.value), total)
     deleted = f"deleted {counted(total.files, 'file')} ({counted(total.bytes, 'byte')})"
-    text = run.summary(outcomes, deleted)
-    report = document(run.started_ns, [reclaim_entry(outcome) for outcome in outcomes])
+    text = run.summary(outcomes, deleted, of_tables)
+    table_entries = list(map(table_reclaim_entry, of_tables)) if warehouse.tables() else None
+    report = document(
+        run.started_ns, [reclaim_entry(outcome) for outcome in outcomes], table_entries
+    )
     if not arguments.unlisted:
         unlisted = unlisted_finding(warehouse, arguments.stream, arguments.tag)
-    return JobResult(report, text, outcomes, warehouse=warehouse, unlisted=unlisted)
+    return JobResult(
+        report, text, outcomes, warehouse=warehouse, unlisted=unlisted, tables=of_tables
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Job: apply the retention rules to streams."""
+"""Job: apply the retention rules to streams and tables."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from retention import Guards
+from retention.api.budgeted import Spending, apply_tables_within, apply_within
 from retention.api.unlisted import unlisted_finding
 from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
@@ -20,8 +22,8 @@ from retention.history.tries import earlier_try
 from retention.jobs.approving import chosen, note_late, read_approved
 from retention.jobs.arguments import add_budget, add_selection, add_wait
 from retention.jobs.lifting import add_lifts, lifted
-from retention.jobs.running import JobResult, JobRun, job
-from retention.views.json_entries import entry, report_entry
+from retention.jobs.running import JobResult, JobRun, done_units, job
+from retention.views.json_entries import entry, report_entry, table_report_entry
 from retention.views.left import left_text
 from retention.views.text_guards import passed_guards
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from retention.apply.approval import Approved
     from retention.apply.compact import CompactionLimits
     from retention.history.compaction_report import CompactionReport
+    from retention.tables.report import TableReport
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,41 +67,77 @@ def _refusal(arguments: argparse.Namespace) -> str | None:
     return "an approved report has its own streams: leave out --tag" if arguments.tag else None
 
 
-@job("retain", "Apply the retention rules to streams.", add_wait, _add_arguments, refusal=_refusal)
+@job(
+    "retain",
+    "Apply the retention rules to streams and tables.",
+    add_wait,
+    _add_arguments,
+    refusal=_refusal,
+)
 def main(run: JobRun) -> JobResult:
-    """Apply the retention rules to streams."""
+    """Apply the retention rules to streams and tables."""
     arguments = run.arguments
     budget = Budget.parsed(arguments.max_time, arguments.max_bytes)
-    warehouse = run.open_with_streams()
-    names, instant, approved = asked_for(warehouse, run)
+    warehouse = run.open_with_streams(tables=True)
+    names, tables, instant, approved = asked_for(warehouse, run)
     guards = replace(
         lifted(arguments, approved),
         reason=arguments.reason,
         skip_superseded=arguments.skip_superseded,
     )
     outcomes = retain(warehouse, names, instant, guards, budget)
-    for text in [*passed_guards(outcomes), *note_late(outcomes)]:
+    of_tables = retain_tables(
+        warehouse, tables, instant, guards, spending_of(run, budget, outcomes)
+    )
+    passed = [*passed_guards(outcomes), *passed_guards(of_tables)]
+    for text in [*passed, *note_late([*outcomes, *of_tables])]:
         print(f"retain: {visible_lines(text)}", file=sys.stderr)
-    report = document(instant, [entry_of(warehouse, each, instant) for each in outcomes])
+    entries = [entry_of(warehouse, each, instant) for each in outcomes]
+    table_entries = list(map(table_report_entry, of_tables)) if warehouse.tables() else None
+    report = document(instant, entries, table_entries)
     compactions: list[Outcome[CompactionReport]] = []
     if arguments.compact:
         limits = None if budget is None else rest(budget, outcomes, run.started_ns)
         compactions = compact(warehouse, names, limits)
         report["compactions"] = [entry(outcome) for outcome in compactions]
-    text = summary(outcomes, run.seconds)
+    text = summary(outcomes, run.seconds, of_tables)
     unlisted = unlisted_finding(warehouse, names if approved else arguments.stream, arguments.tag)
-    return JobResult(
-        report, text, [*outcomes, *compactions], warehouse=warehouse, unlisted=unlisted
-    )
+    every: list[Outcome[Any]] = [*outcomes, *compactions]
+    return JobResult(report, text, every, warehouse=warehouse, unlisted=unlisted, tables=of_tables)
 
 
-def asked_for(warehouse: Warehouse, run: JobRun) -> tuple[list[str], int, dict[str, Approved]]:
-    """The streams to act on, the instant, and their approvals."""
+def asked_for(
+    warehouse: Warehouse, run: JobRun
+) -> tuple[list[str], list[str], int, dict[str, Approved]]:
+    """The streams and the tables to act on, the instant, and their approvals."""
     arguments = run.arguments
     if arguments.approved is None:
-        return warehouse.chosen(arguments.stream, arguments.tag), run.instant(warehouse), {}
+        names, tables = warehouse.chosen_with_tables(arguments.stream, arguments.tag)
+        return names, tables, run.instant(warehouse), {}
     instant, approved = read_approved(arguments.approved)
-    return chosen(approved, arguments.stream), instant, approved
+    named, listed = chosen(approved, arguments.stream), warehouse.tables()
+    tables = [name for name in named if name in listed]
+    return [name for name in named if name not in listed], tables, instant, approved
+
+
+def spending_of(
+    run: JobRun, budget: Budget | None, outcomes: list[Outcome[RunReport]]
+) -> Spending | None:
+    """The spending of the run after its passes over streams; None: it has no budget."""
+    return None if budget is None else Spending.after(budget, run.started_ns, outcomes)
+
+
+def retain_tables(
+    warehouse: Warehouse,
+    names: list[str],
+    as_of_ns: int,
+    guards: Guards,
+    spending: Spending | None,
+) -> list[Outcome[TableReport]]:
+    """Apply one pass to tables; with a budget until it is spent."""
+    if spending is None:
+        return warehouse.apply_tables(names, as_of_ns, guards)
+    return apply_tables_within(warehouse, names, as_of_ns, spending, guards)
 
 
 def retain(
@@ -107,8 +146,6 @@ def retain(
     """Apply one pass to streams; with a budget the most overdue first, until it is spent."""
     if budget is None:
         return warehouse.apply(names, as_of_ns, guards)
-    from retention.api.budgeted import apply_within
-
     return apply_within(warehouse, names, as_of_ns, budget, guards)
 
 
@@ -142,18 +179,24 @@ def compact(
     return warehouse.compact(names, limits).apply()
 
 
-def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
+def summary(
+    outcomes: list[Outcome[RunReport]],
+    seconds: float,
+    tables: Sequence[Outcome[TableReport]] = (),
+) -> str:
     """The outcomes of a run in one line."""
     reports = [outcome.value for outcome in outcomes if outcome.value is not None]
     messages = sum(report.removed_messages for report in reports)
     size = sum(report.removed_bytes for report in reports)
-    failed = len(outcomes) - len(reports)
-    undone = sum(report.is_left for report in reports)
-    done = f"retain: {counted(len(reports) - undone, 'stream')} done, {failed} failed"
+    of_tables = [outcome.value for outcome in tables if outcome.value is not None]
+    failed = len(outcomes) + len(tables) - len(reports) - len(of_tables)
+    done = f"retain: {done_units(outcomes, tables)} done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
     kept = f"; kept at least {overdue:,} older than max_age (expiry: head)" if overdue else ""
     left = f"; {text}" if (text := left_text(outcomes)) else ""
     removed = f"removed {counted(messages, 'message')} ({counted(size, 'byte')})"
+    if tables:
+        removed += f" and {counted(sum(each.removed_rows for each in of_tables), 'row')}"
     return f"{done}; {removed}{kept}{left}; {seconds:.1f} s"
 
 

@@ -52,6 +52,8 @@ class JobResult:
     """The exit code of work without outcomes."""
     warehouse: Warehouse | None = None
     """The warehouse of the streams, for their measures."""
+    tables: Sequence[Outcome[Any]] = ()
+    """The outcomes of single tables, as `outcomes`."""
     unlisted: UnlistedFinding | None = None
     """The streams to report because no configuration lists them any more."""
 
@@ -80,13 +82,18 @@ class JobRun:
             wait_s=getattr(self.arguments, "wait", 0.0),
         )
 
-    def open_with_streams(self) -> Warehouse:
+    def open_with_streams(self, *, tables: bool = False) -> Warehouse:
         """Open its warehouse; a notice reports one without streams, where the job has nothing to do.
+
+        Args:
+            tables: whether the job acts on tables, too.
 
         Raises:
             UsageError: there is no warehouse.
         """
         warehouse = self.open()
+        if tables and warehouse.tables():
+            return warehouse
         if not warehouse.config.streams and not warehouse.chosen():
             sentence = no_own_streams if warehouse.streams() else no_streams
             _note(self.job, sentence(warehouse.location))
@@ -97,11 +104,24 @@ class JobRun:
         as_of = self.arguments.as_of
         return self.started_ns if as_of is None else warehouse.instant(as_of)
 
-    def summary(self, outcomes: Sequence[Outcome[Any]], done: str) -> str:
-        """Its last line: the streams done and failed, and its work on them."""
-        failed = sum(outcome.value is None for outcome in outcomes)
-        streams = counted(len(outcomes) - failed, "stream")
-        return f"{self.job}: {streams} done, {failed} failed; {done}; {self.seconds:.1f} s"
+    def summary(
+        self, outcomes: Sequence[Outcome[Any]], done: str, tables: Sequence[Outcome[Any]] = ()
+    ) -> str:
+        """Its last line: the streams and tables done and failed, and its work on them."""
+        failed = sum(outcome.value is None for outcome in (*outcomes, *tables))
+        units = done_units(outcomes, tables)
+        return f"{self.job}: {units} done, {failed} failed; {done}; {self.seconds:.1f} s"
+
+
+def done_units(outcomes: Sequence[Outcome[Any]], tables: Sequence[Outcome[Any]]) -> str:
+    """The number of streams that are done and, if there are any, of tables; without those left for the next run."""
+    parts = []
+    for noun, some in (("stream", outcomes), ("table", tables)):
+        done = sum(
+            each.value is not None and not getattr(each.value, "is_left", False) for each in some
+        )
+        parts += [counted(done, noun)] if some or noun == "stream" else []
+    return " and ".join(parts)
 
 
 Work = Callable[[JobRun], JobResult]
@@ -192,7 +212,8 @@ def _say_end(
     say: Callable[[str, BaseException], None],
 ) -> int:
     """Print the result of the work; return its exit code."""
-    for outcome in result.outcomes:
+    every = [*result.outcomes, *result.tables]
+    for outcome in every:
         if outcome.error is not None and arguments.log_format == "text":
             say(outcome.sentence, outcome.error)
     unlisted = result.unlisted
@@ -200,7 +221,7 @@ def _say_end(
         _note(name, unlisted.sentence)
     if not arguments.quiet:
         print(result.text)
-    code = exit_code(result.outcomes) or result.exit_code
+    code = exit_code(every) or result.exit_code
     return code or (0 if unlisted is None else unlisted.exit_code)
 
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from retention.core.json_object import JsonObject
 
-Reason = Literal["small_files", "small_segments", "hollow_segments"]
+Reason = Literal["small_files", "small_segments", "hollow_segments", "dead_rows"]
 """`small_files`: a segment has many small files; `small_segments`: many small sealed neighbours fit
 into one small segment; `hollow_segments`: sealed neighbours with few remaining messages fit into
-one segment."""
+one segment; `dead_rows`: deletion vectors hide a large share of a file."""
 _OPENING_BYTES = 1 << 20
 """The cost of opening a file, as the bytes that a reader could read instead."""
 BATCH_BYTES = 1 << 30

@@ -84,27 +84,23 @@ def check_plan_file(location: str) -> None:
         check_output(_beside(place_of(location), part), kind)
 
 
-def save_plans(location: str, plans: Sequence[Plan]) -> None:
+def save_plans(location: str, plans: Sequence[Plan], **beside: str) -> None:
     """Write plans to `location` (JSON), and each of their tables to a Parquet file next to it.
 
-    The JSON is written last, with the digests of the other files, so that a half-written plan is invalid.
+    The JSON is written last, with the digests of these and `beside` it, so that a half-written plan is invalid.
 
     Raises:
         UsageError: as `check_plan_file`.
     """
     check_plan_file(location)
     location = place_of(location)
-    digests = {}
+    digests = dict(beside)
     for part, schema in saved_schemas().items():
         digests[part] = write_table(_beside(location, part), schema, _numbered_tables(plans, part))
-    document = {
-        "format_version": FORMAT_VERSION,
-        "kind": KIND,
-        "sha256": digests,
-        "plans": [_header(plan) for plan in plans],
-    }
-    text = json.dumps(document, indent=1, sort_keys=True)
-    write_output(location, PLAN_FILE, f"{text}\n".encode())
+    document = {"format_version": FORMAT_VERSION, "kind": KIND, "sha256": digests}
+    document |= {"plans": [_header(plan) for plan in plans]}
+    text = json.dumps(document, indent=1, sort_keys=True).encode()
+    write_output(location, PLAN_FILE, text + b"\n")
 
 
 def _numbered_tables(plans: Sequence[Plan], part: str) -> Iterator[pa.Table]:
@@ -174,7 +170,7 @@ def _refusing_undecodable(location: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(location, f"a part of it is not as written ({error})") from error
+        raise damaged_plan(location, f"a part of it is not as written ({error})") from error
 
 
 def _refuse_released(location: str, header: Mapping[str, Any]) -> None:
@@ -210,12 +206,12 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     for plan, header in zip(plans, headers, strict=True):
         _check_parts(plan)
         if plan.plan_id != header["plan_id"]:
-            raise _damaged(
+            raise damaged_plan(
                 location, f"the plan of {plan.header.stream} does not have the identity it claims"
             )
         differing = [name for name, value in _header(plan).items() if header.get(name) != value]
         if differing:
-            raise _damaged(
+            raise damaged_plan(
                 location,
                 f"{', '.join(differing)} of the plan of {plan.header.stream} contradicts its parts",
             )
@@ -384,9 +380,9 @@ def _content(location: str, part: str, sha256: str) -> VerifiedTable:
     try:
         content = verified_table(beside, sha256)
     except FileNotFoundError as error:
-        raise _damaged(beside, "it is missing") from error
+        raise damaged_plan(beside, "it is missing") from error
     if content is None:
-        raise _damaged(beside, "it is not as written")
+        raise damaged_plan(beside, "it is not as written")
     return content
 
 
@@ -394,7 +390,8 @@ def _beside(location: str, part: str) -> str:
     return f"{location}.{part}.parquet"
 
 
-def _damaged(location: str, what: str) -> DamagedError:
+def damaged_plan(location: str, what: str) -> DamagedError:
+    """The error of saved plans that are not as written."""
     return DamagedError(
         f"{location}: this saved plan is damaged: {what}; nothing was changed; plan again"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,8 @@ from retention.core.spans import Array, Spans, by_segment, spans_of
 from retention.plan.compaction import CompactionPlan, Merge, Reason
 from retention.stores.layout import merged_mask
 
+NO_HIDDEN_ROWS: Mapping[str, int] = {}
+"""The hidden rows of a table without deletion vectors."""
 _PARTS = 1.5
 """No segment has more than two thirds of a merge's messages, so that a small gain does not rewrite much data."""
 
@@ -34,12 +36,15 @@ class MergeBounds:
     """The maximum number of files of a merge, with messages divided by deadline."""
 
 
-def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
+def plan_merges(
+    inventory: Inventory, bounds: MergeBounds, hidden: Mapping[str, int] = NO_HIDDEN_ROWS
+) -> CompactionPlan:
     """Plan the worthwhile merges, best first; no data file is opened.
 
     Args:
         inventory: the stream.
         bounds: limits and thresholds of merges.
+        hidden: the number of rows of files that deletion vectors hide, by path.
     """
     files = inventory.files
     spans = spans_of(files)
@@ -50,6 +55,7 @@ def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
         *_small_segments(inventory, stream),
         *_small_runs(stream),
         *_shuffled_spans(stream),
+        *_dead_spans(stream, hidden),
     ):
         if not taken[first:last].any():
             taken[first:last] = True
@@ -216,6 +222,20 @@ def _shuffled_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
     for at in np.flatnonzero(stream.counts > 1).tolist():
         if stream.saves(at, at + 1) >= stream.bounds.settings.min_files - 1:
             yield "small_files", at, at + 1
+
+
+def _dead_spans(
+    stream: _SpannedFiles, hidden: Mapping[str, int]
+) -> Iterator[tuple[Reason, int, int]]:
+    """Spans with a file of which vectors hide a large share."""
+    if not hidden:
+        return
+    messages = stream.files["messages"].to_numpy()
+    dead = np.array([hidden.get(path, 0) for path in stream.files["path"].to_pylist()])
+    share = stream.bounds.settings.dead_share / 100
+    is_dead = (dead > 0) & (dead >= (dead + messages) * share)
+    for at in np.flatnonzero(stream.of_span(is_dead.astype(np.int64))).tolist():
+        yield "dead_rows", at, at + 1
 
 
 def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]]:

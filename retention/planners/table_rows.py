@@ -19,6 +19,7 @@ from retention.core.inventory import ReadCount
 from retention.core.labels import labelled
 from retention.core.spans import Array
 from retention.core.table_policy import Column
+from retention.delta.schema import Path, path_in_file
 from retention.engine_port import Engine, Gathering, Part
 from retention.errors import DamagedError
 from retention.planners.subject_shuffle import bucket_of
@@ -34,7 +35,7 @@ BUCKET_BYTES = 32 << 20
 """The approximate bytes of narrow rows in a bucket of keys."""
 VALUE_BYTES = 16
 """The approximate bytes of one narrow value."""
-_TICKS = ("time", "expires_at")
+TICKS = ("time", "expires_at")
 _AFTER_KEYS = COUNTED[1:]
 _NONE = DEAD_ROWS.empty_table()
 _COUNTS = b"counts"
@@ -50,11 +51,13 @@ class NarrowColumn:
     """Physical names in data files, from the top level down."""
     type: pa.DataType
     """Arrow's type of the table's column; a file may have a narrower one."""
+    ids: tuple[str, ...] = ()
+    """Field ids in data files, one a level, if the table maps columns by id."""
 
     @property
     def narrow_type(self) -> pa.DataType:
         """The type in narrow rows: int64 for times and sizes."""
-        return pa.int64() if self.name in (*_TICKS, "size") else self.type
+        return pa.int64() if self.name in (*TICKS, "size") else self.type
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
         DamagedError: the file is missing or cannot be read.
     """
     wanted = [column for column in task.columns if column.name not in task.constants.column_names]
-    stored, read, count = _read(task, [".".join(column.path) for column in wanted])
+    stored, read = _read(task, wanted)
+    count = stored.num_rows
     positions = np.delete(np.arange(count), task.dead)
     is_live = len(positions) < count
     rows: dict[str, pa.Array | pa.ChunkedArray] = {
@@ -144,7 +148,7 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
             value = task.constants[column.name].combine_chunks()
             values = _narrow(value, column).take(pa.array(np.zeros(len(positions), np.int64)))
         else:
-            values = _narrow(_leaf(stored, column.path, count), column)
+            values = _narrow(stored[column.name].combine_chunks(), column)
             values = values.take(pa.array(positions)) if is_live else values
         rows[column.name] = values
     return pa.table(rows), read
@@ -216,12 +220,12 @@ def _expired(rules: RowRules, task: NarrowFile) -> _Part:
 
 def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
     """The bucket of each row by its key, the same in every process; rows without a key are spread."""
-    texts = [_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
+    texts = [key_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
     keys = pc.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
-    return bucket_of(pc.coalesce(keys, _text(rows["row"])), buckets)
+    return bucket_of(pc.coalesce(keys, key_text(rows["row"])), buckets)
 
 
-def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def key_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as bytes, equal for equal values."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
@@ -255,13 +259,19 @@ def _unpacked(content: bytes) -> _Part:
     return _Part(rows.replace_schema_metadata(None), RowNotes(**notes), ReadCount(**read))
 
 
-def _read(task: NarrowFile, names: Sequence[str]) -> tuple[pa.Table, ReadCount, int]:
-    """Columns of a file as stored, the bytes read for them, and the number of rows."""
+def _read(task: NarrowFile, wanted: Sequence[NarrowColumn]) -> tuple[pa.Table, ReadCount]:
+    """Columns of a file in its own types by their narrow names, null if the file does not have them; the bytes read."""
     try:
         with files.open_input(task.location) as source:
             opened = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
-            stored = opened.read(columns=list(names))
-            return stored, ReadCount(1, _bytes_of(opened, names)), opened.metadata.num_rows
+            schema = opened.schema_arrow
+            paths = {each.name: path_in_file(schema, each.path, each.ids) for each in wanted}
+            names = [".".join(path) for path in paths.values() if path]
+            stored, rows = opened.read(columns=names), opened.metadata.num_rows
+            columns = [_leaf(stored, path, rows) for path in paths.values()]
+            # Each table has a column, so that it has the file's rows without any other.
+            table = pa.table([pa.nulls(rows), *columns], names=["", *paths])
+            return table, ReadCount(1, _bytes_of(opened, names))
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and is_of_storage(error):
             raise storage_error(task.location, error) from error
@@ -278,21 +288,19 @@ def _bytes_of(opened: pq.ParquetFile, names: Sequence[str]) -> int:
     return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in names)
 
 
-def _leaf(stored: pa.Table, path: Column, count: int) -> pa.Array:
+def _leaf(stored: pa.Table, path: Path | None, rows: int) -> pa.Array:
     """The values of a column, or of a field in structs; nulls if the file does not have it."""
-    if path[0] not in stored.column_names:
-        return pa.nulls(count)
+    if path is None:
+        return pa.nulls(rows)
     values = stored[path[0]].combine_chunks()
     for name in path[1:]:
-        if values.type.get_field_index(name) < 0:
-            return pa.nulls(count)
         values = pc.struct_field(values, name)
     return values
 
 
 def _narrow(values: pa.Array, column: NarrowColumn) -> pa.Array:
     """Values of a file in the type of narrow rows."""
-    if pa.types.is_null(values.type) or column.name not in _TICKS:
+    if pa.types.is_null(values.type) or column.name not in TICKS:
         return values.cast(column.narrow_type)
     if pa.types.is_date32(values.type) and pa.types.is_timestamp(column.type):
         values = values.cast(pa.timestamp("us"))

@@ -12,7 +12,7 @@ from retention.apply.recorded_run import RecordedRun
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.labels import labelled
-from retention.core.seq_ranges import union_of_ranges
+from retention.core.seq_ranges import ranges_in, union_of_ranges
 from retention.core.wording import counted
 from retention.datafile.parquet import (
     describe,
@@ -97,7 +97,7 @@ def _pieces(
 ) -> Iterator[tuple[CopyPart, int]]:
     """The messages of a copy by the segment to which they belong; segments without messages are omitted."""
     source = part.copy.data_file(archive.directory)
-    removed = source.hidden if part.removed is None else part.removed
+    removed = ranges_in(source.hidden if part.removed is None else part.removed)
     seqs = read_columns(replace(source, hidden=removed), ("seq",))[0]["seq"].to_numpy()
     for base, others, messages in assignment.shares(part.copy.partition, lowest, seqs):
         yield replace(part, messages=messages, removed=union_of_ranges(removed, others)), base

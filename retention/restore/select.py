@@ -9,7 +9,7 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, UsageError
@@ -138,7 +138,7 @@ def select_parts(
             requested = (
                 (seqs >= wanted.first)
                 & (seqs <= wanted.last)
-                & ~in_ranges(seqs, file.hidden)
+                & ~in_ranges(seqs, ranges_in(file.hidden))
                 & ~in_ranges(seqs, away)
             )
             present = sequences.live(copy, seqs)

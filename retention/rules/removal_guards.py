@@ -1,9 +1,10 @@
-"""Check of guards against the removals of a pass: a function of counts, exact in integers."""
+"""Check of guards against the removals of a pass: a function of counts of messages or rows, exact in integers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from retention.core.json_object import JsonObject
 from retention.core.removal_guards import GuardAction, GuardLimit, RemovalGuards
@@ -13,11 +14,15 @@ from retention.core.wording import counted
 MAX_REMOVED_SHARE = "max_removed_share"
 MAX_REMOVED_BYTES = "max_removed_bytes"
 MIN_KEPT_MESSAGES = "min_kept_messages"
+MIN_KEPT_ROWS = "min_kept_rows"
+Unit = Literal["message", "row"]
+"""The noun for what a pass removes: of streams and topics messages, of tables rows."""
+_MIN_KEPT: dict[Unit, str] = {"message": MIN_KEPT_MESSAGES, "row": MIN_KEPT_ROWS}
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a stream to limits in one pass; messages released by consumers are not part of it."""
+    """The loss of a stream or table to limits in one pass; messages released by consumers are not part of it."""
 
     messages: int = 0
     """Messages removed by limits."""
@@ -25,6 +30,8 @@ class Loss:
     """Bytes of these messages, by the broker's accounting."""
     of_messages: int = 0
     """Messages of the stream, without those released by consumers in the pass; at least `messages`."""
+    unit: Unit = "message"
+    """`row`: all these numbers are of rows."""
 
     @property
     def kept(self) -> int:
@@ -47,6 +54,8 @@ class GuardFinding:
     """Messages of the stream, without those released by consumers in the pass."""
     lifted: bool = False
     """Whether a guard that refuses was lifted for this one pass."""
+    unit: Unit = "message"
+    """`row`: all these numbers are of rows."""
 
     @property
     def refuses(self) -> bool:
@@ -60,7 +69,9 @@ class GuardFinding:
 
     def as_json(self) -> JsonObject:
         """The finding as JSON values, with its sentence."""
-        return asdict(self) | {"sentence": self.sentence}
+        entry = asdict(self) | {"sentence": self.sentence}
+        unit = entry.pop("unit")
+        return {name.replace("messages", f"{unit}s"): value for name, value in entry.items()}
 
 
 def guard_findings(guards: RemovalGuards, loss: Loss) -> tuple[GuardFinding, ...]:
@@ -77,7 +88,7 @@ def guard_findings(guards: RemovalGuards, loss: Loss) -> tuple[GuardFinding, ...
     exceeded = (
         (MAX_REMOVED_SHARE, guards.max_removed_share, _exceeds_share),
         (MAX_REMOVED_BYTES, guards.max_removed_bytes, _exceeds_bytes),
-        (MIN_KEPT_MESSAGES, guards.min_kept_messages, _leaves_too_few),
+        (_MIN_KEPT[loss.unit], guards.min_kept_messages, _leaves_too_few),
     )
     return tuple(
         _finding(name, guard, loss)
@@ -99,7 +110,8 @@ def _leaves_too_few(minimum: int, loss: Loss) -> bool:
 
 
 def _finding(name: str, guard: GuardLimit, loss: Loss) -> GuardFinding:
-    return GuardFinding(name, guard.limit, guard.then, loss.messages, loss.bytes, loss.of_messages)
+    removed = (loss.messages, loss.bytes, loss.of_messages)
+    return GuardFinding(name, guard.limit, guard.then, *removed, unit=loss.unit)
 
 
 def _share_sentence(finding: GuardFinding) -> str:
@@ -107,7 +119,7 @@ def _share_sentence(finding: GuardFinding) -> str:
     tenths = -(-finding.removed_messages * 1000 // finding.of_messages)
     percent = f"{tenths // 10}.{tenths % 10}".removesuffix(".0")
     removed = (
-        f"{finding.removed_messages:,} of {counted(finding.of_messages, 'message')} ({percent}%)"
+        f"{finding.removed_messages:,} of {counted(finding.of_messages, finding.unit)} ({percent}%)"
     )
     return f"removes {removed}, more than {MAX_REMOVED_SHARE} {finding.limit}%"
 
@@ -122,12 +134,13 @@ def _bytes_sentence(finding: GuardFinding) -> str:
 
 def _kept_sentence(finding: GuardFinding) -> str:
     kept = finding.of_messages - finding.removed_messages
-    stays = f"keeps {kept:,} of {counted(finding.of_messages, 'message')}"
-    return f"{stays}, fewer than {MIN_KEPT_MESSAGES} {finding.limit:,}"
+    stays = f"keeps {kept:,} of {counted(finding.of_messages, finding.unit)}"
+    return f"{stays}, fewer than {finding.guard} {finding.limit:,}"
 
 
 _SENTENCES: dict[str, Callable[[GuardFinding], str]] = {
     MAX_REMOVED_SHARE: _share_sentence,
     MAX_REMOVED_BYTES: _bytes_sentence,
     MIN_KEPT_MESSAGES: _kept_sentence,
+    MIN_KEPT_ROWS: _kept_sentence,
 }

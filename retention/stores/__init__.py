@@ -21,6 +21,7 @@ def store_settings(config: StreamConfig) -> StoreSettings:
         grace_ns=config.grace_ns,
         exclusive=config.exclusive,
         quiet=config.quiet,
+        vectors=config.vectors,
         spark_writes=config.spark_writes,
         partitions=config.partitions,
         first_seq=config.lowest_seq,

@@ -145,6 +145,10 @@ class FileStore:
         """Stage a new file to replace `source`."""
         return self._staged.stage_copy(source)
 
+    def stage_vector(self, source: DataFile) -> DataFile:
+        """Stage a new vector for `source`: the same file under it, to replace `source`."""
+        return self._staged.stage_vector(source)
+
     def discard(self, paths: Sequence[str]) -> None:
         """Delete every attempt's files for those of `paths` that were staged here and are in no commit."""
         self._staged.discard(paths)

@@ -17,7 +17,9 @@ from retention.config.shared_directories import shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.core.spoken_commands import given_up
+from retention.core.vector_paths import NAME_OF_VECTOR, data_path
 from retention.core.wording import counted
+from retention.datafile.hidden_rows import hiding_rows
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -38,12 +40,12 @@ _HIDDEN = ("_", ".")
 leaving = file_records.outside_mask
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
-_KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
+_KIN = rf"/(?P<kin>[0-9a-f]{{32}})-[0-9a-f]{{32}}\.parquet{NAME_OF_VECTOR}$"
 _VERSION_AT = 12
 """The index of a UUID's version among its hex digits."""
 _MERGED = "8"
 """The UUID version in names of files that merges wrote: version 8 is for custom formats (RFC 9562)."""
-_OF_MERGE = rf"[/-][0-9a-f]{{{_VERSION_AT}}}{_MERGED}[0-9a-f]{{19}}\.parquet$"
+_OF_MERGE = rf"[/-][0-9a-f]{{{_VERSION_AT}}}{_MERGED}[0-9a-f]{{19}}\.parquet{NAME_OF_VECTOR}$"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class StoreSettings:
     """Whether no other writer runs: then operations are allowed that an object store cannot make exclusive."""
     quiet: bool = False
     """Removals are committed without a data change, so streaming readers of the table do not see them."""
+    vectors: bool = False
+    """A new table has deletion vectors, so that few scattered removals from a file need no copy of it."""
     spark_writes: bool = False
     """Spark writes to the table while the engine does, so each commit on a local disk is checked again."""
     partitions: int = 1
@@ -96,13 +100,14 @@ class Layout:
 
     def live(self, path: str) -> str:
         """The location of a data file of the table."""
-        return files.join(self.messages, path)
+        return files.join(self.messages, data_path(path))
 
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
         """The data file of a row (path, partition and segment), to be opened at `location`."""
         path, partition, segment = row
         digest = self.engine_path("subjects", path)
-        return DataFile(path, partition, segment, location, digest, stream=self.stream)
+        file = DataFile(path, partition, segment, location, digest, stream=self.stream)
+        return hiding_rows(file)
 
 
 def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bool = False) -> str:
@@ -142,7 +147,7 @@ def is_split(path: str) -> bool:
 
 def is_ours(path: str) -> bool:
     """Whether the engine itself named a file."""
-    return _OURS.fullmatch(path) is not None
+    return _OURS.fullmatch(data_path(path)) is not None
 
 
 def refuse_links_out(root: str, stream: str) -> None:

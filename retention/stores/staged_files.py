@@ -12,6 +12,14 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile, slot_of
 from retention.core.table_requirements import AssertStagingClaims
+from retention.core.vector_paths import (
+    VECTOR_MARK,
+    VectorPlace,
+    data_path,
+    paths_of_slot,
+    stored_files,
+    under_vector,
+)
 from retention.errors import CommitUnknownError, RetentionError, StorageError
 from retention.ports import Swap
 from retention.storage import files
@@ -62,6 +70,11 @@ class StagedFiles:
         path = new_path(source.partition, source.segment, kin, merged=merged)
         return self._new(path, source.partition, source.segment)
 
+    def stage_vector(self, source: DataFile) -> DataFile:
+        """The source under a new vector, to replace `source`."""
+        path = under_vector(data_path(source.path), VectorPlace(uuid.uuid4().hex, 1))
+        return self._new(path, source.partition, source.segment)
+
     def _new(self, path: str, partition: int, segment: int) -> DataFile:
         refuse_without_exclusion(self._layout.root)
         self._open.add(slot_of(path))
@@ -104,11 +117,14 @@ class StagedFiles:
         for slot in slots:
             self._claims.pop(slot, None)
         written = [path for slot in slots for path in self._written(slot)]
-        files.delete(self._places.staged(path) for path in written)
+        # The last stored file of a path is the staged one: the data file under a new vector is live.
+        files.delete(self._places.staged(stored_files(path)[-1]) for path in written)
         files.delete(self._layout.engine_path("subjects", path) for path in written)
         reached(Step.STAGED_DISCARDED)
 
     def _written(self, slot: str) -> list[str]:
+        if VECTOR_MARK in slot:
+            return paths_of_slot(slot, files.names(self._layout.messages))
         directory, _, beginning = slot.rpartition("/")
         names = files.names(self._places.staged(directory))
         return [f"{directory}/{name}" for name in names if name.startswith(beginning)]

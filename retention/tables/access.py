@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from retention.delta.commit import Build, Operation
 from retention.delta.snapshot import DeltaSnapshot
 from retention.history.kinds import TableApplied, TableRun
+from retention.tables.dead_files import DeadFiles
 from retention.tables.delta_access import DeltaAccess
 from retention.tables.directory.access import DirectoryAccess
 from retention.tables.opened import OpenedTable
@@ -24,6 +25,15 @@ class TableAccess(Protocol):
         Raises:
             UsageError: there is none of this format.
             RefusedError, DamagedError, StorageError: it cannot be read.
+        """
+        ...
+
+    def read_to_commit(self, table: OpenedTable) -> DeltaSnapshot:
+        """The table as it is, if a run may change it.
+
+        Raises:
+            RefusedError: another program could overwrite the change.
+            RetentionError: as `read`.
         """
         ...
 
@@ -61,6 +71,37 @@ class TableAccess(Protocol):
 
         Raises:
             RefusedError: a file is gone, or others have restored one.
+        """
+        ...
+
+    def place_of_removed(self, table: OpenedTable, run: str, path: str) -> str:
+        """The place where a file is, or was, that a run removed whole.
+
+        Args:
+            table: the table.
+            run: the run.
+            path: the file's decoded path in the table.
+        """
+        ...
+
+    def dead_files(self, table: OpenedTable) -> DeadFiles:
+        """The files that our passes removed, by their fate.
+
+        Raises:
+            UsageError: there is no table.
+            DamagedError, StorageError: the table, or the record of a pass, cannot be read.
+        """
+        ...
+
+    def delete_dead(self, places: Collection[str]) -> None:
+        """Delete files that our passes removed."""
+        ...
+
+    def named_in_sql(self, table: OpenedTable) -> str:
+        """The table as statements of Spark SQL name it.
+
+        Raises:
+            UsageError: no statement removes rows from it.
         """
         ...
 

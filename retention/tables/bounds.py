@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
 from retention.core.table_policy import Column, TablePolicy
+from retention.delta.parquet_rows import ParquetSource
 from retention.delta.schema import Leaf, arrow_type, leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import ColumnBounds, bounds
@@ -104,7 +106,7 @@ def file_bounds(
         if column is not None and time is not None:
             leaf = leaf_of(snapshot, column)
             logged = _in_order(bounds(snapshot, leaf.physical, leaf.type), order)
-            low, high = _in_ticks(logged.min, leaf.type), _in_ticks(logged.max, leaf.type)
+            low, high = in_ticks(logged.min, leaf.type), in_ticks(logged.max, leaf.type)
             columns |= {
                 f"{name}_min": low,
                 f"{name}_max": high,
@@ -117,26 +119,37 @@ def file_bounds(
             f"where_{number}": partition_values(snapshot, leaf, order)
             if is_constant
             else pa.nulls(len(order), arrow_type(leaf.type)),
-            f"where_{number}_is_constant": pa.array([is_constant] * len(order)),
+            f"where_{number}_is_constant": pa.array([is_constant] * len(order), pa.bool_()),
         }
     return pa.table(columns)
 
 
-def known_rows(snapshot: DeltaSnapshot, order: Array) -> pa.Array:
-    """The number of live rows of each file by the log; null where a writer kept no statistics."""
-    return bounds(snapshot, (), "").rows.take(pa.array(order))
+def live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
+    """The live rows of each file: by the log, else by the file's own count and its vector."""
+    known = bounds(snapshot, (), "").rows.take(pa.array(order))
+    rows = known.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    for number in np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False)).tolist():
+        add = snapshot.add_of(int(order[number]))
+        hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
+        rows[number] = ParquetSource(snapshot.root, snapshot.metadata, add).rows - hidden
+    return rows
 
 
 def _in_order(logged: ColumnBounds, order: Array) -> ColumnBounds:
     return ColumnBounds(*(column.take(pa.array(order)) for column in logged))
 
 
-def _in_ticks(values: pa.Array, delta_type: str) -> pa.Array:
+def in_ticks(values: pa.Array, delta_type: str) -> pa.Array:
     """Bounds in ticks: those of days are given in microseconds."""
     if delta_type != "date":
         return values
     days = values.fill_null(0).to_numpy(zero_copy_only=False) // _DAY_US
     return pa.array(days, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def of_ticks(ticks: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Ticks as values of the type of their column."""
+    return ticks.cast(pa.int32() if pa.types.is_date(kind) else pa.int64()).cast(kind)
 
 
 def _exact(nulls: pa.Array, snapshot: DeltaSnapshot, order: Array) -> pa.Array:
@@ -151,7 +164,15 @@ def is_partition(snapshot: DeltaSnapshot, leaf: Leaf) -> bool:
 
 
 def partition_values(snapshot: DeltaSnapshot, leaf: Leaf, order: Array) -> pa.Array:
-    """The values of a partition column, one for each file.
+    """The values of a partition column, one for each file; as `typed_partition_values`."""
+    texts = pc.map_lookup(
+        snapshot.files["partition_values"].take(pa.array(order)), leaf.physical[0], "first"
+    ).combine_chunks()
+    return typed_partition_values(snapshot.root, leaf, texts)
+
+
+def typed_partition_values(root: str, leaf: Leaf, texts: pa.Array) -> pa.Array:
+    """The values of a partition column from their texts in the log.
 
     Text without a zone is no instant: it is null, so that no row goes by it.
 
@@ -159,16 +180,13 @@ def partition_values(snapshot: DeltaSnapshot, leaf: Leaf, order: Array) -> pa.Ar
         RefusedError: a value is no value of the column's type.
     """
     kind = arrow_type(leaf.type) or pa.string()
-    values = pc.map_lookup(
-        snapshot.files["partition_values"].take(pa.array(order)), leaf.physical[0], "first"
-    ).combine_chunks()
-    values = pc.if_else(pc.equal(values, ""), None, values)
+    values = pc.if_else(pc.equal(texts, ""), None, texts)
     if leaf.type == "timestamp":
         values = pc.if_else(pc.ends_with(values, "Z"), values, None)
     try:
         return values.cast(kind)
     except pa.ArrowException as error:
         raise RefusedError(
-            f"{snapshot.root}: a partition value of {'.'.join(leaf.path)} cannot be read as {leaf.type} "
+            f"{root}: a partition value of {'.'.join(leaf.path)} cannot be read as {leaf.type} "
             f"({first_line(error)}); nothing was changed; leave that column out of the configuration"
         ) from error

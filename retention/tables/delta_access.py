@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from retention.config.table_types import is_catalog_name
 from retention.core.wording import counted
 from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
@@ -15,9 +16,12 @@ from retention.errors import DamagedError, RefusedError, UsageError
 from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
-from retention.tables.opened import OpenedTable
+from retention.storage.crash_points import Step, reached
+from retention.tables.dead_files import DeadFiles, dead_files
+from retention.tables.opened import ENGINE, OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.records import ChangedFile
+from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import discard
 
 
@@ -27,6 +31,17 @@ class DeltaAccess:
     def read(self, table: OpenedTable) -> DeltaSnapshot:
         """The newest version of the table's log."""
         return delta_log.read(table.location)
+
+    def read_to_commit(self, table: OpenedTable) -> DeltaSnapshot:
+        """The newest version, if no rival can overwrite a commit after it.
+
+        Raises:
+            RefusedError: as `rivals.refuse_rivals`.
+        """
+        # A listing may lack the newest entries, even that of the run.
+        current = delta_log.advance(delta_log.read(table.location))
+        refuse_rivals(table, current)
+        return current
 
     def planned(self, plan: TablePlan, snapshot: DeltaSnapshot) -> TablePlan:
         """The plan: files lose some of their rows by a vector, or by a copy."""
@@ -57,7 +72,7 @@ class DeltaAccess:
         version, is_complete = _version_of(table, intent, versions)
         if version is not None:
             return intent.updated(status=DONE, settled=True, version_after=version)
-        if current.transactions.get(table.application) == intent.started_ns:
+        if any(_is_of(intent, name, last) for name, last in current.transactions.items()):
             return intent.updated(status=DONE, settled=True)
         if not is_complete:
             return intent.updated(status=UNKNOWN)
@@ -75,6 +90,27 @@ class DeltaAccess:
         _refuse_restored(table, record, changed, current)
         _refuse_missing(table, record.run, changed)
 
+    def place_of_removed(self, table: OpenedTable, run: str, path: str) -> str:
+        """The place in the table, where the file stays until a VACUUM or a reclaim."""
+        del run
+        return files.join(table.location, path)
+
+    def dead_files(self, table: OpenedTable) -> DeadFiles:
+        """The files whose tombstones are ours; as `dead_files.dead_files`."""
+        return dead_files(table)
+
+    def delete_dead(self, places: Collection[str]) -> None:
+        """Delete files."""
+        files.delete(sorted(places))
+        reached(Step.DEAD_DELETED)
+
+    def named_in_sql(self, table: OpenedTable) -> str:
+        """The table as Spark SQL names it, by the catalog or by its directory."""
+        if is_catalog_name(table.location):
+            return table.location
+        location = table.location.replace("`", "``")
+        return f"delta.`{location}`"
+
 
 def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[int | None, bool]:
     """The version that a run committed, and whether every entry that could be it exists."""
@@ -87,12 +123,14 @@ def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[
             continue
         for action in entries.split(content, place).others:
             transaction: Mapping[str, Any] = action.get("txn") or {}
-            if (transaction.get("appId"), transaction.get("version")) == (
-                table.application,
-                intent.started_ns,
-            ):
+            if _is_of(intent, transaction.get("appId", ""), transaction.get("version")):
                 return version, True
     return None, is_complete
+
+
+def _is_of(intent: TableRun, application: str, version: object) -> bool:
+    """Whether a transaction is that of a run, also if the warehouse was elsewhere then: its id depends on that."""
+    return application.startswith(f"{ENGINE}/") and version == intent.started_ns
 
 
 def _refuse_restored(
@@ -128,8 +166,8 @@ def _refuse_missing(table: OpenedTable, run: str, changed: Sequence[ChangedFile]
     ]
     if gone:
         raise RefusedError(
-            f"{gone[0]}: this file is gone, as after a VACUUM ({counted(len(gone), 'file')} of run {run}), so "
-            "that the run cannot be undone; nothing was changed; restore the rows from a copy"
+            f"{gone[0]}: this file is gone, as after VACUUM or reclaim ({counted(len(gone), 'file')} of run {run}), "
+            "so that the run cannot be undone; nothing was changed; restore the rows from a copy"
         )
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
-from retention.core.table_policy import TablePolicy
+from retention.core.table_policy import EvidenceForm, TablePolicy
+from retention.core.units import INT64_MAX
 from retention.history.runs import History, history_of
 from retention.storage import files
 
 TableFormatName = Literal["delta", "parquet"]
 """The format of a table in place: a Delta log, or a directory of Parquet files without a log."""
+ENGINE = "lake-retention"
+"""The program that commits, in the table's history."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,14 @@ class OpenedTable:
     """The wall clock, nanoseconds since the epoch."""
     wait_s: float = 0.0
     """The time to wait for another run on the table to end, in seconds."""
+    settings: RunSettings = field(default_factory=RunSettings)
+    """Its grace, guards and approval."""
+    since_ns: int = INT64_MAX
+    """The start of the process's work, nanoseconds since the epoch."""
+    exclusive: bool = False
+    """Whether no other program writes the table while a run does."""
+    evidence: EvidenceForm = "keys"
+    """The keys that the records of a run have of the rows that it removed: as they are, hashed, or not at all."""
     format: TableFormatName = "delta"
 
     @property
@@ -43,4 +55,4 @@ class OpenedTable:
     @property
     def application(self) -> str:
         """The application id of our commits: the log keeps the start of the last one (`txn`)."""
-        return f"lake-retention/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"
+        return f"{ENGINE}/{hashlib.sha256(self.home.encode()).hexdigest()[:16]}"

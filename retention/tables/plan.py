@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from retention.core.table_policy import LIMITS, TablePolicy
 from retention.delta.entries import vector_id
+from retention.rules.removal_guards import GuardFinding
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class TablePlan:
     """Counted in the files whose rows were read."""
     files_read: int = 0
     bytes_read: int = 0
+    rows: int = 0
+    """The live rows of the table."""
+    guards: tuple[GuardFinding, ...] = ()
+    """The guards of the table that it exceeds; neither part of its id nor of a saved plan."""
     passed_over: Mapping[str, int] = field(default_factory=dict)
     """Reason → the number of files of a directory that stay whatever rows of them the limits remove."""
 

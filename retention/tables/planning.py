@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +15,11 @@ from pyroaring import BitMap64
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
 from retention.delta.features import refuse_unsafe
-from retention.delta.parquet_rows import ParquetSource
-from retention.delta.schema import arrow_type, leaves
+from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
-from retention.planners.table_rows import DecidedRows, NarrowColumn, NarrowFile, decide_rows
+from retention.planners.table_rows import DecidedRows, NarrowFile, decide_rows
 from retention.rules.tables.files import (
     FileVerdicts,
     decide_files,
@@ -29,18 +27,16 @@ from retention.rules.tables.files import (
     narrow_columns,
 )
 from retention.rules.tables.rows import RowRules
-from retention.storage import files
 from retention.tables.access import access_of
 from retention.tables.bounds import (
     by_path,
     file_bounds,
-    is_partition,
-    known_rows,
-    leaf_of,
-    partition_values,
+    live_rows,
     times_of,
 )
+from retention.tables.narrow import NarrowReader, shown_columns
 from retention.tables.opened import OpenedTable
+from retention.tables.permits import findings_of
 from retention.tables.plan import FileRemovals, TablePlan, Unlimited
 
 
@@ -75,14 +71,24 @@ def plan_table(
         UsageError: there is no table.
         DamagedError, StorageError: its log or a file cannot be read.
     """
-    access = access_of(table)
-    snapshot = access.read(table)
+    return plan_snapshot(table, access_of(table).read(table), as_of_ns, choose_engine)
+
+
+def plan_snapshot(
+    table: OpenedTable,
+    snapshot: DeltaSnapshot,
+    as_of_ns: int,
+    choose_engine: Callable[[int], Engine],
+) -> TablePlan:
+    """Plan a pass over a version of the table, as `plan_table`."""
     refuse_unsafe(snapshot)
     if not leaves(snapshot.metadata):
-        return access.planned(_empty(table, snapshot, as_of_ns), snapshot)
+        return access_of(table).planned(_empty(table, snapshot, as_of_ns), snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
+    # Later steps read these columns, too; a wrong name is refused before them.
+    NarrowReader.of(snapshot, shown_columns(policy.columns))
     order = by_path(snapshot)
-    numbered = _Numbered(snapshot, order, _live_rows(snapshot, order))
+    numbered = _Numbered(snapshot, order, live_rows(snapshot, order))
     bounds = file_bounds(snapshot, policy, times, order, pa.array(numbered.rows))
     verdicts = decide_files(bounds, policy, times, as_of_ns)
     tasks = list(_tasks(table, numbered, verdicts))
@@ -107,8 +113,10 @@ def plan_table(
         Unlimited(**vars(decided.notes)),
         decided.read.files,
         decided.read.bytes,
+        int(numbered.rows.sum()),
     )
-    return access.planned(plan, snapshot)
+    done = access_of(table).planned(plan, snapshot)
+    return replace(done, guards=findings_of(table.settings, done))
 
 
 def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TablePlan:
@@ -119,46 +127,11 @@ def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TableP
     )
 
 
-def _live_rows(snapshot: DeltaSnapshot, order: Array) -> Array:
-    """The live rows of each file: by the log, else by the file's own count and its vector."""
-    known = known_rows(snapshot, order)
-    rows = known.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    for number in np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False)).tolist():
-        add = snapshot.add_of(int(order[number]))
-        hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
-        rows[number] = ParquetSource(snapshot.root, snapshot.metadata, add).rows - hidden
-    return rows
-
-
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
     """The files to read, because bounds leave them open."""
-    snapshot = numbered.snapshot
-    named = {
-        name: leaf_of(snapshot, column) for name, column in narrow_columns(table.policy).items()
-    }
-    columns = tuple(
-        NarrowColumn(name, leaf.physical, arrow_type(leaf.type) or pa.string())
-        for name, leaf in named.items()
-    )
-    numbers = verdicts.to_read.tolist()
-    order = numbered.order[numbers]
-    of_partitions = {
-        name: partition_values(snapshot, leaf, order)
-        for name, leaf in named.items()
-        if is_partition(snapshot, leaf)
-    }
-    for at, number in enumerate(numbers):
-        add = numbered.add(number)
-        dead = np.array(read_vector(snapshot.root, add.get("deletionVector")), np.int64)
-        constant = {name: values.slice(at, 1) for name, values in of_partitions.items()}
-        yield NarrowFile(
-            number,
-            files.join(snapshot.root, unquote(str(add["path"]))),
-            int(numbered.rows[number]) + len(dead),
-            columns,
-            pa.table(constant),
-            dead,
-        )
+    reader = NarrowReader.of(numbered.snapshot, narrow_columns(table.policy))
+    for number in verdicts.to_read.tolist():
+        yield reader.task(number, numbered.add(number), int(numbered.rows[number]))
 
 
 def _removals(

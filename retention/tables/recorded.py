@@ -12,16 +12,15 @@ from retention.delta.commit import Operation
 from retention.delta.entries import Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, RetentionError
-from retention.history.kinds import TableRun
-from retention.history.record import Basis
+from retention.history.kinds import TableReclaimed, TableRun
+from retention.history.record import ABANDONED, DONE, Basis
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 from retention.tables.access import access_of
-from retention.tables.opened import OpenedTable
+from retention.tables.evidence import forget_evidence
+from retention.tables.opened import ENGINE, OpenedTable
 from retention.tables.stage import discarded_on_failure
 
-_ENGINE = "lake-retention"
-"""The program that commits, in the table's history."""
 Record = TypeVar("Record", bound=TableRun)
 
 
@@ -83,7 +82,7 @@ def commit_recorded(
     )
     described = Operation(
         name=operation,
-        engine=_ENGINE,
+        engine=ENGINE,
         parameters={"predicate": "[]"},
         metrics=numbers,
         user_metadata=json.dumps({"run": intent.run, "kind": intent.kind}),
@@ -111,6 +110,17 @@ def commit_recorded(
     return outcome
 
 
+def settle_interrupted(table: OpenedTable) -> None:
+    """Settle interrupted runs before a plan is made: a directory lacks the files of a killed pass until then.
+
+    Raises:
+        BusyError, RefusedError: as `maintained`.
+    """
+    if table.history.interrupted():
+        with maintained(table):
+            pass
+
+
 def settle(table: OpenedTable) -> None:
     """Give every interrupted run its outcome, and delete the files of those that did not commit.
 
@@ -119,4 +129,10 @@ def settle(table: OpenedTable) -> None:
     """
     for intent in table.history.interrupted():
         if isinstance(intent, TableRun):
-            table.history.finish(access_of(table).settled(table, intent))
+            outcome = access_of(table).settled(table, intent)
+            if outcome.status == ABANDONED:
+                forget_evidence(table, intent.run)
+            table.history.finish(outcome)
+        elif isinstance(intent, TableReclaimed):
+            # The files that it did not delete are found again.
+            table.history.finish(intent.updated(status=DONE, settled=True))

@@ -25,8 +25,6 @@ from retention.tables.records import ChangedFile
 
 VECTORS_ENABLED = "delta.enableDeletionVectors"
 """The property that an owner sets; a table without it is never given a vector."""
-DEAD_SHARE = 0.5
-"""The share of dead rows from which a copy costs readers less than a vector."""
 
 
 @dataclass(frozen=True)
@@ -150,4 +148,4 @@ def takes_vector(snapshot: DeltaSnapshot, removals: FileRemovals) -> bool:
     if vectors.needs_rewrite(removals.add["path"]):
         return False
     rows = json.loads(removals.add.get("stats") or "{}").get("numRecords")
-    return rows is not None and rows - removals.live + removals.removed < rows * DEAD_SHARE
+    return rows is not None and vectors.is_worth(rows, rows - removals.live + removals.removed)

@@ -17,10 +17,11 @@ from pyroaring import BitMap64
 
 from retention.delta import entries, vectors
 from retention.delta.entries import Action
+from retention.delta.file_actions import live_vectors
 from retention.delta.parquet_rows import ParquetSource
 from retention.delta.rewrite import rewrite
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import RefusedError, UsageError
+from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.tables.access import access_of
 from retention.tables.opened import OpenedTable
@@ -41,9 +42,23 @@ class Reverted:
     """`add` actions of files with a new vector."""
     made: tuple[Mapping[str, Any], ...] = ()
     """`add` actions of new files with rows that came back."""
+    absent: frozenset[str] = frozenset()
+    """Paths of the files that these rows were in: were one in the table again, its rows would be there twice."""
 
     def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
-        """The actions of a commit of this version."""
+        """The actions of a commit of this version.
+
+        Raises:
+            StalePlanError: others restored a file whose rows are in a new one.
+        """
+        restored = sorted(
+            path for path, live in live_vectors(snapshot.files, self.absent).items() if live
+        )
+        if restored:
+            raise StalePlanError(
+                f"{snapshot.root}: others added {restored[0]} again while its rows were being restored; nothing was "
+                "changed; look which rows are in the table, and undo again if some are missing"
+            )
         return [
             *(entries.remove_of(add, now_ms) for add in self.removes),
             *({"add": {**add, "dataChange": True}} for add in (*self.adds, *self.vectored)),
@@ -66,6 +81,7 @@ class _Reverting:
     removes: list[Mapping[str, Any]] = field(default_factory=list)
     adds: list[Mapping[str, Any]] = field(default_factory=list)
     made: list[Mapping[str, Any]] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
     vectors: list[tuple[Mapping[str, Any], BitMap64]] = field(default_factory=list)
     """Files that keep a vector: the `add` action before the run, and the rows that are dead then."""
 
@@ -78,12 +94,8 @@ def undo_run(table: OpenedTable, run: str) -> TableUndone:
         RefusedError: it is undone already; a file or a vector is gone, as after a VACUUM; or others restored some.
         RetentionError: as `apply.apply_plan`.
     """
-    access = access_of(table)
     with maintained(table):
-        record = _undoable(table, run)
-        changed = read_changes(table, run)
-        current = access.read(table)
-        access.refuse_unrestorable(table, record, changed, current)
+        record, changed, current = _checked(table, run)
         reverting = _Reverting()
         live = _live(current, changed)
         for change in changed:
@@ -105,6 +117,25 @@ def undo_run(table: OpenedTable, run: str) -> TableUndone:
             "RESTORE",
             {"numRestoredFiles": len(staged.adds) + len(staged.vectored) + len(staged.made)},
         )
+
+
+def undoable(table: OpenedTable, run: str) -> TableApplied:
+    """The outcome of a pass that can be undone now; nothing is changed.
+
+    Raises:
+        UsageError, RefusedError: as `undo_run`.
+    """
+    return _checked(table, run)[0]
+
+
+def _checked(table: OpenedTable, run: str) -> tuple[TableApplied, list[ChangedFile], DeltaSnapshot]:
+    """The outcome of a pass that can be undone, the files that it changed, and the table as it is."""
+    access = access_of(table)
+    record = _undoable(table, run)
+    changed = read_changes(table, run)
+    current = access.read_to_commit(table)
+    access.refuse_unrestorable(table, record, changed, current)
+    return record, changed, current
 
 
 def _undoable(table: OpenedTable, run: str) -> TableApplied:
@@ -151,6 +182,7 @@ def _revert(
     now = live.get(unquote(change.after["path"]))
     if now is None:
         reverting.made.append(_rows_alone(current, change))
+        reverting.absent.add(unquote(change.before["path"]))
     elif not change.is_copied:
         if entries.vector_id(now.get("deletionVector")) == entries.vector_id(
             change.before.get("deletionVector")
@@ -166,6 +198,7 @@ def _revert(
         reverting.adds.append(change.before)
     else:
         reverting.made.append(_rows_alone(current, change))
+        reverting.absent.add(unquote(change.before["path"]))
 
 
 def _rows_alone(current: DeltaSnapshot, change: ChangedFile) -> dict[str, Any]:
@@ -191,4 +224,10 @@ def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
         {**before, "deletionVector": vector}
         for (before, _), vector in zip(new, written, strict=True)
     ]
-    return Reverted(tuple(reverting.removes), tuple(adds), tuple(vectored), tuple(reverting.made))
+    return Reverted(
+        tuple(reverting.removes),
+        tuple(adds),
+        tuple(vectored),
+        tuple(reverting.made),
+        frozenset(reverting.absent),
+    )

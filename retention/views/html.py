@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape as html_escape
+from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
 from retention.core.wording import counted
@@ -26,6 +27,8 @@ from retention.views.text import (
     state_overdue_text,
 )
 from retention.views.text_forecast import due_text
+from retention.views.text_guards import guards_text, passed_guards_text
+from retention.views.text_table import files_text, rows_notes
 from retention.views.text_topic import (
     PARTITION_HEAD,
     STATS_HEAD,
@@ -34,6 +37,10 @@ from retention.views.text_topic import (
     stats_rows,
 )
 from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
 _LINE = "rgba(128,128,128,.35)"
@@ -58,7 +65,7 @@ def plan_html(plan: Plan) -> str:
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.header.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "to remove")]
     parts.append(_bar(vars(plan.header.segments)))
-    notes = [f"<div>{_muted(text)}</div>" for text in plan_notes(plan)]
+    notes = _notes(plan_notes(plan))
     if plan.is_empty:
         return _card(plan.header.stream, aside, [*parts, *notes])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
@@ -96,9 +103,43 @@ def report_html(report: RunReport) -> str:
         _bar(report.segments),
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _muted(" · ".join(cost)),
-        *(f"<div>{_muted(text)}</div>" for text in report_notes(report)),
+        *_notes(report_notes(report)),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
+
+
+def table_plan_html(plan: TablePlan) -> str:
+    """A plan of a table in place as HTML: the rows to remove, by which limit, and from how many files."""
+    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
+    notes = [*rows_notes(plan), *guards_text(plan.guards)]
+    return _card(plan.table, aside, [*_rows_parts(plan, "to remove"), *_notes(notes)])
+
+
+def table_report_html(report: TableReport) -> str:
+    """The report of a pass over a table in place as HTML."""
+    plan = report.plan
+    cost = [
+        counted(plan.files_read, "file") + f" read ({format_size(plan.bytes_read)})",
+        f"{format_size(report.bytes_written)} written",
+        f"{report.seconds:.2f} s",
+        f"run {report.run}",
+    ]
+    notes = [" · ".join(cost), *rows_notes(plan), *passed_guards_text(report)]
+    aside = f"applied as of {brief_instant(plan.as_of_ns)}"
+    return _card(plan.table, aside, [*_rows_parts(plan, "removed"), *_notes(notes)])
+
+
+def _rows_parts(plan: TablePlan, verb: str) -> list[str]:
+    rules = [(limit, f"{rows:,}", "") for limit, rows in plan.by_limit.items()]
+    return [
+        _headline(plan.removed_rows, plan.removed_bytes, verb, "row"),
+        f"<div>{_muted(files_text(plan))}</div>",
+        _table(("Limit", "Rows", ""), rows=rules, numbers={1}) if rules else "",
+    ]
+
+
+def _notes(texts: Sequence[str]) -> list[str]:
+    return [f"<div>{_muted(text)}</div>" for text in texts]
 
 
 def explanation_html(explanation: Explanation) -> str:
@@ -184,8 +225,8 @@ def _muted(text: str) -> str:
     return f'<span style="opacity:.65">{escape(text)}</span>'
 
 
-def _headline(messages: int, size: int, verb: str) -> str:
-    number, noun = counted(messages, "message").split(" ")
+def _headline(messages: int, size: int, verb: str, unit: str = "message") -> str:
+    number, noun = counted(messages, unit).split(" ")
     return (
         f'<div style="margin:.4em 0 .6em"><span style="font-size:1.9em;font-weight:600">{number}</span> '
         f"{noun} ({format_size(size)}) {verb}</div>"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from retention.plan.lowered import LoweredLimit
     from retention.plan.plan import Plan
     from retention.rules.removal_guards import GuardFinding
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
 
 _NOTHING: JsonObject = {
     "stream": None,
@@ -31,6 +33,8 @@ _NOTHING: JsonObject = {
     "version_before": None,
     "version_after": None,
 }
+_OF_STREAMS = {"stream", "removed_messages", "segments", "markers", "deleted_consumers"}
+_NO_ROWS: JsonObject = {"removed_rows": 0, "files": {"dropped": 0, "cut": 0, "kept": 0}}
 _NO_PLAN: JsonObject = {"next_due_ns": None, "due": [], "groups": []}
 
 
@@ -75,6 +79,42 @@ def report_entry(outcome: Outcome[RunReport]) -> JsonObject:
 def entry(outcome: Outcome[Any]) -> JsonObject:
     """The JSON entry of a stream: its value's `as_json`, or its error."""
     return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def table_plan_entry(outcome: Outcome[TablePlan]) -> JsonObject:
+    """The JSON entry of a planned table."""
+    from retention.tables.report import numbers_of
+
+    plan = outcome.value
+    if plan is None:
+        return failed_table_entry(outcome)
+    return (
+        numbers_of(plan)
+        | _unless_empty("guards", plan.guards)
+        | {"bytes_written": 0, "seconds": round(outcome.seconds, 6), "version_after": plan.version}
+    )
+
+
+def table_report_entry(outcome: Outcome[TableReport]) -> JsonObject:
+    """The JSON entry of a table that a pass was applied to."""
+    return failed_table_entry(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def table_entry(outcome: Outcome[Any]) -> JsonObject:
+    """The JSON entry of a table: its value's `as_json`, or its error."""
+    if outcome.value is not None:
+        return outcome.value.as_json()
+    failure = failure_entry(outcome)
+    return {"table": failure["stream"], "error": failure["error"]}
+
+
+def failed_table_entry(outcome: Outcome[Any]) -> JsonObject:
+    """The JSON entry of a table that failed: nothing was removed, and the reason."""
+    failure = dict(failure_entry(outcome))
+    table = failure.pop("stream")
+    nothing = {name: value for name, value in _NOTHING.items() if name not in _OF_STREAMS}
+    seconds = {"seconds": round(outcome.seconds, 6)}
+    return {"table": table, **nothing, **_NO_ROWS, **seconds, **failure}
 
 
 def failed_entry(outcome: Outcome[Any]) -> JsonObject:

@@ -43,7 +43,8 @@ def _plan() -> dict[str, Any]:
     """The schema of a saved plan's JSON document; its tables, one file each, are in `tables.json`."""
     header = PlanHeader.model_json_schema(ref_template="#/$defs/{model}")
     definitions = header.pop("$defs")
-    digests = {"type": "object", "properties": dict.fromkeys(saved_schemas(), _DIGEST)}
+    parts = dict.fromkeys((*saved_schemas(), "tables"), _DIGEST)
+    digests = {"type": "object", "properties": parts}
     return document_schema(
         f"A saved plan, format {FORMAT_VERSION}",
         {

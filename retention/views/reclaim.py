@@ -13,6 +13,7 @@ from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import Amount, ReclaimReport
+    from retention.tables.reclaim import TableReclaim
 
 _NOTHING: JsonObject = {
     "stream": None,
@@ -32,6 +33,7 @@ _WORDS: Mapping[str, str] = {
     "leftovers": "left by killed processes, noted and kept for the grace period",
     "unmarked": "named by no commit, and not marked as ours",
     "unfinished": "named by runs with an unknown outcome",
+    "restored": "named again by a later entry of the log",
     "gap": "dead, but the log has lost entries younger than the grace period",
     "notes": "notes on deleted files",
     "log": "log entries replaced by a checkpoint or a list",
@@ -61,6 +63,24 @@ def reclaim_entry(outcome: Outcome[ReclaimReport]) -> JsonObject:
         failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
     )
     return entry | {"seconds": round(outcome.seconds, 6)}
+
+
+def table_reclaim_text(report: TableReclaim) -> list[str]:
+    """Lines for a table: its sum, then each reason why files that passes removed are kept."""
+    verb, grace = "deleted" if report.is_done else "would delete", brief_duration(report.grace_ns)
+    size = f"{counted(report.going.files, 'file')} ({format_size(report.going.bytes)})"
+    done = f"{verb} {size}" if report.going.files else "nothing to delete"
+    return [
+        f"{report.table}: {done}, grace {grace}",
+        *(f"  {_line('kept', name, amount)}" for name, amount in report.staying.items()),
+    ]
+
+
+def table_reclaim_entry(outcome: Outcome[TableReclaim]) -> JsonObject:
+    """The JSON entry of a table; every requested table has one."""
+    from retention.views.json_entries import table_entry
+
+    return table_entry(outcome) | {"seconds": round(outcome.seconds, 6)}
 
 
 def _line(verb: str, name: str, amount: Amount) -> str:

@@ -40,8 +40,13 @@ def report_schemas() -> dict[str, Schema]:
         "reclaim": _reclaimed(),
         "mirror": _mirrored(),
     }
+    tables = {"plan": _planned_table(), "reclaim": _reclaimed_table()}
     streams = {
-        f"report.{job}.schema.json": _report(job, {"as_of_ns": _INTEGER, "streams": _list(entry)})
+        f"report.{job}.schema.json": _report(
+            job,
+            {"as_of_ns": _INTEGER, "streams": _list(entry)},
+            {"tables": _list(tables[job])} if job in tables else {},
+        )
         for job, entry in entries.items()
     }
     return streams | {
@@ -119,7 +124,7 @@ def _retained() -> Schema:
     return _report(
         "retain",
         {"as_of_ns": _INTEGER, "streams": _list({"anyOf": [stream, failed]})},
-        {"compactions": _list(_compacted())},
+        {"compactions": _list(_compacted()), "tables": _list(_planned_table())},
     )
 
 
@@ -153,12 +158,62 @@ def _plan() -> Schema:
             "held": _OBJECT,
             "dropped": _object(_fields(StreamDrop)),
             "overdue": _object(_fields(Overdue)),
-            "guards": _list(_object(_fields(GuardFinding) | {"sentence": _STRING})),
+            "guards": _list(_guard("messages")),
             "lowered": _list(_object(_fields(LoweredLimit))),
             "ahead_of_clock": _list(_object(_fields(AheadOfClock))),
             "error": _ERROR,
         },
     )
+
+
+def _guard(noun: str) -> Schema:
+    """The schema of an exceeded guard, of messages or rows."""
+    of_finding = {name: schema for name, schema in _fields(GuardFinding).items() if name != "unit"}
+    named = {name.replace("messages", noun): schema for name, schema in of_finding.items()}
+    return _object(named | {"sentence": _STRING})
+
+
+def _planned_table() -> Schema:
+    """The entry of a table in the reports of plans and passes."""
+    counts = ("removed_rows", "removed_bytes", "files_read", "bytes_read", "bytes_written")
+    known = ("rows", "rows_without_time", "rows_without_key", "rows_without_size")
+    return _object(
+        {
+            "table": _STRING,
+            "plan_id": _or_null(_STRING),
+            **dict.fromkeys(counts, _INTEGER),
+            "by_rule": _map(_INTEGER),
+            "files": _object(dict.fromkeys(("dropped", "cut", "kept"), _INTEGER)),
+            "seconds": _NUMBER,
+            **dict.fromkeys(("version_before", "version_after"), _or_null(_INTEGER)),
+        },
+        {
+            **dict.fromkeys((*known, "rows_ahead_of_clock"), _INTEGER),
+            **dict.fromkeys(("location", "run", "spent_by", "grace"), _STRING),
+            **dict.fromkeys(("needs_approval", "refused"), _or_null(_STRING)),
+            "would_change": _BOOLEAN,
+            "files_passed_over": _map(_INTEGER),
+            "guards": _list(_guard("rows")),
+            **dict.fromkeys(("left", "superseded_by"), _OBJECT),
+            "error": _ERROR,
+        },
+    )
+
+
+def _reclaimed_table() -> Schema:
+    amount = _object(_fields(Amount))
+    done = _object(
+        {
+            **dict.fromkeys(("table", "location"), _STRING),
+            "run": _or_null(_STRING),
+            "done": _BOOLEAN,
+            "grace_ns": _INTEGER,
+            **_fields(Amount),
+            "staying": _map(amount),
+            "seconds": _NUMBER,
+        }
+    )
+    return {"anyOf": [done, _object({"table": _STRING, "error": _ERROR, "seconds": _NUMBER})]}
 
 
 def _compacted() -> Schema:

@@ -56,7 +56,7 @@ def plan_notes(plan: Plan) -> list[str]:
         overdue_text(overdue),
         *ahead_text(plan.header.stream, plan.ahead),
         *lowered_text(plan.lowered),
-        *guards_text(plan),
+        *guards_text(plan.guards),
     ]
     return [text for text in texts if text]
 

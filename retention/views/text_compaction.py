@@ -59,6 +59,8 @@ def _merge_text(merge: Merge) -> str:
         what = f"{counted(merge.segments, 'hollow segment')} become one"
     elif merge.reason == "small_segments":
         what = f"{counted(merge.segments, 'small segment')} become one"
+    elif merge.reason == "dead_rows":
+        what = f"{counted(merge.files.num_rows, 'file')} with many dead rows rewritten"
     else:
         about = "" if merge.files_after == 1 else "about "
         what = f"{counted(merge.files.num_rows, 'small file becomes', 'small files become')} {about}{merge.files_after}"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.outcomes import Outcome
 from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.history.report import RunReport
 from retention.plan.lowered import LimitChange, LoweredLimit
-from retention.plan.plan import Plan
+from retention.rules.removal_guards import GuardFinding
 from retention.rules.setting import spell_limit
 
+if TYPE_CHECKING:
+    from retention.tables.report import TableReport
 
-def guards_text(plan: Plan) -> Iterator[str]:
+
+def guards_text(findings: Iterable[GuardFinding]) -> Iterator[str]:
     """The guards that a plan exceeds, a sentence each, with the consequence."""
-    for finding in plan.guards:
+    for finding in findings:
         then = (
             "`apply` refuses it without --allow-large"
             if finding.refuses
@@ -25,21 +28,22 @@ def guards_text(plan: Plan) -> Iterator[str]:
         yield f"guard: the pass {finding.sentence}: {then}"
 
 
-def warning_guards(plan: Plan) -> Iterator[str]:
+def warning_guards(findings: Iterable[GuardFinding]) -> Iterator[str]:
     """The guards that a plan exceeds without being refused, a sentence each."""
-    warning = tuple(finding for finding in plan.guards if finding.then == "warn")
-    return guards_text(replace(plan, guards=warning))
+    return guards_text(finding for finding in findings if finding.then == "warn")
 
 
-def passed_guards_text(report: RunReport) -> Iterator[str]:
+def passed_guards_text(report: RunReport | TableReport) -> Iterator[str]:
     """The guards that a run exceeded, a sentence each, and why it continued."""
     for finding in report.guards or ():
         why = "lifted by --allow-large" if finding["lifted"] else "only a warning"
         yield f"guard: the pass {finding['sentence']} ({why})"
 
 
-def passed_guards(outcomes: Sequence[Outcome[RunReport]]) -> Iterator[str]:
-    """The guards that runs exceeded, a line each with the stream's name."""
+def passed_guards(
+    outcomes: Sequence[Outcome[RunReport]] | Sequence[Outcome[TableReport]],
+) -> Iterator[str]:
+    """The guards that runs exceeded, a line each with the name of the stream or table."""
     for outcome in outcomes:
         if outcome.value is not None:
             yield from (f"{outcome.stream}: {text}" for text in passed_guards_text(outcome.value))

@@ -11,6 +11,7 @@ TRANSACTION = "apply/recorded_run.py"
 ON_TABLES = "tables/recorded.py"
 """The same for tables in place, whose commits are entries of their own log."""
 WITHOUT_COMMIT = {
+    "tables/reclaim.py": "files that the log of a table in place has removed are deleted",
     "apply/repair/foreign.py": "files of another writer are moved aside, and no commit names them",
 }
 """Modules that begin a run's record but commit nothing."""

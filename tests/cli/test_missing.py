@@ -91,7 +91,16 @@ OF_ONE = {
 }
 """Commands that read or remove, each with a missing stream or run."""
 WRITING = {
-    *("init", "validate", "publish", "import nats-backup", "import iggy-log", "package", "airflow"),
+    *(
+        "init",
+        "adopt",
+        "validate",
+        "publish",
+        "import nats-backup",
+        "import iggy-log",
+        "package",
+        "airflow",
+    ),
     *("kv add", "kv put", "kv create"),
 }
 """Commands that create the named object, or read no stream."""

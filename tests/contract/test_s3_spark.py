@@ -73,7 +73,9 @@ def test_frames_and_streaming_queries_are_appended_exactly_once(seen: dict[str, 
 
 
 @pytest.mark.spark
-def test_spark_purges_deletion_vectors_only_where_nobody_else_writes(seen: dict[str, Any]) -> None:
+def test_files_under_spark_s_vectors_are_removed_only_where_nobody_else_writes(
+    seen: dict[str, Any],
+) -> None:
     code, sentence = seen["with a vector"]
     assert (code, "exclusive: true" in sentence) == (4, True), sentence
     assert seen["with a vector, exclusive"] == [0, ""]

@@ -108,7 +108,7 @@ KINDS = {
         ("spark/test_remedies.py::test_spark_carries_out_the_statements_that_refusals_name",),
     ),
     "other programs on an object store": Kind(
-        r"\{WAYS\}|^.*WAYS|exclusive: true for this stream",
+        r"\{WAYS\}|^.*WAYS|exclusive: true (for this stream|if it never writes)",
         ("contract/test_s3_remedies.py::test_a_program_that_writes_otherwise_is_taken_in_as_told",),
     ),
     "a flag that lifts a guard": Kind(
@@ -276,6 +276,11 @@ KINDS = {
         r"make setup|install |PYSPARK|_PACK|_SAME_PYTHON|_WRITABLE|_OTHER_PLACE|\{shared\}|^\{remedy\}|JARs|"
         r"Spark's own log",
         untested="disks, memories, clocks, buckets, JARs and workers are no part of a stream",
+    ),
+    "directories of Parquet files": Kind(
+        r"list that directory (with `format: delta`|as a table of its own)|one directory deeper|changed; move it away|"
+        r"remove rows with (a|the) program that writes",
+        untested="they refuse files that others list, or that cannot be moved in one step, before anything is moved",
     ),
     "findings that cost time": Kind(
         r"they only take up space|raise segment_size|retention (plan|apply)`|VACUUM follows|wait for it, or end",

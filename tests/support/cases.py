@@ -14,6 +14,7 @@ import pytest
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.formats.nats.backup import RAW_ROWS
+from tests.support.laying import stored_as
 
 EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
 """Whether every engine runs every case on every format."""
@@ -58,7 +59,7 @@ def warehouse_with(
 ) -> Warehouse:
     """A warehouse of these streams with a stopped clock."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"warehouse": ".", "defaults": {"format": table_format}, "streams": streams}
+    config = {"warehouse": ".", "defaults": stored_as(table_format), "streams": streams}
     path = folder / "retention.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")
     return open_warehouse(

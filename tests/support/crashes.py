@@ -266,6 +266,18 @@ def repair_returned(folder: Path) -> None:
         stream.opened.store.snapshot()
 
 
+def few_due(folder: Path, format_: str) -> None:
+    """A few messages of one file are due; in a Delta table, a vector hides them."""
+    vectors = format_ == "delta"
+    streams = warehouse_with(folder, format_, NOW, max_msgs_per_subject=12, vectors=vectors)
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+
+
+def few_hidden(folder: Path, format_: str) -> None:
+    few_due(folder, format_)
+    apply(folder)
+
+
 def applied(folder: Path, format_: str) -> None:
     due(folder, format_)
     apply(folder)
@@ -625,6 +637,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["hide"] = Scenario(few_due, apply)
+SCENARIOS["undo-hidden"] = Scenario(few_hidden, undo)
 SCENARIOS["undo-compacted"] = Scenario(compacted_over, undo)
 SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
 SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)

@@ -46,13 +46,19 @@ class File:
     messages: Sequence[Laid]
 
 
+def stored_as(format_: str) -> dict[str, Any]:
+    """The settings of a format; `delta-vectors` is Delta with deletion vectors."""
+    name, _, vectors = format_.partition("-")
+    return {"format": name} | ({"vectors": True} if vectors else {})
+
+
 def warehouse_with(
     folder: Path, format_: str, now_ns: int, engine: EngineName = "local", **limits: Any
 ) -> Warehouse:
     """A warehouse with one configured stream, ORDERS, and a stopped clock."""
     folder.mkdir(parents=True, exist_ok=True)
     stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, **limits}
-    config = {"warehouse": ".", "defaults": {"format": format_}, "streams": [stream]}
+    config = {"warehouse": ".", "defaults": stored_as(format_), "streams": [stream]}
     path = folder / "retention.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")
     return open_warehouse(path, engine=engine, clock=lambda: now_ns)

@@ -105,6 +105,17 @@ class PlainStore:
     def stage_copy(self, source: DataFile) -> DataFile:
         return self.stage(source.partition, source.segment)[0]
 
+    def stage_vector(self, source: DataFile) -> DataFile:
+        raise NotImplementedError(source.path)
+
+    def hidden_rows(self, snapshot: Snapshot) -> Mapping[str, int]:
+        del snapshot
+        return {}
+
+    def takes_vector(self, snapshot: Snapshot, row: Mapping[str, object]) -> bool:
+        del snapshot, row
+        return False
+
     def data_files(self, files: pa.Table) -> list[DataFile]:
         return [
             self._file(row["path"], row["partition"], row["segment"]) for row in files.to_pylist()

@@ -142,7 +142,7 @@ def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def hidden_rows(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """A row deleted by Spark with a deletion vector; it is purged only without other writers."""
+    """A row deleted by Spark with a deletion vector; a pass goes on only without other writers."""
     laid(place)
     table = _table(place)
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")

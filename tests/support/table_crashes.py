@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pyroaring import BitMap64
 
 from retention.core.table_policy import TableLimits
+from retention.errors import UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import crash_points
 from retention.tables.apply import apply_plan
@@ -22,6 +23,7 @@ from tests.retention.tables import directories
 from tests.retention.tables.directories import TEN_DAYS, Directory
 from tests.retention.tables.tables import Events, Removals, at, events
 from tests.support.crew import serve
+from tests.support.unlucky import failing
 
 SOME: Removals = {
     0: {"max_age": None},
@@ -97,7 +99,12 @@ def undo(folder: Path) -> None:
     """Undo the removal, unless an earlier process has done so."""
     table = _settled(folder)
     if not _done(table, TableUndone):
-        undo_run(table.opened, _done(table, TableApplied)[0])
+        applied = _done(table, TableApplied)
+        if not applied:
+            raise UsageError(
+                "no run is listed that could be undone; nothing was changed; look again"
+            )
+        undo_run(table.opened, applied[0])
 
 
 def _settled(folder: Path) -> _Table:
@@ -138,6 +145,9 @@ def _in_a_fork(case: dict[str, Any]) -> None:
         with crash_points.watched_by(steps.append):
             act(folder)
         Path(case["log"]).write_text(json.dumps(steps), encoding="utf-8")
+    if case["do"] == "fail":
+        failed = failing(folder, act, case)
+        Path(case["result"]).write_text(json.dumps(failed), encoding="utf-8")
     if case["do"] in ("act", "recover"):
         act(folder)
     if case["do"] in ("outcome", "recover"):

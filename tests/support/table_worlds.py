@@ -126,6 +126,43 @@ class TableWorld:
         return bounds
 
 
+def as_table(rows: Iterable[Row], tick_us: int = 1) -> pa.Table:
+    """Rows as their owner would write them; a tick has this many microseconds."""
+    rows = list(rows)
+
+    def times(values: Iterable[int | None]) -> pa.Array:
+        scaled = [None if value is None else value * tick_us for value in values]
+        return pa.array(scaled, pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+    return pa.table(
+        {
+            "file": pa.array([r.file for r in rows], pa.int64()),
+            "row": pa.array([r.row for r in rows], pa.int64()),
+            "time": times(r.time for r in rows),
+            "expires_at": times(r.expires_at for r in rows),
+            "size": pa.array([r.size for r in rows], pa.int64()),
+            **{
+                name: pa.array([getattr(r, name) for r in rows], pa.string())
+                for name in ("user", "version", "tenant")
+            },
+            "shard": pa.array([r.shard for r in rows], pa.int32()),
+            "at": pa.array(
+                [{"region": r.region} for r in rows], pa.struct({"region": pa.string()})
+            ),
+        }
+    )
+
+
+def with_total_order(world: TableWorld, random: Any) -> TableWorld:
+    """The world with another version in each row, and with a column of sizes, so that statements can name its rows."""
+    policy = replace(world.policy, columns=replace(COLUMNS, size=("size",)))
+    order = iter(random.sample(range(len(world.rows)), len(world.rows)))
+    files = tuple(
+        tuple(replace(row, version=f"{next(order):03}") for row in file) for file in world.files
+    )
+    return replace(world, files=files, policy=policy)
+
+
 def file_bytes(file: tuple[Row, ...]) -> int:
     return 10 * len(file) + len(file) % 3
 

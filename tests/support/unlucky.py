@@ -74,7 +74,7 @@ def carry_out(case: dict[str, Any]) -> None:
         return
     found: Any
     if case["do"] == "act":
-        found = _failing(folder, act, case)
+        found = failing(folder, act, case)
     else:
         found = {"held": _held(folder, scenario)}
         if case["do"] == "again":
@@ -92,7 +92,8 @@ def _held(folder: Path, scenario: Scenario) -> Any:
         return told(error)["error"]
 
 
-def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> dict[str, Any]:
+def failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> dict[str, Any]:
+    """Act on a storage that fails by plan; the calls, and how the act ended."""
     plan = tuple(Fault(one[0], one[1], Kind(one[2])) for one in case["plan"])
     storage = Storage(folder, plan, case.get("slow_s", 0.0))
     answer, error = None, None

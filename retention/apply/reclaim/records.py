@@ -10,6 +10,7 @@ from retention.context.context import OpenedStream
 from retention.context.run_files import undo_location
 from retention.core.reclaim import DeadFile, Reason
 from retention.core.run_names import started_ns
+from retention.core.vector_paths import all_stored, stored_files
 from retention.history.kinds import Undone
 from retention.history.record import ABANDONED, RunRecord
 from retention.history.runs import History
@@ -96,14 +97,24 @@ def _dead(
     opened: OpenedStream, run: str, names: list[str], reason: Reason, since_ns: int
 ) -> tuple[DeadFile, ...]:
     return tuple(
-        DeadFile(
-            row["path"], row["file_bytes"], reason, max(since_ns, row["modified_ms"] * 1_000_000)
-        )
+        DeadFile(path, size, reason, max(since_ns, row["modified_ms"] * 1_000_000))
         for name in names
         for row in read_record(opened, run, name)
         .select(["path", "file_bytes", "modified_ms"])
         .to_pylist()
+        for path, size in _stored(row["path"], row["file_bytes"], reason)
     )
+
+
+def _stored(path: str, file_bytes: int, reason: Reason) -> Iterator[tuple[str, int]]:
+    """The files of the storage that die with a path, and their lengths; that of a vector counts as 0.
+
+    A run that abandons a vector did not write the data file under it.
+    """
+    *data, last = stored_files(path)
+    if data and reason is Reason.REMOVED:
+        yield data[0], file_bytes
+    yield last, 0 if data else file_bytes
 
 
 def _uncertain(
@@ -111,7 +122,7 @@ def _uncertain(
 ) -> KeptRun:
     tables = (read_record(opened, run, name) for name in (_REMOVED, _ADDED) if name in names)
     paths = (table["path"].to_pylist() for table in tables)
-    doubtful = frozenset(path for of in paths for path in of)
+    doubtful = frozenset(all_stored(path for of in paths for path in of))
     return KeptRun(run, records, _written_ns(records), is_certain=False, doubtful=doubtful)
 
 

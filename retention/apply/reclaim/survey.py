@@ -13,6 +13,7 @@ from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
 from retention.context.context import OpenedStream
 from retention.core.reclaim import DeadFile, DeadFileDecision, Evidence, Hindrance, decide_dead
+from retention.core.vector_paths import VECTOR_MARK, all_stored
 from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files
@@ -124,9 +125,16 @@ def evidence(
     """The evidence on some dead files, in a table with these live files."""
     young = dead.young(cutoff_ns)
     paths = pa.array([file.path for file in deaths], pa.string())
-    back = paths.filter(pc.is_in(paths, value_set=live["path"].combine_chunks()))
+    back = paths.filter(pc.is_in(paths, value_set=_stored(live["path"].combine_chunks())))
     doubtful = frozenset(path for run in runs for path in run.doubtful)
     return Evidence(cutoff_ns, set(back.to_pylist()), young.paths, doubtful, young.is_whole)
+
+
+def _stored(paths: pa.Array) -> pa.Array:
+    """The paths of all files of the storage that the paths of live files stand for."""
+    under_vectors = paths.filter(pc.match_substring(paths, VECTOR_MARK))
+    stored = pa.array(sorted(all_stored(under_vectors.to_pylist())), paths.type)
+    return pa.concat_arrays([paths, stored])
 
 
 def present(dead: DeadFiles, going: Iterable[DeadFile]) -> list[DeadFile]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from retention.config.document import Mistake, Place
-from retention.config.keeping import KeepingSettings
+from retention.config.keeping import KeepingSettings, StorageSettings
 from retention.config.locations import absolute_location
 
 _Listed = Mapping[Place, KeepingSettings]
 
 
 def storage_mistakes(
-    warehouse: str, defaults: KeepingSettings, streams: _Listed, beside: str
+    warehouse: str, defaults: StorageSettings, streams: _Listed, beside: str
 ) -> Iterator[Mistake]:
     """The mistakes in how streams and topics are kept.
 
@@ -23,6 +23,7 @@ def storage_mistakes(
         beside: the file.
     """
     yield from _format_mistakes(warehouse, defaults, streams)
+    yield from _vector_mistakes(defaults, streams)
     yield from _archive_mistakes(warehouse, defaults, streams, beside)
 
 
@@ -37,6 +38,16 @@ def _format_mistakes(
     for place, stream in streams.items():
         if stream.format == "parquet" != defaults.format:
             yield Mistake((*place, "format"), text)
+
+
+def _vector_mistakes(defaults: StorageSettings, streams: _Listed) -> Iterator[Mistake]:
+    text = "format: parquet has no deletion vectors; set vectors: false, or write a new stream as format: delta"
+    if defaults.vectors and defaults.format == "parquet":
+        yield Mistake(("defaults", "vectors"), text)
+        return
+    for place, stream in streams.items():
+        if isinstance(stream, StorageSettings) and stream.vectors and stream.format == "parquet":
+            yield Mistake((*place, "vectors"), text)
 
 
 def _archive_mistakes(

@@ -19,7 +19,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import parse_instant
@@ -279,7 +279,7 @@ def _by_group(
 ) -> Iterator[pa.Table]:
     for group in range(opened.metadata.num_row_groups):
         narrow = opened.read_row_group(group, columns=_NARROW)
-        mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), file.hidden)
+        mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), ranges_in(file.hidden))
         if not mask.any():
             continue
         metadata = opened.metadata.row_group(group)

@@ -82,7 +82,7 @@ def possible_policies(files: pa.Table, policy: TablePolicy) -> Array:
         surely, maybe = undecided.copy(), undecided.copy()
         for column, values in each.where:
             name = f"where_{columns.index(column)}"
-            is_constant = files[f"{name}_is_constant"].to_numpy()
+            is_constant = files[f"{name}_is_constant"].to_numpy().astype(bool)
             equal = _equals(files[name], column, values)
             surely &= is_constant & equal
             maybe &= ~is_constant | equal
@@ -101,4 +101,5 @@ def _equals(values: pa.ChunkedArray, column: Column, listed: Sequence[Scalar]) -
             f"where: {'.'.join(column)}: a value of {list(listed)} is not of the column's type, {values.type}; list "
             "values of that type"
         ) from error
-    return pc.is_in(values, value_set=wanted).to_numpy()
+    # Without a chunk, as of a table without files, Arrow makes objects of it.
+    return pc.is_in(values, value_set=wanted).to_numpy().astype(bool)

@@ -74,8 +74,28 @@ class RowRules:
         allowed = group_limits(self.policy, "max_rows_per_key")
         if not allowed:
             return rows
+        ranked, spare = self._spare(rows, allowed)
+        return _with_rule(rows, ranked[spare <= 0], "max_rows_per_key")
+
+    def spare_newer(self, rows: pa.Table) -> Array:
+        """The newer rows of its key with which `max_rows_per_key` removes each row; shape (rows,), int64.
+
+        None of a row that it removes already is above 0; -1 of rows that it does not count.
+
+        Args:
+            rows: all rows of some keys, as those of `expire`.
+        """
+        newer = np.full(rows.num_rows, -1)
+        ranked, spare = self._spare(rows, group_limits(self.policy, "max_rows_per_key"))
+        newer[ranked] = spare
+        return newer
+
+    def _spare(self, rows: pa.Table, allowed: dict[int, int]) -> tuple[Array, Array]:
+        """The numbers of the rows that `max_rows_per_key` counts, and how many newer ones of its key each may get."""
         limited, groups = self._limited(rows, "max_rows_per_key")
         ranked = np.flatnonzero(limited & _has_all(rows, "key_") & _has_all(rows, "time"))
+        if not len(ranked):
+            return ranked, ranked
         part = rows.take(pa.array(ranked))
         codes = [groups[ranked], *(_codes(part[name]) for name in _names(part, "key_"))]
         order = np.lexsort([*self._ages(part, within_key=True), *codes])
@@ -83,8 +103,7 @@ class RowRules:
         begins[1:] = np.any([np.diff(code[order]) != 0 for code in codes], axis=0)
         starts = np.flatnonzero(begins)
         ranks = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-        beyond = ranks >= _allowed(allowed, groups[ranked][order])
-        return _with_rule(rows, ranked[order[beyond]], "max_rows_per_key")
+        return ranked[order], _allowed(allowed, groups[ranked][order]) - ranks
 
     def undecided(self, rows: pa.Table, limits: Sequence[str]) -> pa.Table:
         """The rows that go, and those that some of the limits may still remove."""

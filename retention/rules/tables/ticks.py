@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from retention.core.spans import Array
 from retention.core.table_policy import TablePolicy, Unit
-from retention.core.units import DAY, MICROSECOND, MILLISECOND, SECOND
+from retention.core.units import DAY, INT64_MAX, MICROSECOND, MILLISECOND, SECOND
 from retention.rules.tables.matching import limits_of
 
 Kind = Literal["date", "timestamp", "timestamp_ntz"] | Unit
@@ -33,6 +33,8 @@ TICK_NS: dict[Kind, int] = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = DAY // MICROSECOND
 _SECOND_US = SECOND // MICROSECOND
+_MOST_OFFSET = 2
+"""Days; no zone was ever that far from UTC."""
 _US_PER = {"s": SECOND // MICROSECOND, "ms": MILLISECOND // MICROSECOND, "us": 1}
 
 
@@ -81,6 +83,26 @@ class TimeColumn:
         if self.kind == "timestamp_ntz":
             return self._local_cutoff(instant_ns // MICROSECOND)
         return Cutoff(instant_ns // TICK_NS[self.kind])
+
+    def due_from(self, tick: int) -> int:
+        """The first instant at which a tick is due, nanoseconds since the epoch; beyond 64 bits as if in UTC.
+
+        It is looked for among the instants of `cutoff`, so that both agree in every zone.
+        """
+        ended = tick + 1 if self.kind == "date" else tick
+        instant_ns = ended * TICK_NS[self.kind]
+        if self.zone is None or self.kind not in ("date", "timestamp_ntz"):
+            return instant_ns
+        if abs(instant_ns) > INT64_MAX - _MOST_OFFSET * DAY:
+            return instant_ns
+        low, high = (
+            (instant_ns + days * DAY) // MICROSECOND for days in (-_MOST_OFFSET, _MOST_OFFSET)
+        )
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_due = self.cutoff(middle * MICROSECOND).takes(np.array([tick]))[0]
+            low, high = (low, middle) if is_due else (middle, high)
+        return high * MICROSECOND
 
     def begun(self, instant_ns: int) -> Cutoff:
         """The ticks that are not ahead of an instant; a day is ahead until it begins."""

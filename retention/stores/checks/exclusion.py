@@ -17,14 +17,14 @@ _trying = threading.Lock()
 
 
 def refuse_without_exclusion(root: str) -> None:
-    """Refuse to write to a stream on an object store that accepts two commits of one version.
+    """Refuse to write to an object store that accepts two commits of one version.
 
     The trial runs at the first write of each process. Its outcome is not stored: tomorrow the same address may lead to
     another store or another proxy. Local file systems exclude by hard links and locks of the operating system, and are
     not tried.
 
     Args:
-        root: `<warehouse>/streams/<name>`.
+        root: `<warehouse>/streams/<name>`, or the location of a table in place.
 
     Raises:
         RefusedError: commits do not exclude each other there.
@@ -38,8 +38,8 @@ def refuse_without_exclusion(root: str) -> None:
             return
         if not _excludes(warehouse):
             raise RefusedError(
-                f"{warehouse}: of two commits of one version this object store lets both through, so that acknowledged "
-                "messages would be overwritten; nothing was written; use a store with conditional put "
+                f"{warehouse}: of two commits of one version this object store lets both through, so that what "
+                "the first one wrote would be overwritten; nothing was written; use a store with conditional put "
                 "(If-None-Match), or let the proxy before it pass that header on; reading goes on"
             )
         _tried.add((endpoint(), warehouse))

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction
 
+from retention.core.vector_paths import data_path
+from retention.delta import entries
+from retention.delta.entries import Action
 from retention.errors import VerificationError
 from retention.schemas.messages import NEVER
 from retention.stores.delta import internals
@@ -42,6 +45,53 @@ def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
     )
 
 
+def vector_add(
+    row: Mapping[str, Any], vector: Mapping[str, Any] | None, *, data_change: bool
+) -> Action:
+    """The action that adds a file under a vector, as an entry of our own has it.
+
+    Args:
+        row: one row of `FILE_STATS`, of the rows that the vector leaves.
+        vector: the vector's descriptor; None without one.
+        data_change: whether streaming readers see its rows as new.
+
+    Raises:
+        VerificationError: a value does not fit the table's columns.
+    """
+    _check(row)
+    hidden = 0 if vector is None else vector["cardinality"]
+    fields = {
+        **_located(row),
+        "modificationTime": row["modified_ms"],
+        "dataChange": data_change,
+        "stats": json.dumps(_stats(row, hidden), separators=(",", ":")),
+    }
+    return {"add": fields if vector is None else {**fields, "deletionVector": dict(vector)}}
+
+
+def vector_remove(
+    row: Mapping[str, Any], vector: Mapping[str, Any] | None, *, data_change: bool, at_ms: int
+) -> Action:
+    """The action that removes a file with the vector that the table has for it, as an entry of our own has it.
+
+    Args:
+        row: one row of `LOGGED_FILES`.
+        vector: the vector's descriptor; None without one.
+        data_change: whether readers of changes see it.
+        at_ms: the wall clock; VACUUM counts the grace from here.
+    """
+    fields = {**_located(row), "deletionVector": vector}
+    return entries.remove_of(fields, at_ms, data_change=data_change)
+
+
+def _located(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "path": entries.escaped(data_path(row["path"])),
+        "partitionValues": _partition_values(row),
+        "size": row["file_bytes"],
+    }
+
+
 def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> FileAction:
     """The action that removes a file from the table.
 
@@ -59,7 +109,8 @@ def _partition_values(row: Mapping[str, Any]) -> dict[str, str | None]:
     return {"partition": str(int(row["partition"])), "segment": str(int(row["segment"]))}
 
 
-def _stats(row: Mapping[str, Any]) -> dict[str, object]:
+def _stats(row: Mapping[str, Any], hidden: int = 0) -> dict[str, object]:
+    """The statistics of a file: bounds of the rows of `row`, and the number of all rows, `hidden` ones included."""
     lowest = {"seq": row["min_seq"], "ts_ns": row["min_ts_ns"]}
     highest = {"seq": row["max_seq"], "ts_ns": row["max_ts_ns"]}
     without_deadline = row["messages"] - row["never"] - row["deadlines"]
@@ -71,13 +122,13 @@ def _stats(row: Mapping[str, Any]) -> dict[str, object]:
         # Other writers may leave `time` empty or set it otherwise; this engine always derives it from ts_ns.
         nulls["time"] = 0
         return {
-            "numRecords": row["messages"],
+            "numRecords": row["messages"] + hidden,
             "minValues": lowest | {"time": _instant(row["min_ts_ns"])},
             "maxValues": highest | {"time": _instant(row["max_ts_ns"])},
             "nullCount": nulls,
         }
     return {
-        "numRecords": row["messages"],
+        "numRecords": row["messages"] + hidden,
         "minValues": lowest,
         "maxValues": highest,
         "nullCount": nulls,

@@ -19,6 +19,9 @@ from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
 from retention.core.inventory import RUN, Counters
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
+from retention.delta import entries
+from retention.delta.entries import Action
+from retention.delta.entry_put import put_if_absent
 from retention.errors import (
     CommitUnknownError,
     HiddenRowsError,
@@ -37,11 +40,12 @@ from retention.storage.errors import first_line
 from retention.storage.places import delta_name
 from retention.stores.checks import swap as swaps
 from retention.stores.delta import commit_tokens
-from retention.stores.delta.actions import add_action, remove_action
+from retention.stores.delta.actions import add_action, remove_action, vector_add, vector_remove
 from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_writers
-from retention.stores.delta.log import find_token, version_token_of
-from retention.stores.delta.table import DeltaHandle, open_table
+from retention.stores.delta.log import find_token, place_of, version_token_of
+from retention.stores.delta.table import ENGINE, DeltaHandle, open_table
+from retention.stores.delta.vector_files import vector_of
 from retention.stores.layout import Layout, StoreSettings
 
 if TYPE_CHECKING:
@@ -84,19 +88,25 @@ class CommitAttempt:
         self._refuse_forbidden()
         swaps.check_staged(self.swap, [self.layout.live(p) for p in _paths(self.swap.add)])
         token = uuid.uuid4().hex
-        actions = self._actions(at_ms)
-        properties = CommitProperties(
-            custom_metadata={
-                "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
-                TOKEN: token,
-                TABLE: self.handle.table_id,
-            },
-            max_commit_retries=0,
-            app_transactions=self._transactions(at_ms),
-        )
         reached(Step.DELTA_COMMITTING)
         if version_token_of(self.layout, self.handle.table.version()) != self.handle.token:
             raise CommitFailedError("another table was made in its place")
+        put = self._put if self.handle.rules.may_have_vectors else self._write
+        version = put(token, at_ms)
+        return self._kept(version, token)
+
+    def _write(self, token: str, at_ms: int) -> int:
+        """Commit with deltalake; return the version.
+
+        Raises:
+            CommitFailedError, CommitUnknownError, RetentionError: as `commit`.
+        """
+        actions = self._actions(at_ms)
+        properties = CommitProperties(
+            custom_metadata=self._metadata(token),
+            max_commit_retries=0,
+            app_transactions=self._transactions(at_ms),
+        )
         for pause_s in (*self._pauses(), None):
             try:
                 self.handle.table.create_write_transaction(
@@ -112,15 +122,68 @@ class CommitAttempt:
                 version = self._look_for(token, error)
                 if version is None:
                     raise
-                return self._kept(version, token)
+                return version
             except (DeltaError, OSError, ValueError) as error:
                 if pause_s is None:
-                    return self._kept(self._find_out(token, error), token)
+                    return self._find_out(token, error)
                 time.sleep(pause_s)
             else:
                 break
         reached(Step.DELTA_COMMITTED)
-        return self._kept(self.handle.table.version() + 1, token)
+        return self.handle.table.version() + 1
+
+    def _put(self, token: str, at_ms: int) -> int:
+        """Commit an entry of our own, which deltalake cannot write for a file with a vector; return its version.
+
+        Raises:
+            CommitFailedError, CommitUnknownError, RetentionError: as `commit`.
+        """
+        version, metadata = self.handle.table.version() + 1, self._metadata(token)
+        info = {
+            "timestamp": at_ms,
+            "operation": "WRITE",
+            "operationParameters": {
+                "mode": "Append",
+                "partitionBy": json.dumps(list(PARTITION_COLUMNS)),
+            },
+            "engineInfo": ENGINE,
+            **metadata,
+        }
+        transactions = [
+            {"txn": {"appId": each.app_id, "version": each.version, "lastUpdated": at_ms}}
+            for each in self._transactions(at_ms)
+        ]
+        content = entries.encode([{"commitInfo": info}, *transactions, *self._entry(at_ms)])
+        try:
+            is_first = put_if_absent(place_of(self.layout, version), content, token)
+        except StorageError as error:
+            return self._find_out(token, error)
+        if not is_first:
+            raise CommitFailedError("another commit came first")
+        reached(Step.DELTA_COMMITTED)
+        return version
+
+    def _entry(self, at_ms: int) -> list[Action]:
+        """The swap's file actions for an entry of our own."""
+        vectors = self.handle.vectors
+        return [
+            *(
+                vector_remove(row, vectors.get(row["path"]), data_change=loud, at_ms=at_ms)
+                for row, loud in self._removed()
+            ),
+            *(
+                vector_add(row, vector_of(self.layout, row["path"]), data_change=is_new)
+                for row, is_new in self._added()
+            ),
+        ]
+
+    def _metadata(self, token: str) -> dict[str, str]:
+        """The fields by which an entry is known as ours."""
+        return {
+            "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
+            TOKEN: token,
+            TABLE: self.handle.table_id,
+        }
 
     def _kept(self, version: int, token: str) -> int:
         """Store the token of a commit, check that its entry is intact, and return its version.
@@ -185,14 +248,24 @@ class CommitAttempt:
         refuse_vectors(self.layout, self.handle, swap.remove)
 
     def _actions(self, at_ms: int) -> list[FileAction]:
-        """The swap's file actions. Only new messages count as new data; streaming readers would get others twice.
+        """The swap's file actions for deltalake."""
+        return [
+            *(remove_action(row, data_change=loud, at_ms=at_ms) for row, loud in self._removed()),
+            *(add_action(row, data_change=is_new) for row, is_new in self._added()),
+        ]
+
+    def _removed(self) -> list[tuple[dict[str, Any], bool]]:
+        """The files to remove, each with whether readers of changes see it."""
+        loud = self.swap.data_change and not self.settings.quiet
+        return [(row, loud) for row in self.swap.remove.select(LOGGED_FILES.names).to_pylist()]
+
+    def _added(self) -> list[tuple[dict[str, Any], bool]]:
+        """The files to add, each with whether it counts as new data; streaming readers would get others twice.
 
         A change data feed derives from data changes, and must report copied and restored messages.
         """
-        changes = self.swap.data_change
-        loud = changes and not self.settings.quiet
-        feed = changes and self.handle.rules.change_data_feed
-        removed = self.swap.remove.select(LOGGED_FILES.names).to_pylist()
+        feed = self.swap.data_change and self.handle.rules.change_data_feed
+        removed = self.swap.remove.num_rows
         added = self.swap.add.select(FILE_STATS.names).to_pylist()
         new = [self._is_new(row) for row in added]
         if feed and not removed and not all(new):
@@ -202,13 +275,7 @@ class CommitAttempt:
                 "each once",
                 self.layout.stream,
             )
-        return [
-            *(remove_action(row, data_change=loud, at_ms=at_ms) for row in removed),
-            *(
-                add_action(row, data_change=feed or is_new)
-                for row, is_new in zip(added, new, strict=True)
-            ),
-        ]
+        return [(row, feed or is_new) for row, is_new in zip(added, new, strict=True)]
 
     def _is_new(self, row: Mapping[str, Any]) -> bool:
         """Whether an added file has messages that were never in the table; none has if the swap sets an epoch."""
@@ -275,19 +342,19 @@ class CommitAttempt:
 
 
 def refuse_vectors(layout: Layout, handle: DeltaHandle, touched: pa.Table) -> None:
-    """Refuse to change files with a deletion vector: the engine's removal of such a file has no effect.
+    """Refuse files under a deletion vector that is in the log itself, or outside the table's directory.
 
     Raises:
         HiddenRowsError: there are such files.
     """
-    if not handle.vectors:
+    if not handle.unreadable:
         return
-    paths = pa.array(sorted(handle.vectors), pa.string())
+    paths = pa.array(sorted(handle.unreadable), pa.string())
     bad = touched.filter(pc.is_in(touched["path"], value_set=paths))
     if bad.num_rows:
         raise HiddenRowsError(
-            f"stream {layout.stream}: {counted(bad.num_rows, 'file carries', 'files carry')} deletion vectors of "
-            f"another writer, which only Spark "
+            f"stream {layout.stream}: {counted(bad.num_rows, 'file carries', 'files carry')} deletion vectors in the "
+            f"log itself or outside the table's directory, which only Spark "
             f"can resolve; nothing was changed; {of_vectors(layout)}",
             list(zip(bad["partition"].to_pylist(), bad["segment"].to_pylist(), strict=True)),
         )

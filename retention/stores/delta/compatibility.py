@@ -35,6 +35,8 @@ class TableRules:
     rewrites_only: bool
     change_data_feed: bool
     may_have_vectors: bool
+    gives_vectors: bool
+    """Whether removals may be vectors."""
 
 
 def examine(stream: str, table: DeltaTable) -> TableRules:
@@ -67,6 +69,8 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
         or any(computed & set(field.metadata or {}) for field in fields),
         change_data_feed=_is_true(properties, "delta.enableChangeDataFeed"),
         may_have_vectors="deletionVectors" in features,
+        gives_vectors="deletionVectors" in features
+        and _is_true(properties, "delta.enableDeletionVectors"),
     )
 
 

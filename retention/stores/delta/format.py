@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
+from retention.core.vector_paths import all_stored, stored_files
 from retention.errors import UsageError
 from retention.ports import Store, TableStore
 from retention.schemas.files import LOGGED_FILES
@@ -70,7 +71,7 @@ class DeltaFormat:
             logged,
             [layout.live(path) for path in logged["path"].to_pylist()],
             missing.num_rows,
-            vectors=len(handle.vectors),
+            vectors=len(handle.unreadable),
             grace=properties.differing(handle.table, grace_ns),
             grace_statement=properties.owners_statement(layout, handle.table, grace_ns),
         )
@@ -85,10 +86,16 @@ class DeltaFormat:
             gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
             # deltalake does not yet count removals with a clock ahead of ours as tombstones.
             named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}
+            vectors = [name for name in files.names(layout.messages) if name.endswith(".bin")]
+            named |= _named_vectors(layout) if vectors else set()
+            paths += vectors
         return {layout.live(path): path for path in paths if path not in named}
 
     def is_own(self, layout: Layout, path: str) -> bool:
         """Whether an orphaned file has one of our names, and a subject digest."""
+        if path.endswith(".bin"):
+            digests = files.walk(layout.engine_path("subjects"))
+            return any(path in stored_files(digest) for digest in digests)
         return is_ours(path) and files.length(layout.engine_path("subjects", path)) is not None
 
     def foreign_act(
@@ -99,6 +106,17 @@ class DeltaFormat:
 
     def adoption(self, layout: Layout) -> None:
         """Return None: files of other writers are in the log."""
+
+
+def _named_vectors(layout: Layout) -> set[str]:
+    """The files of vectors that the table or an entry of its log names."""
+    handle, _ = delta_table.read_handle(layout)
+    versions = delta_history.versions(layout)[0]
+    entries = delta_history.read_entries(layout, versions)
+    named = all_stored(handle.vectors).union(
+        *(internals.paths_in(entry or b"") for entry in entries)
+    )
+    return {path for path in named if path.endswith(".bin")}
 
 
 def _removed(layout: Layout) -> list[str]:

@@ -15,6 +15,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from retention.core.vector_paths import VectorPlace
+from retention.delta.vectors import stored_place
 from retention.storage import files
 
 if TYPE_CHECKING:
@@ -112,11 +114,16 @@ def log_places(table: str, before: int) -> list[str]:
 
 
 def paths_in(entry: bytes) -> set[str]:
-    """Every path in an entry, decoded, in any kind of action; the rest of the entry is not parsed."""
-    return {
+    """Every path in an entry, decoded, in any kind of action, and those of vectors; the rest is not parsed."""
+    paths = {
         unquote(json.loads(b'"' + text + b'"') if b"\\" in text else text.decode())
         for text in _PATHS.findall(entry)
     }
+    if b'"deletionVector"' not in entry:
+        return paths
+    vectors = (fields.get("deletionVector") for _, fields in file_actions(entry))
+    places = (stored_place(vector) for vector in vectors if vector)
+    return paths | {VectorPlace(*place).path for place in places if place}
 
 
 def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:

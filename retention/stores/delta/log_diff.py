@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -17,6 +15,7 @@ from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.internals import actions
+from retention.stores.delta.vector_files import path_of, statistics
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of
 
@@ -62,8 +61,8 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
     None also if the entry at either end no longer matches its version token.
 
     Only adding files, removing files and raising counters are supported. Other kinds are changes of the table's
-    properties or features, deletion vectors, removals of files that are not live, and a purge that begins an epoch;
-    for those the table itself must be opened and examined.
+    properties or features, deletion vectors that only Spark can read, removals of files that are not live, and a purge
+    that begins an epoch; for those the table itself must be opened and examined.
     """
     wanted = range(before.version + 1, now.version + 1)
     if (
@@ -102,9 +101,10 @@ def _replay(diff: Changes, entry: bytes) -> None:
     removes, adds = {}, {}
     for kind, fields in actions(entry):
         if kind == "add":
-            adds[unquote(fields["path"])] = _row(fields)
+            row = _row(fields)
+            adds[row["path"]] = row
         elif kind == "remove":
-            removes[unquote(fields["path"])] = _place(fields)
+            removes[_path(fields)] = _place(fields)
         elif kind == "txn":
             _raise(diff.counters, fields["appId"], fields["version"])
         elif kind != "commitInfo":
@@ -118,20 +118,25 @@ def _replay(diff: Changes, entry: bytes) -> None:
     diff.added |= adds
 
 
-def _place(fields: Mapping[str, Any]) -> tuple[int, int]:
-    if fields.get("deletionVector") is not None:
+def _path(fields: Mapping[str, Any]) -> str:
+    path = path_of(fields)
+    if path is None:
         raise ValueError
+    return path
+
+
+def _place(fields: Mapping[str, Any]) -> tuple[int, int]:
     values = fields["partitionValues"]
     return int(values["partition"]), int(values["segment"])
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
     partition, segment = _place(fields)
-    known = json.loads(fields.get("stats") or "{}")
+    known = statistics(fields)
     lowest, highest = known.get("minValues", {}), known.get("maxValues", {})
     nulls = known.get("nullCount", {})
     return {
-        "path": unquote(fields["path"]),
+        "path": _path(fields),
         "partition": partition,
         "segment": segment,
         "file_bytes": int(fields["size"]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +13,7 @@ from retention.stores.delta import counters, internals
 from retention.stores.delta.commit_tokens import LostEntry
 from retention.stores.delta.log import metadata_of
 from retention.stores.delta.log_diff import logged_rows
+from retention.stores.delta.vector_files import named_path
 from retention.stores.describing import describe_missing
 from retention.stores.layout import Layout
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -56,13 +55,11 @@ def lost_commit(
         program=lost.program,
         token=lost.token,
         metadata=metadata_of(lost.entry),
-        removed=tuple(unquote(fields["path"]) for kind, fields in acts if kind == "remove"),
+        removed=tuple(named_path(fields) for kind, fields in acts if kind == "remove"),
         added=pa.concat_tables([known, described]),
         missing=tuple(logged.filter(pc.invert(is_there))["path"].to_pylist()),
         new=frozenset(
-            unquote(fields["path"])
-            for kind, fields in acts
-            if kind == "add" and fields["dataChange"]
+            named_path(fields) for kind, fields in acts if kind == "add" and fields["dataChange"]
         ),
         counters=counters.by_name(transactions, epoch),
         data_change=any(fields["dataChange"] for _, fields in acts),

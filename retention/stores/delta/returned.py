@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
-from urllib.parse import unquote
 
 from retention.core.spoken_commands import command
 from retention.errors import ForeignRowsError
@@ -15,6 +14,7 @@ from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import TOKEN
 from retention.stores.delta.internals import commit_info, file_actions
+from retention.stores.delta.vector_files import named_path
 from retention.stores.layout import Layout
 
 LOOKED = 64
@@ -71,7 +71,7 @@ def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
     if b'"remove"' not in entry or b'"add"' not in entry:
         return None
     removed = {_key(fields): fields for kind, fields in file_actions(entry) if kind == "remove"}
-    made = tuple(unquote(fields["path"]) for kind, fields in file_actions(entry) if kind == "add")
+    made = tuple(named_path(fields) for kind, fields in file_actions(entry) if kind == "add")
     info = commit_info(entry)
     left = _left_before(layout, version, info.get("readVersion"))
     gone = [path for path, vector in removed if (path, vector) in left]
@@ -128,7 +128,7 @@ def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:
 def _key(fields: Mapping[str, Any]) -> _Key:
     vector = fields.get("deletionVector") or {}
     names = ("storageType", "pathOrInlineDv", "offset")
-    return unquote(fields["path"]), "/".join(str(vector.get(name, "")) for name in names)
+    return named_path(fields), "/".join(str(vector.get(name, "")) for name in names)
 
 
 def _remembered(layout: Layout) -> int:

@@ -7,12 +7,15 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.core.inventory import Counters, Inventory
+from retention.core.vector_paths import data_path
+from retention.delta import vectors
 from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
@@ -61,7 +64,7 @@ class DeltaStore(FileStore):
     """Implements `retention.ports.TableStore`."""
 
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        log = DeltaTableLog(layout, settings.grace_ns)
+        log = DeltaTableLog(layout, settings.grace_ns, settings.vectors)
         super().__init__(layout, settings, clock, log, FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
@@ -164,6 +167,22 @@ class DeltaStore(FileStore):
                 sound.append(described)
         others = [table.select(LOGGED_FILES.names).cast(LOGGED_FILES) for table in unsound]
         return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
+
+    def hidden_rows(self, snapshot: Snapshot) -> Mapping[str, int]:
+        """The cardinality of the vector of each file that has one."""
+        handle: DeltaHandle = snapshot.handle
+        return {path: vector["cardinality"] for path, vector in handle.vectors.items()}
+
+    def takes_vector(self, snapshot: Snapshot, row: Mapping[str, Any]) -> bool:
+        """Whether the table has vectors, every reader will see one of this file, and most of its rows stay."""
+        handle: DeltaHandle = snapshot.handle
+        path = row["path"]
+        hidden = self.hidden_rows(snapshot).get(path, 0)
+        return (
+            handle.rules.gives_vectors
+            and not vectors.needs_rewrite(data_path(path))
+            and vectors.is_worth(row["messages"] + hidden, row["removed_messages"] + hidden)
+        )
 
     def logged_counters(self, snapshot: Snapshot) -> Counters:
         """The counters in the log, without the values that files prove."""

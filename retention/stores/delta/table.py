@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
+from retention.delta import entries
+from retention.delta import snapshot as snapshots
+from retention.delta.entry_put import put_if_absent
+from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.errors import RefusedError, UsageError
 from retention.ports import VersionToken
 from retention.schemas.files import LOGGED_FILES
@@ -26,9 +33,16 @@ from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
 from retention.stores.delta.damaged_log import damaged_log
+from retention.stores.delta.foreign_writers import TOKEN
+from retention.stores.delta.log_diff import logged_rows
 from retention.stores.delta.properties import grace_properties
+from retention.stores.delta.vector_files import path_of
 from retention.stores.layout import Layout, leaving
 
+ENGINE = "lake-retention"
+"""The program that our own entries name."""
+VECTORS_ENABLED = "delta.enableDeletionVectors"
+"""The property of tables in which removals may be deletion vectors."""
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
     "path": "path",
@@ -58,8 +72,10 @@ class DeltaHandle:
     rules: TableRules
     logged: Counters
     """The counters in the log."""
-    vectors: frozenset[str]
-    """Paths of live files with rows deleted by a deletion vector."""
+    vectors: Mapping[str, Mapping[str, Any]]
+    """Path of each live file with rows deleted by a deletion vector → the vector's descriptor."""
+    unreadable: frozenset[str]
+    """Paths of live files with such rows that only Spark can tell."""
     token: VersionToken | None
     """The token of this version; a recreated table reaches the same version with another token."""
 
@@ -75,6 +91,8 @@ class DeltaTableLog:
 
     layout: Layout
     grace_ns: int
+    vectors: bool = False
+    """Whether a new table has deletion vectors."""
 
     def exists(self) -> bool:
         """Whether the table exists."""
@@ -84,6 +102,10 @@ class DeltaTableLog:
         """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
         _avoid_percent_signs(self.layout)
         place = _uri(self.layout)
+        if self.vectors:
+            self._begin_with_vectors(now_ms)
+            reached(Step.TABLE_MADE)
+            return
         try:
             DeltaTable.create(
                 place,
@@ -91,7 +113,7 @@ class DeltaTableLog:
                 mode="ignore",
                 partition_by=list(PARTITION_COLUMNS),
                 configuration={
-                    "delta.enableDeletionVectors": "false",
+                    VECTORS_ENABLED: "false",
                     "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
                     **grace_properties(self.grace_ns),
                 },
@@ -105,6 +127,39 @@ class DeltaTableLog:
         except (DeltaError, OSError) as error:
             raise storage_error(self.layout.messages, error) from error
         reached(Step.TABLE_MADE)
+
+    def _begin_with_vectors(self, now_ms: int) -> None:
+        """Write the first entry: deltalake would add the feature `variantType`, which other readers refuse."""
+        token = uuid.uuid4().hex
+        properties = {
+            VECTORS_ENABLED: "true",
+            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+            **grace_properties(self.grace_ns),
+        }
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": Schema.from_arrow(MESSAGES).to_json(),
+            "partitionColumns": list(PARTITION_COLUMNS),
+            "createdTime": now_ms,
+            "configuration": properties,
+        }
+        protocol = {
+            "minReaderVersion": FEATURE_READER,
+            "minWriterVersion": FEATURE_WRITER,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
+        }
+        created = {
+            "timestamp": now_ms,
+            "operation": "CREATE TABLE",
+            "operationParameters": {"partitionBy": json.dumps(list(PARTITION_COLUMNS))},
+            "engineInfo": ENGINE,
+            TOKEN: token,
+        }
+        actions = [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
+        place = delta_history.place_of(self.layout, 0)
+        put_if_absent(place, entries.encode(actions), token)
 
     def standing(self) -> tuple[bool, Counters]:
         """Whether the table has any file, and its counters."""
@@ -173,9 +228,12 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     rules = examine(layout.stream, table)
     live = _live_files(layout, table)
     logged = counters.counters(counters.transactions(layout, table.version()))
-    vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
+    vectors: dict[str, Mapping[str, Any]] = {}
+    unreadable: set[str] = set()
+    if rules.may_have_vectors:
+        live = _under_vectors(layout, table.version(), live, vectors, unreadable)
     token = delta_history.version_token_of(layout, table.version())
-    return DeltaHandle(table, rules, logged, vectors, token), live
+    return DeltaHandle(table, rules, logged, vectors, frozenset(unreadable), token), live
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
@@ -204,15 +262,33 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
     return pa.table(columns)
 
 
-def _with_vectors(table: DeltaTable) -> frozenset[str]:
-    reader = pa.RecordBatchReader.from_stream(table.deletion_vectors())
-    base = table.table_uri.rstrip("/").partition("://")[2] or table.table_uri.rstrip("/")
-    paths = set()
-    for batch in reader:
-        for location in batch.column("filepath").to_pylist():
-            whole = location.partition("://")[2] or location
-            paths.add(unquote(whole).removeprefix(unquote(base)).lstrip("/"))
-    return frozenset(paths)
+def _under_vectors(
+    layout: Layout,
+    version: int,
+    live: pa.Table,
+    vectors: dict[str, Mapping[str, Any]],
+    unreadable: set[str],
+) -> pa.Table:
+    """Give live files with a vector their path under it, and the statistics of the rows that it leaves.
+
+    Args:
+        layout: the stream's layout.
+        version: the version that was opened.
+        live: its files, with the statistics of all their rows.
+        vectors: gets the descriptors, by path.
+        unreadable: gets the paths of files under vectors that have no path of their own.
+    """
+    state = snapshots.read(layout.messages, version)
+    adds = [state.add_of(int(row)) for row in pc.indices_nonzero(state.files["vector"].is_valid())]
+    if not adds:
+        return live
+    named = {path: add for add in adds if (path := path_of(add)) is not None}
+    vectors |= {path: add["deletionVector"] for path, add in named.items()}
+    unreadable |= {unquote(add["path"]) for add in adds if path_of(add) is None}
+    data = pa.array([unquote(add["path"]) for add in named.values()], pa.string())
+    others = live.filter(pc.invert(pc.is_in(live["path"], value_set=data)))
+    rows = logged_rows(named.values()).select(live.column_names).cast(live.schema)
+    return pa.concat_tables([others, rows])
 
 
 def _uri(layout: Layout) -> str:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -159,6 +160,14 @@ class ParquetStore(FileStore):
         bad = number_bounds.impossible(self._layout, known)
         sound = index.in_order(known.filter(pc.invert(bad)))
         return sound, known.filter(bad).select(LOGGED_FILES.names)
+
+    def hidden_rows(self, snapshot: Snapshot) -> Mapping[str, int]:
+        """None: plain Parquet has no deletion vectors."""
+        return {}
+
+    def takes_vector(self, snapshot: Snapshot, row: Mapping[str, Any]) -> bool:
+        """Never: plain Parquet has no deletion vectors."""
+        return False
 
     def logged_counters(self, snapshot: Snapshot) -> Counters:
         """The counters in the log, without the values that files prove."""

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from retention.apply.reclaim.report import Amount
+from retention.core.run_names import started_ns
+from retention.core.units import INT64_MAX
 from retention.delta.commit import Build, Operation
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import DamagedError, RefusedError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.history.kinds import TableApplied, TableRun, TableUndone
 from retention.history.record import ABANDONED, DONE, UNKNOWN
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.tables.dead_files import DeadFiles, amount_of, done_passes
 from retention.tables.directory.moves import (
     Move,
+    files_aside,
     move_aside,
     move_back,
     moves_of,
+    place_aside,
     refuse_unreturnable,
+    remove_empty,
     sync_moves,
     take_back,
 )
@@ -38,6 +47,10 @@ class DirectoryAccess:
         columns = table.policy.columns
         bounded = {column for column in (columns.time, columns.expires_at) if column is not None}
         return read_directory(table.location, table.clock(), bounded)
+
+    def read_to_commit(self, table: OpenedTable) -> DirectorySnapshot:
+        """The files of the directory that are complete; each is looked at again when it is moved."""
+        return self.read(table)
 
     def planned(self, plan: TablePlan, snapshot: DeltaSnapshot) -> TablePlan:
         """The files of a plan of which every row is removed; others stay with all their rows, and are counted."""
@@ -97,6 +110,43 @@ class DirectoryAccess:
         """Refuse if a removed file is gone, or if another file has its name."""
         del current
         refuse_unreturnable(moves_of(table.location, record.run, changed))
+
+    def place_of_removed(self, table: OpenedTable, run: str, path: str) -> str:
+        """The place aside, until an undo moves the file back."""
+        aside = place_aside(table.location, run, path)
+        return files.join(table.location, path) if files.length(aside) is None else aside
+
+    def dead_files(self, table: OpenedTable) -> DeadFiles:
+        """The files aside of passes that are done; those of a run of unknown outcome are not ours to delete."""
+        cutoff_ns = table.clock() - table.settings.grace_ns
+        going: dict[str, int] = {}
+        staying = Amount()
+        for passed in done_passes(table):
+            aside = files_aside(table.location, passed.run)
+            if started_ns(passed.run, INT64_MAX) < cutoff_ns:
+                going |= aside
+            else:
+                staying += amount_of(aside)
+        return DeadFiles(
+            table.settings.grace_ns, going, {"grace": staying} if staying.files else {}
+        )
+
+    def delete_dead(self, places: Collection[str]) -> None:
+        """Delete files aside, with the directories that are empty then."""
+        files.delete(sorted(places))
+        reached(Step.DEAD_DELETED)
+        remove_empty(places)
+
+    def named_in_sql(self, table: OpenedTable) -> str:
+        """Nothing: SQL has no statement that moves whole files.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{table.name}: no statement of SQL removes rows from a directory of Parquet files; `plan {table.name} "
+            "--rows FILE` lists them"
+        )
 
 
 def _moves(table: OpenedTable, intent: TableRun) -> list[Move]:

@@ -67,7 +67,12 @@ class Move:
         return other is not None and other[:2] == self.pin[:2]
 
 
-def aside_directory(location: str, run: str) -> str:
+def place_aside(location: str, run: str, path: str) -> str:
+    """The place of a file once a run has removed it, by its path in the table at a location."""
+    return files.join(_aside_directory(location, run), path + _SUFFIX)
+
+
+def _aside_directory(location: str, run: str) -> str:
     """The directory with the files that a run removed from the table at a location."""
     parent, _, name = location.rpartition("/")
     return files.join(parent or "/", _ASIDE, name, run)
@@ -76,9 +81,8 @@ def aside_directory(location: str, run: str) -> str:
 def moves_of(location: str, run: str, changed: Iterable[ChangedFile]) -> list[Move]:
     """The files that a run removed, or is about to remove."""
     paths = [(unquote(change.before["path"]), pin_of_add(change.before)) for change in changed]
-    directory = aside_directory(location, run)
     return [
-        Move(files.join(location, path), files.join(directory, path + _SUFFIX), pin)
+        Move(files.join(location, path), place_aside(location, run, path), pin)
         for path, pin in paths
     ]
 
@@ -88,7 +92,7 @@ def files_aside(location: str, run: str) -> dict[str, int]:
 
     An undone run has none; those of a run that is not `done` are not to be deleted.
     """
-    directory = aside_directory(location, run)
+    directory = _aside_directory(location, run)
     places = [files.join(directory, path) for path in files.walk(directory)]
     pins = ((place, pin_of(place)) for place in places if place.endswith(_SUFFIX))
     return {place: pin.size for place, pin in pins if pin is not None}
@@ -140,7 +144,7 @@ def move_back(moves: Sequence[Move]) -> None:
             files.delete([move.aside])
             reached(Step.FILE_MOVED)
     sync_moves(moves)
-    _tidy(moves)
+    remove_empty(move.aside for move in moves)
 
 
 def take_back(moves: Sequence[Move]) -> bool:
@@ -168,8 +172,8 @@ def refuse_unreturnable(moves: Sequence[Move]) -> None:
             raise _taken(move)
         if not move.is_aside:
             raise RefusedError(
-                f"{move.aside}: this file is gone, or is another by now, so that it cannot be brought back; nothing "
-                "was changed; restore the rows from a copy"
+                f"{move.aside}: this file is gone, as after reclaim, or is another by now, so that it cannot be "
+                "brought back; nothing was changed; restore the rows from a copy"
             )
 
 
@@ -202,9 +206,9 @@ def _rename(move: Move) -> None:
     files.move([(move.aside, move.inside)])
 
 
-def _tidy(moves: Sequence[Move]) -> None:
-    """Remove the directories of a run that are empty by now."""
-    emptied = {Path(move.aside).parent for move in moves}
+def remove_empty(aside: Iterable[str]) -> None:
+    """Remove the directories of files that were aside, as far as they are empty by now."""
+    emptied = {Path(place).parent for place in aside}
     emptied |= {above for directory in emptied for above in directory.parents}
     for directory in sorted(emptied, key=lambda each: len(each.parts), reverse=True):
         if _ASIDE in directory.parts:

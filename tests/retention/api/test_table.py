@@ -31,8 +31,8 @@ def test_a_listed_table_is_planned_applied_and_undone(tmp_path: Path) -> None:
     assert opened.tables() == ["events"]
     table = opened.table("events")
     plan = table.plan()
-    report = table.apply(plan)
-    assert (plan.by_limit, report.plan) == ({"max_age": 70}, plan)
+    report = plan.apply()
+    assert (plan.plan.by_limit, report.plan) == ({"max_age": 70}, plan.plan)
     assert DeltaTable(tmp_path / "events").to_pyarrow_table().num_rows == 30
     table.undo(report.run)
     assert DeltaTable(tmp_path / "events").to_pyarrow_table().num_rows == 100
@@ -42,3 +42,16 @@ def test_a_listed_table_is_planned_applied_and_undone(tmp_path: Path) -> None:
 def test_a_table_that_is_not_listed_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lists no table of that name; it lists events"):
         warehouse(tmp_path).table("orders")
+
+
+def test_a_plan_displays_itself_and_becomes_a_frame(tmp_path: Path) -> None:
+    plan = warehouse(tmp_path).table("events").plan("now-1d")
+    assert repr(plan) == (
+        "events: would remove 69 of 100 rows as of 2027-01-14T08:00:00Z: 69 by max_age\n"
+        "  0 dropped, 1 cut, 0 kept files; read 1 file\n"
+        "  1 row later than this instant: they stay"
+    )
+    assert "<strong" in plan._repr_html_()
+    frame = plan.to_pandas()
+    assert (list(frame["action"]), list(frame["by_rule.max_age"])) == (["cut"], [69])
+    assert "removed 69 of 100 rows" in repr(plan.apply())

@@ -29,7 +29,7 @@ from tests.support.laying import (
     warehouse_with,
 )
 
-FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
+FORMATS = pytest.mark.parametrize("format_", ["delta", "delta-vectors", "parquet"])
 
 
 def stream_of_40(folder: Path, format_: str, **limits: Any) -> Warehouse:

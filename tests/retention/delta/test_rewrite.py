@@ -209,6 +209,24 @@ def test_bounds_of_text_surround_it(texts: list[str]) -> None:
     assert len(said["minValues"]["t"]) <= 32
 
 
+def test_text_that_deltalake_wrote_as_views_is_copied(tmp_path: Path) -> None:
+    inner, texts = {"s": ["a", None], "m": [("k", "v")]}, ["a", "b", None]
+    kind = pa.struct({"s": pa.list_(pa.string_view()), "m": pa.map_(pa.string(), pa.string_view())})
+    columns = {
+        "id": [1, 2, 3],
+        "t": pa.array(texts, pa.string_view()),
+        "b": pa.array([b"a", b"b", None], pa.binary_view()),
+        "n": pa.array([inner] * 3, kind),
+    }
+    add = laid(tmp_path, pa.table(columns), {"nullCount": {"t": 1}, "minValues": {"t": "a"}})
+    copy = rewrite(str(tmp_path), metadata(field("t", "string")), add, BitMap64([0]))
+    rows = copied(tmp_path, copy)
+    assert rows["t"].to_pylist() == texts[1:]
+    assert rows["b"].to_pylist() == [b"b", None]
+    assert rows["n"].to_pylist() == [inner] * 2
+    assert json.loads(copy["stats"])["minValues"] == {"t": "b"}
+
+
 def test_columns_are_matched_by_field_id_where_the_table_says_so(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("old", pa.int64(), metadata={b"PARQUET:field_id": b"7"})])
     table = metadata(field("id", "long", 7, "col-1"), delta_columnMapping_mode="id")

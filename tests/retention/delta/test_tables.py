@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -120,6 +122,11 @@ TABLES = {
         statements=(*WIDENED, "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)"),
     ),
 }  # fmt: skip
+PAGE = Path(__file__).parents[3] / "docs/semantics/tables-features.md"
+"""The results of `make long NAME=tables`; with `ACCEPT=1` it writes them there."""
+READERS = {"by_deltalake": "deltalake", "by_polars": "Polars"}
+IMPLIED = {"appendOnly", "invariants", "deletionVectors"}
+"""Features that Spark lists with every other one, or that the page has a column for."""
 QUICK = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -330,13 +337,38 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
+def check_page(name: str, trial: Trial) -> None:
+    """The page's row of a table is what happened to it."""
+    readers = ", ".join(["Spark", *map(READERS.__getitem__, trial.others)])
+    ways = "vectors" if takes_vectors(trial) else "copies"
+    features = ", ".join(sorted(trial.first.features - IMPLIED)) or "none"
+    row = f"| {name} | {features} | {ways} | {readers} |"
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"| {name} |"))
+    if os.environ.get("ACCEPT"):
+        lines[at] = row
+        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert lines[at] == row
+
+
+def takes_vectors(trial: Trial) -> bool:
+    return trial.table.has_vectors and not needs_rewrite(trial.adds[1]["path"])
+
+
+def test_the_page_has_every_table() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^\| ([a-z0-9-]+) \|[^|]*\|[^|]*\|[^|]*\|$", text, re.MULTILINE)[1:] == [
+        *TABLES
+    ]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TABLES)
 def test_each_change_removes_exactly_its_rows_and_is_undone(
     quick: SparkSession, tmp_path: Path, name: str
 ) -> None:
     trial = Trial(quick, tmp_path / name, TABLES[name])
-    if TABLES[name].has_vectors and not needs_rewrite(trial.adds[1]["path"]):
+    if takes_vectors(trial):
         trial.hide({1: [4, 5]}, whole=[0], in_file=True)
         trial.hide({1: [6, 99], 2: [0]}, whole=[], in_file=False)
     else:
@@ -346,5 +378,6 @@ def test_each_change_removes_exactly_its_rows_and_is_undone(
     if has_change_data(trial.first.metadata):
         trial.check_changes()
     trial.undo()
+    check_page(name, trial)
     insert(quick, trial.root, trial.table, 401, 410)
     assert len(by_spark(quick, trial.root)) == 410

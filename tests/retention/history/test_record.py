@@ -46,8 +46,9 @@ def test_a_record_of_every_kind_and_release_is_read_and_written_as_it_was(
 ) -> None:
     record = record_of(golden["record"])
     assert type(record) is getattr(kinds, golden["type"])
-    assert record.as_json() == golden["record"]
-    assert list(record.as_json()) == sorted(golden["record"])
+    written = {name: value for name, value in record.as_stored().items() if name != "format"}
+    assert written == golden["record"]
+    assert list(written) == sorted(golden["record"])
 
 
 def test_the_golden_records_have_every_kind() -> None:

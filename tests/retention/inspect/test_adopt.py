@@ -59,7 +59,7 @@ def test_the_bounds_of_an_effect_contain_the_truth(
 ) -> None:
     place = write_table(tmp_path, kind, NOW)
     look, table = look_at(place, NOW_NS)
-    effect = age_effect(table, chosen_time(look, (column,)), max_age, NOW_NS)
+    effect = age_effect(table, chosen_time(look, column), max_age, NOW_NS)
     cutoff = NOW - timedelta(seconds=max_age // 10**9)
 
     def is_old(value: object) -> bool:
@@ -125,9 +125,9 @@ def test_a_named_column_that_has_no_times_is_refused(
     write_deltalake(tmp_path / "t", pa.table(rows))
     write_deltalake(tmp_path / "t", pa.table({**rows, "mixed": [10**12]}), mode="append")
     look, _ = look_at(str(tmp_path / "t"), NOW_NS)
-    assert chosen_time(look, ("s", "ts")).unit == "s"
+    assert chosen_time(look, "s.ts").unit == "s"
     with pytest.raises(UsageError, match=text):
-        chosen_time(look, (column,))
+        chosen_time(look, column)
 
 
 def test_a_table_from_which_nothing_may_be_removed_is_refused_until_it_may(tmp_path: Path) -> None:

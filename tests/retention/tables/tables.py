@@ -38,7 +38,7 @@ class Events:
     def append(self, number: int) -> None:
         """Append a file, as its owner does."""
         ids = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
-        write_deltalake(self.location, pa.table({"id": ids}), mode="append")
+        write_deltalake(self.location, pa.table({"id": ids, "at": ids}), mode="append")
 
     def ids(self) -> list[int]:
         """The ids of all rows, as Polars reads them."""
@@ -76,7 +76,7 @@ def events(folder: Path, *, vectors: bool) -> Events:
     Path(table.opened.warehouse).mkdir()
     enabled = {"delta.enableDeletionVectors": str(vectors).lower()}
     ids = pa.array(range(ROWS), pa.int64())
-    write_deltalake(table.location, pa.table({"id": ids}), configuration=enabled)
+    write_deltalake(table.location, pa.table({"id": ids, "at": ids}), configuration=enabled)
     for number in range(1, 4):
         table.append(number)
     return table

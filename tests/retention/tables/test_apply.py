@@ -10,17 +10,21 @@ import pytest
 from deltalake import DeltaTable
 from pyroaring import BitMap64
 
+from retention.apply.guards import Guards
+from retention.delta import log_files
 from retention.delta import snapshot as delta_log
+from retention.delta.log_files import LogListing
 from retention.errors import BusyError, RefusedError, StalePlanError, StorageError, UsageError
 from retention.history.kinds import TableApplied
 from retention.history.record import ABANDONED, DONE
 from retention.storage.crash_points import Step, watched_by
-from retention.tables.apply import Permissions, apply_plan
+from retention.tables.apply import apply_plan
 from retention.tables.plan import FileRemovals
 from retention.tables.planfile import is_of_tables, load_table_plans, save_table_plans
 from retention.tables.recorded import settle
 from retention.tables.undo import undo_run
 from tests.retention.tables.tables import NOW, ROWS, Events, Removals, events
+from tests.support.delta_tables import write_entry
 
 FIRST = range(ROWS)
 SOME: Removals = {
@@ -113,6 +117,49 @@ def test_an_undo_after_a_compaction_of_others_writes_the_rows_that_went(tmp_path
     assert table.ids() == [*range(4 * ROWS)]
 
 
+def test_an_undo_does_not_rest_on_a_listing_without_the_run(
+    table: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = apply_plan(table.opened, table.plan(SOME)).run
+    stale, listed = {4}, log_files.list_log
+
+    def without_the_newest(root: str) -> LogListing:
+        listing = listed(root)
+        return replace(listing, entries=listing.entries - stale)
+
+    monkeypatch.setattr(log_files, "list_log", without_the_newest)
+    undo_run(table.opened, run)
+    assert table.ids() == [*range(4 * ROWS)]
+
+
+def test_a_run_interrupted_before_the_warehouse_moved_keeps_its_files(table: Events) -> None:
+    def fail(reached: Step) -> None:
+        if reached is Step.DELTA_COMMITTED:
+            raise KeyboardInterrupt
+
+    with watched_by(fail), pytest.raises(KeyboardInterrupt):
+        apply_plan(table.opened, table.plan(SOME))
+    moved = f"{table.opened.warehouse}-moved"
+    Path(table.opened.warehouse).rename(moved)
+    [record] = _settled(Events(replace(table.opened, warehouse=moved)))
+    assert (record.status, record.version_after, table.ids()) == (DONE, 4, LEFT)
+
+
+def test_an_undo_while_others_restore_the_rows_leaves_them_once(tmp_path: Path) -> None:
+    table = events(tmp_path, vectors=False)
+    plan = table.plan({1: {"max_age": BitMap64(range(10))}})
+    run = apply_plan(table.opened, plan).run
+    DeltaTable(table.location).delete("id >= 100 and id < 200")
+
+    def rival(step: Step) -> None:
+        if step is Step.HISTORY_BEGUN:
+            write_entry(Path(table.location), 6, [{"add": plan.removals[0].add}])
+
+    with watched_by(rival), pytest.raises(StalePlanError, match="again while"):
+        undo_run(table.opened, run)
+    assert table.ids() == [*range(4 * ROWS)]
+
+
 def test_an_undo_is_refused_where_files_are_gone_or_came_back(table: Events) -> None:
     plan = table.plan(SOME)
     run = apply_plan(table.opened, plan).run
@@ -121,7 +168,7 @@ def test_an_undo_is_refused_where_files_are_gone_or_came_back(table: Events) -> 
         undo_run(table.opened, run)
     again = apply_plan(table.opened, table.plan({0: {"max_age": None}})).run
     (Path(table.location) / plan.removals[0].add["path"]).unlink()
-    with pytest.raises(RefusedError, match="this file is gone, as after a VACUUM"):
+    with pytest.raises(RefusedError, match="this file is gone, as after VACUUM"):
         undo_run(table.opened, again)
 
 
@@ -196,11 +243,11 @@ def test_instants_that_may_be_mistakes_need_a_permission(table: Events) -> None:
     plan = replace(table.plan(SOME), as_of_ns=NOW + 1)
     with pytest.raises(RefusedError, match="later than the clock"):
         apply_plan(table.opened, plan)
-    apply_plan(table.opened, plan, Permissions(future=True))
+    apply_plan(table.opened, plan, Guards(allow_future=True))
     earlier = table.plan({2: {"max_age": None}})
-    with pytest.raises(RefusedError, match="an earlier instant"):
+    with pytest.raises(RefusedError, match="earlier than the last applied one"):
         apply_plan(table.opened, earlier)
-    apply_plan(table.opened, earlier, Permissions(rewind=True))
+    apply_plan(table.opened, earlier, Guards(allow_rewind=True))
     assert table.ids()[0] == 110
 
 

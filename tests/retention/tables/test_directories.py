@@ -438,7 +438,7 @@ def _without_keys(policy: TablePolicy) -> TablePolicy:
         return replace(limits, max_rows_per_key=None)
 
     policies = tuple(replace(each, limits=of_files(each.limits)) for each in policy.policies)
-    columns = replace(policy.columns, size=("size",))
+    columns = replace(policy.columns, key=(), size=("size",))
     return TablePolicy(columns, of_files(policy.limits), policies)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -21,6 +23,7 @@ from retention.tables.apply import apply_plan
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_table
+from tests.support.delta_tables import add, metadata, write_entry
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -124,6 +127,16 @@ def test_a_pass_leaves_what_sql_leaves(tmp_path: Path, partitions: list[str]) ->
         .equals(wanted.select(names).cast(SCHEMA).sort_by(order))
     )
     assert planned(opened).is_empty
+    DeltaTable(opened.location).delete()
+    assert planned(opened).is_empty
+
+
+def test_a_table_without_files_has_nothing_to_remove(tmp_path: Path) -> None:
+    limits = TableLimits(max_age_ns=AGE_NS)
+    other = RowPolicy(((("tenant",), ("other",)),), TableLimits(), frozenset({"max_age"}))
+    opened = table(tmp_path, [rows(60)], TablePolicy(COLUMNS, limits, (other,)))
+    DeltaTable(opened.location).delete()
+    assert planned(opened).is_empty
 
 
 def test_a_column_that_is_no_time_is_refused_with_what_to_write(tmp_path: Path) -> None:
@@ -144,3 +157,50 @@ def test_a_table_that_only_grows_is_refused_until_it_may_shrink(tmp_path: Path) 
         planned(opened)
     DeltaTable(opened.location).alter.set_table_properties({"delta.appendOnly": "false"})
     assert planned(opened).by_limit["max_age"]
+
+
+def mapped(name: str, kind: Any, number: int) -> dict[str, Any]:
+    """A field of a table that maps columns by id."""
+    ids = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+    return {"name": name, "type": kind, "nullable": True, "metadata": ids}
+
+
+def field(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    """A column of a data file with its field id."""
+    return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+
+def test_columns_mapped_by_id_are_found_by_it_whatever_a_file_calls_them(tmp_path: Path) -> None:
+    fields = [mapped("at", "timestamp", 2)]
+    schema = [mapped("event", {"type": "struct", "fields": fields}, 1), mapped("user", "string", 3)]
+    mode = {"delta.columnMapping.mode": "id"}
+    about = metadata(**mode)["metaData"] | {
+        "schemaString": json.dumps({"type": "struct", "fields": schema})
+    }
+    opened = table(
+        tmp_path,
+        [],
+        TablePolicy(
+            TableColumns(time=("event", "at"), key=(("user",),)),
+            TableLimits(max_age_ns=AGE_NS, max_rows_per_key=1),
+        ),
+    )
+    root = Path(opened.location)
+    protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    write_entry(root, 0, [protocol, {"metaData": about}])
+    users, ages = pa.array(["u", "v", "v", None]), [60, 31, 29, 1]
+    names = {"a.parquet": ("col-1", "col-2", "col-3"), "b.parquet": ("col-3", "x", "col-1")}
+    for version, (path, (outer, inner, user)) in enumerate(names.items(), 1):
+        kinds = [
+            field(outer, pa.struct([field(inner, pa.timestamp("us", "UTC"), 2)]), 1),
+            field(user, pa.string(), 3),
+        ]
+        times = pa.array([{inner: NOW - age * DAY} for age in ages], kinds[0].type)
+        rows = pa.table([times, users], schema=pa.schema(kinds))
+        pq.write_table(rows, root / path)
+        write_entry(root, version, [add(path, size=(root / path).stat().st_size)])
+    plan = planned(opened)
+    assert plan.by_limit == {"max_age": 4, "max_rows_per_key": 1}
+    assert [sorted(each.dead) for each in plan.removals] == [[0, 1, 2], [0, 1]]
+    apply_plan(opened, plan)
+    assert planned(opened).is_empty

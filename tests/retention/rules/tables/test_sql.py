@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 
 import duckdb
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,34 +16,19 @@ from retention.rules.tables.ticks import TimeColumn, TimeColumns
 from tests.support.laws import law
 from tests.support.table_worlds import (
     AS_OF_NS,
-    COLUMNS,
     TIMES,
     Row,
     TableWorld,
+    as_table,
     removed,
     table_worlds,
+    with_total_order,
 )
-
-US = pa.timestamp("us", "UTC")
 
 
 def remaining(rows: Sequence[Row], world: TableWorld) -> set[tuple[int, int]]:
     """The rows that the statements leave in DuckDB."""
-    table = pa.table(
-        {
-            "file": [r.file for r in rows],
-            "row": [r.row for r in rows],
-            "time": pa.array([r.time for r in rows], pa.int64()).cast(US),
-            "expires_at": pa.array([r.expires_at for r in rows], pa.int64()).cast(US),
-            "size": pa.array([r.size for r in rows], pa.int64()),
-            **{
-                name: pa.array([getattr(r, name) for r in rows], pa.string())
-                for name in ("user", "version", "tenant")
-            },
-            "shard": pa.array([r.shard for r in rows], pa.int32()),
-            "at": [{"region": r.region} for r in rows],
-        }
-    )
+    table = as_table(rows)
     database().register("given", table)
     database().execute("CREATE OR REPLACE TABLE events AS FROM given")
     for statement in statements("events", world.policy, TIMES, AS_OF_NS):
@@ -64,12 +47,7 @@ def database() -> duckdb.DuckDBPyConnection:
 def test_statements_leave_what_a_pass_leaves_where_time_and_order_are_total(
     world: TableWorld, random: object
 ) -> None:
-    policy = replace(world.policy, columns=replace(COLUMNS, size=("size",)))
-    order = iter(random.sample(range(len(world.rows)), len(world.rows)))  # type: ignore[attr-defined]
-    files = tuple(
-        tuple(replace(row, version=f"{next(order):03}") for row in file) for file in world.files
-    )
-    total = replace(world, files=files, policy=policy)
+    total = with_total_order(world, random)
     gone = removed(total)
     left = {(row.file, row.row) for row in total.rows} - gone.keys()
     assert remaining(total.rows, total) == left

@@ -1,0 +1,89 @@
+"""Disk space of a table in place: the files that our own passes removed are deleted once their grace is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from retention.apply.reclaim.report import Amount
+from retention.core.json_object import JsonObject
+from retention.history.kinds import ClaimedFiles, TableReclaimed
+from retention.history.record import DONE
+from retention.tables.access import access_of
+from retention.tables.dead_files import DeadFiles, amount_of
+from retention.tables.opened import OpenedTable
+from retention.tables.recorded import maintained
+
+_REMOVED = "removed"
+
+
+@dataclass(frozen=True)
+class TableReclaim:
+    """The outcome of a reclaim of one table."""
+
+    table: str
+    location: str
+    grace_ns: int
+    """The longer of the configured grace and the owner's retention of deleted files, nanoseconds."""
+    going: Amount = field(default_factory=Amount)
+    """The files deleted, or to be deleted."""
+    staying: Mapping[str, Amount] = field(default_factory=dict)
+    """Hindrance → files that our passes removed and that are kept."""
+    run: str | None = None
+    """The run that deleted files; None: no run did."""
+    is_done: bool = False
+
+    def as_json(self) -> JsonObject:
+        """The outcome's entry in the JSON output."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "run": self.run,
+            "done": self.is_done,
+            "grace_ns": self.grace_ns,
+            **self.going.as_json(),
+            "staying": {name: amount.as_json() for name, amount in self.staying.items()},
+        }
+
+
+def plan_table_reclaim(table: OpenedTable) -> TableReclaim:
+    """Report what a reclaim would delete now; nothing is changed.
+
+    Raises:
+        RetentionError: as `reclaim_table`.
+    """
+    return _report(table, access_of(table).dead_files(table))
+
+
+def reclaim_table(table: OpenedTable) -> TableReclaim:
+    """Delete the files that our passes removed and whose grace is over; it cannot be undone.
+
+    Raises:
+        BusyError: another run is in progress.
+        UsageError: there is no table.
+        DamagedError, StorageError: the log, or the record of a run, cannot be read.
+    """
+    access = access_of(table)
+    with maintained(table):
+        dead = access.dead_files(table)
+        report, run = _report(table, dead), None
+        if dead.going:
+            run = table.history.name_run(table.clock())
+            claimed = ClaimedFiles(files=report.going.files, bytes=report.going.bytes)
+            intent = TableReclaimed(
+                run=run,
+                as_of_ns=table.clock(),
+                stream=table.name,
+                location=table.location,
+                reclaimed={_REMOVED: claimed},
+            )
+            table.history.begin(intent)
+            access.delete_dead(dead.going)
+            table.history.finish(intent.updated(status=DONE))
+    return replace(report, run=run, is_done=True)
+
+
+def _report(table: OpenedTable, dead: DeadFiles) -> TableReclaim:
+    """The report of a reclaim that is not carried out."""
+    going = amount_of(dead.going)
+    return TableReclaim(table.name, table.location, dead.grace_ns, going, dead.staying)

@@ -1,0 +1,111 @@
+"""Plans, reports and states of tables in place as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from retention.core.units import format_size
+from retention.core.wording import counted
+from retention.views.text_guards import guards_text, passed_guards_text
+from retention.views.wording import bounds_text, brief_instant
+
+if TYPE_CHECKING:
+    from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
+    from retention.tables.state import TableEstimate, TableState
+
+
+def table_plan_text(plan: TablePlan) -> list[str]:
+    """The lines of a plan: the rows to remove, by which limit, and from how many files."""
+    notes = [f"  {text}" for text in [*rows_notes(plan), *guards_text(plan.guards)]]
+    instant = brief_instant(plan.as_of_ns)
+    if plan.is_empty:
+        return [f"{plan.table}: nothing to remove as of {instant}", *notes]
+    return [
+        f"{plan.table}: would remove {removed_rows_text(plan)} as of {instant}: {limits_text(plan.by_limit)}",
+        f"  {files_text(plan)}; read {counted(plan.files_read, 'file')}",
+        *notes,
+    ]
+
+
+def table_report_text(report: TableReport) -> list[str]:
+    """The lines of the report of a pass."""
+    plan = report.plan
+    if report.is_left:
+        return [f"{plan.table}: left for the next run"]
+    notes = [f"  {text}" for text in [*rows_notes(plan), *passed_guards_text(report)]]
+    if not plan.removed_rows:
+        return [f"{plan.table}: removed nothing as of {brief_instant(plan.as_of_ns)}", *notes]
+    written = f", wrote {format_size(report.bytes_written)}" if report.bytes_written else ""
+    return [
+        f"{plan.table}: removed {removed_rows_text(plan)}: {limits_text(plan.by_limit)}",
+        f"  {files_text(plan)}; read {counted(plan.files_read, 'file')}{written}; {report.seconds:.2f} s",
+        f"  run {report.run}",
+        *notes,
+    ]
+
+
+def table_estimate_text(bounds: TableEstimate) -> list[str]:
+    """The lines of an estimate."""
+    instant, removed = brief_instant(bounds.as_of_ns), bounds.removed_rows
+    if not removed.upper:
+        return [f"{bounds.table}: nothing to remove as of {instant}"]
+    limits = ", ".join(f"{bounds_text(rows)} by {limit}" for limit, rows in bounds.by_rule.items())
+    noun = "row" if removed.upper == 1 else "rows"
+    return [
+        f"{bounds.table}: would remove {bounds_text(removed)} {noun} as of {instant}: {limits}",
+        f"  planning would read {bounds.files_read:,} of {counted(bounds.files, 'file')}",
+    ]
+
+
+TABLE_HEAD = ("TABLE", "ROWS", "SIZE", "FILES", "POLICY", "LOCATION")
+
+
+def table_row(state: TableState) -> tuple[str, ...]:
+    """The cells of a table's state, for `TABLE_HEAD`."""
+    numbers = (f"{state.rows:,}", format_size(state.bytes), f"{state.files:,}")
+    return (state.table, *numbers, table_lag_text(state), state.location)
+
+
+def table_lag_text(state: TableState) -> str:
+    """The clause for the lag of a table behind its limits, as far as its log tells."""
+    if state.due is None:
+        return "nothing may be removed: `retention plan` says why"
+    if not state.due.upper:
+        return "up to date"
+    if not state.due.lower:
+        return f"at most {counted(state.due.upper, 'row')} to remove"
+    return f"at least {counted(state.due.lower, 'row')} to remove"
+
+
+def limits_text(by_limit: Mapping[str, int]) -> str:
+    """The number of rows that each limit removes."""
+    return ", ".join(f"{rows:,} by {limit}" for limit, rows in by_limit.items())
+
+
+def removed_rows_text(plan: TablePlan) -> str:
+    """The rows that a plan removes, of all rows of the table, and the bytes of whole files."""
+    size = f" ({format_size(plan.removed_bytes)} in whole files)" if plan.removed_bytes else ""
+    return f"{plan.removed_rows:,} of {counted(plan.rows, 'row')}{size}"
+
+
+def files_text(plan: TablePlan) -> str:
+    """The numbers of files that a plan drops, cuts and keeps."""
+    kept = plan.files - len(plan.removals)
+    return f"{len(plan.dropped):,} dropped, {len(plan.cut):,} cut, {kept:,} kept files"
+
+
+def rows_notes(plan: TablePlan) -> Iterator[str]:
+    """The sentences about rows without a value, or ahead of the plan's instant, and about files that stay whole."""
+    rows = plan.unlimited
+    for number, text in (
+        (rows.without_time, "without a time: no limit of age or number removes them"),
+        (rows.without_key, "without a key: max_rows_per_key does not remove them"),
+        (rows.without_size, "without a size: they count as 0 bytes"),
+        (rows.ahead, "later than this instant: they stay"),
+    ):
+        if number:
+            yield f"{counted(number, 'row')} {text}"
+    for reason, number in plan.passed_over.items():
+        yield f"{counted(number, 'file')} kept whole: {reason.replace('_', ' ')}"

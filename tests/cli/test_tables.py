@@ -1,0 +1,207 @@
+"""The commands on tables in place, beside a stream and alone, as somebody uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.support.sandboxes import Commands
+
+DAY = 86_400
+AS_OF = "2026-11-20T00:00:00Z"
+NOW = 1_795_132_800
+"""`AS_OF` in seconds since the epoch."""
+EVENTS = """\
+  - name: events
+    location: ../lake/events
+    time: at
+    unit: s
+    max_age: 30d
+    tags: [web]
+"""
+STREAM = "streams: [{name: ORDERS, subjects: [orders.>], max_age: 1h, tags: [web]}]\n"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Commands:
+    """A configuration with one table: five files of 20 rows, a row a day, the newest at `AS_OF`."""
+    for start in range(80, -1, -20):
+        ages = range(start, start + 20)
+        ats = pa.array([NOW - DAY * age for age in ages], pa.int64())
+        write_deltalake(tmp_path / "lake" / "events", pa.table({"at": ats}), mode="append")
+    return listing(tmp_path, EVENTS)
+
+
+def listing(folder: Path, tables: str, head: str = "") -> Commands:
+    (folder / "w").mkdir(exist_ok=True)
+    text = f"warehouse: .\ndefaults: {{engine: local}}\n{head}tables:\n{tables}"
+    (folder / "w" / "retention.yaml").write_text(text)
+    return Commands(folder / "w")
+
+
+def rows(folder: Path) -> int:
+    return DeltaTable(folder / "lake" / "events").to_pyarrow_table().num_rows
+
+
+def parsed(lake: Commands, *words: str) -> Any:
+    done = lake.run("--format", "json", *words)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_configuration_of_tables_alone_has_every_command(tmp_path: Path, lake: Commands) -> None:
+    planned = lake.run("plan", "--as-of", AS_OF)
+    assert planned.stdout == (
+        "events: would remove 70 of 100 rows (3.36 KiB in whole files) as of 2026-11-20T00:00:00Z: 70 by max_age\n"
+        "  3 dropped, 1 cut, 1 kept files; read 1 file\n"
+    ).replace("3.36 KiB", planned.stdout.split("(")[1].split(" in ")[0])
+    assert lake.run("plan", "--exit-code", "--as-of", AS_OF).exit_code == 3
+    estimated = parsed(lake, "plan", "--estimate", "--as-of", AS_OF)["tables"][0]
+    assert estimated["removed_rows"] == {"lower": 60, "upper": 80}
+    done = lake.run("apply", "--yes", "--as-of", AS_OF)
+    assert (done.exit_code, rows(tmp_path)) == (0, 30)
+    [record] = parsed(lake, "history")
+    assert (record["table"], record["removed_rows"], record["kind"]) == (
+        "events",
+        70,
+        "apply_table",
+    )
+    shown = lake.run("history", "show", record["run"])
+    assert "apply, table events, -70 rows" in shown.stdout
+    assert shown.stdout.count("dropped     all") == 3
+    would = lake.run("undo", record["run"], "--dry-run")
+    assert would.stdout == (
+        "events: would restore 70 rows\n  the next pass under the same limits removes these rows again\n"
+    )
+    assert rows(tmp_path) == 30
+    undone = lake.run("undo", record["run"])
+    assert "events: restored 70 rows (run " in undone.stdout
+    assert rows(tmp_path) == 100
+    assert lake.run("undo", record["run"]).exit_code == 4
+    state = parsed(lake, "state")
+    assert [(each["table"], each["rows"], each["files"]) for each in state] == [("events", 100, 5)]
+    assert "at least " in lake.run("state", "--behind").stdout
+
+
+def test_the_json_of_a_pass_has_streams_and_tables(tmp_path: Path, lake: Commands) -> None:
+    both = listing(tmp_path, EVENTS, STREAM)
+    document = parsed(both, "plan", "--as-of", AS_OF)
+    assert [entry["stream"] for entry in document["streams"]] == ["ORDERS"]
+    [entry] = document["tables"]
+    assert (entry["table"], entry["removed_rows"], entry["by_rule"]) == (
+        "events",
+        70,
+        {"max_age": 70},
+    )
+    assert entry["files"] == {"dropped": 3, "cut": 1, "kept": 1}
+    assert (entry["version_before"], entry["version_after"]) == (4, 4)
+    assert [entry["stream"] for entry in parsed(both, "plan", "OR*")["streams"]] == ["ORDERS"]
+    assert parsed(both, "plan", "OR*")["tables"] == []
+    assert [each["table"] for each in parsed(both, "plan", "--tag", "web")["tables"]] == ["events"]
+    [applied] = parsed(both, "apply", "events", "--yes", "--as-of", AS_OF)["tables"]
+    assert (applied["removed_rows"], applied["version_after"]) == (70, 5)
+    assert applied["run"]
+    assert "tables" not in parsed(Commands(_of_streams(tmp_path)), "plan")
+
+
+def _of_streams(folder: Path) -> Path:
+    (folder / "s").mkdir()
+    (folder / "s" / "retention.yaml").write_text(f"warehouse: .\n{STREAM}")
+    return folder / "s"
+
+
+def test_an_unknown_name_lists_tables_and_a_table_is_no_stream(
+    tmp_path: Path, lake: Commands
+) -> None:
+    both = listing(tmp_path, EVENTS, STREAM)
+    unknown = both.run("plan", "event")
+    assert unknown.exit_code == 2
+    assert "no such stream or table" in unknown.stderr
+    assert "there are ORDERS, events; did you mean events?" in unknown.stderr
+    wrong = both.run("messages", "events")
+    assert (wrong.exit_code, "events: is a table in place" in wrong.stderr) == (2, True)
+    assert "none of 2 streams and tables" in both.run("plan", "x*").stderr
+
+
+def test_saved_plans_of_streams_and_tables_are_applied_once(tmp_path: Path, lake: Commands) -> None:
+    both, file = listing(tmp_path, EVENTS, STREAM), str(tmp_path / "plan.json")
+    assert both.run("plan", "-o", file, "--as-of", AS_OF).exit_code == 0
+    assert Path(f"{file}.tables.json").exists()
+    done = both.run("apply", file, "--yes")
+    assert (done.exit_code, rows(tmp_path)) == (0, 30)
+    again = both.run("apply", file, "--yes")
+    assert again.exit_code == 75
+    assert "is no longer in the table" in again.stderr
+    alone = str(tmp_path / "alone.json")
+    assert lake.run("plan", "events", "-o", alone).exit_code == 0
+    assert lake.run("apply", alone, "--yes").exit_code == 0
+    Path(f"{file}.tables.json").write_text("{}")
+    assert "it is not as written" in both.run("apply", file, "--yes").stderr
+
+
+def test_a_plan_of_streams_takes_no_tables_of_an_older_plan(tmp_path: Path, lake: Commands) -> None:
+    both, file = listing(tmp_path, EVENTS, STREAM), str(tmp_path / "plan.json")
+    both.run("plan", "-o", file, "--as-of", AS_OF)
+    assert both.run("plan", "ORDERS", "-o", file).exit_code == 0
+    assert both.run("apply", file, "--yes").exit_code == 0
+    assert rows(tmp_path) == 100
+
+
+def test_guards_and_instants_refuse_as_for_streams(tmp_path: Path, lake: Commands) -> None:
+    guarded = listing(
+        tmp_path, f"{EVENTS}    guards: {{max_removed_share: 50%, min_kept_rows: 10}}\n"
+    )
+    planned = guarded.run("plan", "--as-of", AS_OF)
+    assert (
+        "  guard: the pass removes 70 of 100 rows (70%), more than max_removed_share 50%: `apply` refuses it without "
+        "--allow-large" in planned.stdout
+    )
+    refused = guarded.run("apply", "--yes", "--as-of", AS_OF)
+    assert (refused.exit_code, rows(tmp_path)) == (4, 100)
+    future = guarded.run("apply", "--yes", "--as-of", "2200-01-01")
+    assert (future.exit_code, "--allow-future if you mean it" in future.stderr) == (4, True)
+    done = guarded.run("apply", "--yes", "--allow-large", "--as-of", AS_OF)
+    assert (done.exit_code, rows(tmp_path)) == (0, 30)
+    assert "(lifted by --allow-large)" in done.stderr
+    earlier = guarded.run("apply", "--yes", "--as-of", "2026-11-01")
+    assert (earlier.exit_code, "--allow-rewind if you mean it" in earlier.stderr) == (4, True)
+
+
+def test_a_table_that_is_gone_fails_alone(tmp_path: Path, lake: Commands) -> None:
+    other = EVENTS.replace("events", "other")
+    both = listing(tmp_path, EVENTS + other)
+    done = both.run("apply", "--yes", "--as-of", AS_OF)
+    assert (done.exit_code, rows(tmp_path)) == (5, 30)
+    assert "this is no Delta table" in done.stderr
+    assert both.run("plan", "other").exit_code == 2
+    [_, failed] = json.loads(both.run("--format", "json", "apply", "--yes").stdout)["tables"]
+    assert (failed["table"], failed["removed_rows"], failed["error"]["exit_code"]) == (
+        "other",
+        0,
+        2,
+    )
+
+
+def test_a_budget_leaves_tables_for_the_next_run(tmp_path: Path, lake: Commands) -> None:
+    document = parsed(lake, "apply", "--yes", "--as-of", AS_OF, "--max-bytes", "0")
+    assert document["tables"][0]["left"] == {"budget": "--max-bytes"}
+    assert rows(tmp_path) == 100
+
+
+def test_without_yes_it_asks_and_off_a_terminal_it_is_refused(lake: Commands) -> None:
+    refused = lake.run("apply")
+    assert (refused.exit_code, "repeat it with --yes" in refused.stderr) == (2, True)
+
+
+def test_reclaim_says_what_it_keeps_until_when(tmp_path: Path, lake: Commands) -> None:
+    lake.run("apply", "--yes", "--as-of", AS_OF)
+    files = len(list((tmp_path / "lake" / "events").glob("*.parquet")))
+    done = lake.run("reclaim", "--yes")
+    assert done.stdout.startswith("events: nothing to delete, grace 7d\n  kept: dead for less than")
+    assert len(list((tmp_path / "lake" / "events").glob("*.parquet"))) == files
+    assert parsed(lake, "reclaim")["tables"][0]["staying"]["grace"]["files"] == 4

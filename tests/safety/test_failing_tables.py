@@ -1,0 +1,93 @@
+"""Every operation on a disk fails in a pass over a table in place; repeating it gives the normal result."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.crew import WORKERS, Crew
+from tests.support.faults import Call, Kind, kinds_of
+from tests.support.table_crashes import ACTS
+from tests.support.unlucky import claims
+
+ALL = os.environ.get("RETENTION_FAULTS") == "all"
+"""Whether each operation fails at its first and last call: `make long NAME=faults`; else only the deciding ones."""
+DECIDING = ("link", "replace")
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    hired = Crew("tests.support.table_crashes", tmp_path_factory.mktemp("faults"))
+    yield hired
+    hired.stop()
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["copies", "vectors"])
+@pytest.mark.parametrize("act", ACTS if ALL else ["apply"])
+def test_what_fails_once_changes_nothing_in_the_end(crew: Crew, act: str, vectors: bool) -> None:
+    base = crew.folder / f"{act}-{vectors}"
+    base.mkdir()
+    assert crew.run(do="prepare", act=act, folder=base, vectors=vectors) == 0
+    old = _asked(crew, "outcome", act, base)
+    calm = _copy(base, "calm")
+    calls = [Call(*call) for call in _asked(crew, "fail", act, calm, plan=[])["calls"]]
+    new = _asked(crew, "outcome", act, calm)
+
+    def wrong(fault: tuple[Call, Kind]) -> list[str]:
+        call, kind = fault
+        folder = _copy(base, f"{call.operation}{call.nth}-{kind}".replace(" ", "-"))
+        done = _asked(crew, "fail", act, folder, plan=[[call.operation, call.nth, kind]])
+        ids = _asked(crew, "outcome", act, folder)["ids"]
+        wrongs = [
+            *(["ends with another program's error"] if not done["ours"] else []),
+            *(
+                ["holds neither the old nor the new rows"]
+                if ids not in (old["ids"], new["ids"])
+                else []
+            ),
+            *(["ends as if done"] if not done["error"] and ids != new["ids"] else []),
+            *(
+                ["claims that nothing happened"]
+                if claims(done["sentence"]) and ids != old["ids"]
+                else []
+            ),
+        ]
+        again = _asked(crew, "recover", act, folder)
+        if again != new:
+            wrongs.append(f"ends with {again} after a second try")
+        shutil.rmtree(folder)
+        return [f"{call} {kind}: {each}: {done['sentence']}" for each in wrongs]
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        wrongs = [each for of_one in pool.map(wrong, _faults(calls)) for each in of_one]
+    assert not wrongs, "\n".join(wrongs)
+
+
+def _faults(calls: list[Call]) -> list[tuple[Call, Kind]]:
+    """The first and the last call of each operation for each kind of path, with each of its failures."""
+    last = {(call.operation, call.place): call for call in calls}
+    first = {(call.operation, call.place): call for call in reversed(calls)}
+    ends = dict.fromkeys([*first.values(), *last.values()])
+    return [
+        (call, kind)
+        for call in ends
+        if ALL or call.operation in DECIDING
+        for kind in kinds_of(call.operation)
+    ]
+
+
+def _copy(base: Path, name: str) -> Path:
+    return Path(shutil.copytree(base, f"{base}+{name}"))
+
+
+def _asked(crew: Crew, do: str, act: str, folder: Path, **case: Any) -> dict[str, Any]:
+    result = Path(f"{folder}.json")
+    assert crew.run(do=do, act=act, folder=folder, result=result, **case) == 0
+    return dict(json.loads(result.read_text()))
