@@ -248,7 +248,7 @@ class BoundTablePlan(Public):
         """
         import pyarrow as pa
 
-        return pa.concat_tables(removed_rows(self.plan))
+        return pa.concat_tables(removed_rows(self.table.opened, self.plan))
 
     def sql(self) -> list[str]:
         """The statements of Spark SQL that remove what the plan removes; run in that order.
@@ -256,9 +256,10 @@ class BoundTablePlan(Public):
         Of rows that neither time nor order tells apart, those at a count all stay.
 
         Raises:
+            UsageError: the table is a directory of Parquet files, which SQL does not change.
             StalePlanError: another table is there.
         """
-        return plan_statements(self.plan)
+        return plan_statements(self.table.opened, self.plan)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file for `retention apply`.

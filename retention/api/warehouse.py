@@ -167,6 +167,7 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
             self._since_ns,
             config.exclusive,
             config.evidence,
+            format=config.format,
         )
         return Table(opened, config, self.engine)
 

@@ -32,7 +32,7 @@ def adopt(
         str,
         typer.Argument(
             metavar="LOCATION",
-            help="The table: a directory or s3://bucket/prefix.",
+            help="The table: a directory or s3://bucket/prefix with a Delta log, or a directory of Parquet files.",
             show_default=False,
         ),
     ],
@@ -44,7 +44,7 @@ def adopt(
         str | None, typer.Option(metavar="COLUMN", help="The column with the time of a row.")
     ] = None,
 ) -> None:
-    """Look at a Delta table, and add it to the configuration without a limit. Changes nothing else."""
+    """Look at a table, and add it to the configuration without a limit. Changes nothing else."""
     from retention.config.list_entry import add_entry
     from retention.inspect.adopt import age_effect, look_at
     from retention.views.adoption import adoption_entry, effect_line, look_lines, table_entry
@@ -59,7 +59,7 @@ def adopt(
     place = _config_file(settings)
     add_entry(place, table_entry(name, look, chosen))
     if settings.format == "table":
-        put_lines(map(effect_line, effects))
+        put_lines(effect_line(effect, look) for effect in effects)
         put_lines([*_added(name, chosen), f"table {name} is listed in {place}, without a limit"])
     else:
         document = adoption_entry(name, look, chosen, effects, place)

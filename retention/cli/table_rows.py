@@ -39,7 +39,9 @@ def put_table_rows(
     table = warehouse.table(names[0])
     plan = table.plan(warehouse.instant(as_of))
     if rows is not None:
-        say(f"wrote {counted(write_rows(rows, removed_rows(plan.plan)), 'row')} to {rows}")
+        say(
+            f"wrote {counted(write_rows(rows, removed_rows(table.opened, plan.plan)), 'row')} to {rows}"
+        )
     if sql:
         statements = plan.sql()
         if settings.format == "table":

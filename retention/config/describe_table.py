@@ -23,6 +23,10 @@ def table_in_words(table: TableConfig) -> str:
     """Describe the effect of one table's settings: its rules first, then its files."""
     policy = table.policy
     clauses = [_removals(policy.limits, policy.columns)]
+    if table.format == "parquet":
+        clauses.append(
+            "only whole files are removed, so that a row stays as long as another in its file"
+        )
     clauses += (_of_rows(rows, policy.columns) for rows in policy.policies)
     return as_sentences([*clauses, *_columns(policy.columns), *_facts(table)])
 

@@ -147,10 +147,10 @@ def _read_location(text: str) -> str:
 
 
 def _read_format(value: object) -> object:
-    if value != "delta":
+    if value not in ("delta", "parquet"):
         raise refusal_error(
-            f"{value!r} is no format of a table in place: its log must be able to remove rows in one commit, as "
-            "Delta's can; write delta, or convert the table to it"
+            f"{value!r} is no format of a table in place: write delta for a Delta table, or parquet for a directory of "
+            "Parquet files without a log"
         )
     return value
 
@@ -219,6 +219,6 @@ Values = Annotated[
         }
     ),
 ]
-TableFormat = Annotated[Literal["delta"], BeforeValidator(_read_format)]
+TableFormat = Annotated[Literal["delta", "parquet"], BeforeValidator(_read_format)]
 TableLocation = Annotated[str, AfterValidator(_read_location)]
 """A path, an `s3://` location, or `catalog.schema.table`."""

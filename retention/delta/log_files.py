@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ class LogListing:
 def log_directory(root: str) -> str:
     """The directory of the log of a table at `root`."""
     return files.join(root, _DIRECTORY)
+
+
+def has_log(root: str) -> bool:
+    """Whether a local directory is that of a Delta table."""
+    return os.path.lexists(log_directory(root))
 
 
 def entry_place(root: str, version: int) -> str:

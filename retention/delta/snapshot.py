@@ -102,7 +102,8 @@ def read(root: str, version: int | None = None) -> DeltaSnapshot:
     versions = listing.entries | listing.checkpoints.keys()
     if not versions:
         raise UsageError(
-            f"{root}: this is no Delta table: it has no log; correct the location, or let its writer create it"
+            f"{root}: this is no Delta table: it has no log; correct the location, let its writer create it, or list a "
+            "directory of Parquet files with `format: parquet`"
         )
     wanted = max(versions) if version is None else version
     start = max((number for number in listing.checkpoints if number <= wanted), default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,8 @@ from retention.inspect.time_guess import (
     time_candidates,
 )
 from retention.storage import files
+from retention.tables.directory.snapshot import DirectorySnapshot, read_directory
+from retention.tables.opened import TableFormatName
 
 _WRITERS = 20
 """The number of newest entries that are read for their writers."""
@@ -46,9 +49,11 @@ class AgeEffect:
 
 @dataclass(frozen=True)
 class TableLook:
-    """A table as its log describes it."""
+    """A table as its log describes it, or the footers of its files."""
 
     location: str
+    format: TableFormatName
+    has_log: bool
     version: int
     files: int
     bytes: int
@@ -60,28 +65,30 @@ class TableLook:
     """Files with a deletion vector."""
     features: tuple[str, ...]
     writers: tuple[tuple[str, int], ...]
-    """Programs and operations of the newest entries, and the number of entries of each."""
+    """Programs and operations of the newest entries, and the number of entries of each; or programs and files."""
     columns: tuple[tuple[Column, str], ...]
     """Path and type of each column that is no struct."""
     times: tuple[TimeCandidate, ...]
     """The columns that may have the time of a row, the likeliest first."""
     expiries: tuple[Column, ...]
     keys: tuple[Column, ...]
+    passed_over: tuple[tuple[str, int], ...] = ()
+    """Reasons for which files of a directory are left out, and the number of files."""
 
 
 def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
-    """Look at a table; no data file is opened.
+    """Look at a table; of data files only the footers are read, and only of a directory without a log.
 
     Args:
         location: its absolute location.
         now_ns: the instant against which times are rated.
 
     Raises:
-        UsageError: there is no Delta table.
+        UsageError: there is neither a Delta table nor a directory of Parquet files.
         RefusedError: the engine cannot remove rows from it.
         DamagedError, StorageError: its log cannot be read.
     """
-    table = snapshot.read(location)
+    table = _read(location, now_ns)
     unsafe = features.refusal(table)
     if unsafe is not None:
         raise RefusedError(unsafe)
@@ -94,6 +101,8 @@ def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
     rows = statistics.bounds(table, (), "string").rows
     look = TableLook(
         location=location,
+        format="parquet" if isinstance(table, DirectorySnapshot) else "delta",
+        has_log=not isinstance(table, DirectorySnapshot),
         version=table.version,
         files=table.files.num_rows,
         bytes=_total(table.files["size"]),
@@ -106,8 +115,24 @@ def look_at(location: str, now_ns: int) -> tuple[TableLook, DeltaSnapshot]:
         times=tuple(times),
         expiries=tuple(expiry_columns(columns)),
         keys=tuple(key_columns((path, kind) for path, kind in columns if path not in timed)),
+        passed_over=tuple(table.passed_over.items())
+        if isinstance(table, DirectorySnapshot)
+        else (),
     )
     return look, table
+
+
+def _read(location: str, now_ns: int) -> DeltaSnapshot:
+    """The table at a location: its log, or the files of a directory without one."""
+    if log_files.has_log(location) or not Path(location).is_dir():
+        return snapshot.read(location)
+    directory = read_directory(location, now_ns, None)
+    if not directory.files.num_rows:
+        raise UsageError(
+            f"{location}: this is no table: it has neither a Delta log nor a complete Parquet file; correct the "
+            "location, or let its writer create it"
+        )
+    return directory
 
 
 def chosen_time(look: TableLook, name: str) -> TimeCandidate:
@@ -172,7 +197,9 @@ def _bounds(table: DeltaSnapshot, leaf: schema.Leaf, order: pa.Array) -> ColumnB
 
 
 def _writers(table: DeltaSnapshot) -> tuple[tuple[str, int], ...]:
-    """The programs and operations of the newest entries that are there."""
+    """The programs and operations of the newest entries that are there; of a directory, the programs of its files."""
+    if isinstance(table, DirectorySnapshot):
+        return tuple(Counter(table.writers).most_common())
     counts: Counter[str] = Counter()
     for version in range(max(table.version - _WRITERS + 1, 0), table.version + 1):
         place = log_files.entry_place(table.root, version)

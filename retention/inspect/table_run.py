@@ -46,7 +46,7 @@ class TableRunDetails:
         if self.has_removed:
             yield (
                 self.hindrance
-                or "`retention undo` restores the rows, while the owner keeps the removed files"
+                or "`retention undo` restores the rows, as long as the removed files are there"
             )
 
     def rows(self) -> Iterator[tuple[str, ...]]:

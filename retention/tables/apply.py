@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from retention.apply.guards import Guards, check_instant
 from retention.core.json_object import JsonObject
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
 from retention.errors import ConflictError, StalePlanError
 from retention.history.kinds import TableApplied
+from retention.tables.access import access_of
 from retention.tables.evidence import write_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import (
@@ -25,10 +25,9 @@ from retention.tables.permits import (
 )
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.planning import plan_table
-from retention.tables.recorded import commit_recorded, maintained
+from retention.tables.recorded import commit_recorded, maintained, settle_interrupted
 from retention.tables.records import write_changes
 from retention.tables.report import TableReport
-from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
 _NOTHING_LIFTED = Guards()
@@ -56,6 +55,7 @@ def apply_now(
     if (answer := settled_answer(table, as_of_ns, guards)) is not None:
         return answer
     check_instant(table, table.history, as_of_ns, guards, "row")
+    settle_interrupted(table)
     for tries in range(1, _TRIES + 1):
         plan = plan_table(table, as_of_ns, choose_engine)
         try:
@@ -92,9 +92,8 @@ def apply_plan(
         if (answer := settled_answer(table, plan.as_of_ns, guards)) is not None:
             return answer
         check_plan(table, plan, guards)
-        current = delta_log.read(table.location)
+        current = access_of(table).read_to_commit(table)
         _refuse_table(plan, current)
-        refuse_rivals(table, current)
         findings = [each.as_json() for each in judge(table, plan, guards, current)] or None
         if plan.is_empty:
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)

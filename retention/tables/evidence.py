@@ -247,9 +247,12 @@ def _parts(
     reader: NarrowReader, columns: TableColumns, removals: Sequence[FileRemovals]
 ) -> Iterator[pa.Table]:
     """The lines of a run with all columns of the key: first those of files that went unread, then file by file."""
-    unread = [each for each in removals if None in each.rows.values()]
+    paths = set(reader.snapshot.files["path"].to_pylist())
+    # A file that is no longer live makes the commit fail.
+    live = [each for each in removals if each.add["path"] in paths]
+    unread = [each for each in live if None in each.rows.values()]
     yield _of_files(reader, columns, unread)
-    for removed in removals:
+    for removed in live:
         if None not in removed.rows.values():
             task = reader.task(0, removed.add, removed.live)
             stored, _ = read_narrow(task)
@@ -271,24 +274,22 @@ def _of_files(
 ) -> pa.Table:
     """A line for each file that went unread, with what the log knows of its rows."""
     live = {path: row for row, path in enumerate(reader.snapshot.files["path"].to_pylist())}
-    # A file that is no longer live makes the commit fail.
-    known = [each for each in removals if each.add["path"] in live]
     values: dict[str, pa.Array] = {
-        "file": pa.array([unquote(each.add["path"]) for each in known], pa.string()),
-        "row": pa.nulls(len(known), pa.int64()),
-        "rows": pa.array([each.live for each in known], pa.int64()),
-        "limit": pa.array([next(iter(each.rows)) for each in known], pa.string()),
+        "file": pa.array([unquote(each.add["path"]) for each in removals], pa.string()),
+        "row": pa.nulls(len(removals), pa.int64()),
+        "rows": pa.array([each.live for each in removals], pa.int64()),
+        "limit": pa.array([next(iter(each.rows)) for each in removals], pa.string()),
     }
-    constants = [reader.constants(each.add) for each in known]
+    constants = [reader.constants(each.add) for each in removals]
     for column in reader.columns:
         parts = [each[column.name] for each in constants if column.name in each.column_names]
         values[shown(column)] = (
             pa.concat_arrays([part.combine_chunks() for part in parts])
             if parts
-            else pa.nulls(len(known), column.type)
+            else pa.nulls(len(removals), column.type)
         )
     if columns.time is not None:
-        numbers = [live[each.add["path"]] for each in known]
+        numbers = [live[each.add["path"]] for each in removals]
         values |= _bounds_of(reader, columns.time, numbers)
     return pa.table(values)
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.table_policy import LIMITS, Column, TablePolicy
-from retention.delta import snapshot as delta_log
 from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
 from retention.errors import MissingMessageError
@@ -24,6 +23,7 @@ from retention.planners.table_rows import TICKS, NarrowFile, read_narrow
 from retention.rules.tables.files import narrow_columns
 from retention.rules.tables.matching import group_limits, group_of, limits_of
 from retention.rules.tables.rows import RowRules
+from retention.tables.access import access_of
 from retention.tables.bounds import by_path, live_rows, of_ticks, times_of
 from retention.tables.narrow import NarrowReader, path_in, shown_columns, shown_name
 from retention.tables.opened import OpenedTable
@@ -89,7 +89,7 @@ def explain_key(
         MissingMessageError: neither the table nor the evidence has such a row.
         RetentionError: as planning.
     """
-    snapshot = delta_log.read(table.location)
+    snapshot = access_of(table).read(table)
     key = wanted(snapshot)
     rows = _Rows.planned(table, snapshot, as_of_ns, choose_engine)
     columns = table.policy.columns.key
@@ -115,7 +115,7 @@ def explain_row(
         MissingMessageError: neither the table nor the records of runs have such a row.
         RetentionError: as planning.
     """
-    snapshot = delta_log.read(table.location)
+    snapshot = access_of(table).read(table)
     rows = _Rows.planned(table, snapshot, as_of_ns, choose_engine)
     live = rows.explained(rows.around(file, row))
     at_place = tuple(each for each in live if (each.file, each.row) == (file, row))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
@@ -13,6 +14,8 @@ from retention.core.units import INT64_MAX
 from retention.history.runs import History, history_of
 from retention.storage import files
 
+TableFormatName = Literal["delta", "parquet"]
+"""The format of a table in place: a Delta log, or a directory of Parquet files without a log."""
 ENGINE = "lake-retention"
 """The program that commits, in the table's history."""
 
@@ -37,6 +40,7 @@ class OpenedTable:
     """Whether no other program writes the table while a run does."""
     evidence: EvidenceForm = "keys"
     """The keys that the records of a run have of the rows that it removed: as they are, hashed, or not at all."""
+    format: TableFormatName = "delta"
 
     @property
     def home(self) -> str:

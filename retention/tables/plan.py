@@ -54,9 +54,12 @@ class FileRemovals:
 
     def digested(self) -> Iterator[bytes]:
         """The bytes by which a plan's id depends on these removals."""
-        yield json.dumps(
-            [self.add["path"], vector_id(self.add.get("deletionVector")), self.add["size"]]
-        ).encode()
+        identity = (
+            vector_id(self.add.get("deletionVector")),
+            self.add["size"],
+            self.add.get("tags"),
+        )
+        yield json.dumps([self.add["path"], *identity], sort_keys=True).encode()
         for limit in LIMITS:
             if limit in self.rows:
                 rows = self.rows[limit]
@@ -99,6 +102,8 @@ class TablePlan:
     """The live rows of the table."""
     guards: tuple[GuardFinding, ...] = ()
     """The guards of the table that it exceeds; neither part of its id nor of a saved plan."""
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """Reason → the number of files of a directory that stay whatever rows of them the limits remove."""
 
     @cached_property
     def plan_id(self) -> str:

@@ -94,6 +94,7 @@ def _as_json(plan: TablePlan) -> dict[str, Any]:
         "files_read": plan.files_read,
         "bytes_read": plan.bytes_read,
         "table_rows": plan.rows,
+        "passed_over": dict(plan.passed_over),
         "plan_id": plan.plan_id,
     }
 
@@ -112,6 +113,7 @@ def _plan(value: Mapping[str, Any]) -> TablePlan:
         value["files_read"],
         value["bytes_read"],
         value["table_rows"],
+        passed_over=value["passed_over"],
     )
     if plan.plan_id != value["plan_id"]:
         raise ValueError("its content contradicts its id")

@@ -14,8 +14,8 @@ from pyroaring import BitMap64
 
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
+from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.engine_port import Engine
@@ -27,6 +27,7 @@ from retention.rules.tables.files import (
     narrow_columns,
 )
 from retention.rules.tables.rows import RowRules
+from retention.tables.access import access_of
 from retention.tables.bounds import (
     by_path,
     file_bounds,
@@ -70,7 +71,7 @@ def plan_table(
         UsageError: there is no table.
         DamagedError, StorageError: its log or a file cannot be read.
     """
-    return plan_snapshot(table, delta_log.read(table.location), as_of_ns, choose_engine)
+    return plan_snapshot(table, access_of(table).read(table), as_of_ns, choose_engine)
 
 
 def plan_snapshot(
@@ -81,6 +82,8 @@ def plan_snapshot(
 ) -> TablePlan:
     """Plan a pass over a version of the table, as `plan_table`."""
     refuse_unsafe(snapshot)
+    if not leaves(snapshot.metadata):
+        return access_of(table).planned(_empty(table, snapshot, as_of_ns), snapshot)
     policy, times = table.policy, times_of(snapshot, table.policy)
     # Later steps read these columns, too; a wrong name is refused before them.
     NarrowReader.of(snapshot, shown_columns(policy.columns))
@@ -112,7 +115,16 @@ def plan_snapshot(
         decided.read.bytes,
         int(numbered.rows.sum()),
     )
-    return replace(plan, guards=findings_of(table.settings, plan))
+    done = access_of(table).planned(plan, snapshot)
+    return replace(done, guards=findings_of(table.settings, done))
+
+
+def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TablePlan:
+    """The plan of a table without columns: a directory has those of its files, which may all be gone."""
+    table_id = snapshot.metadata["id"]
+    return TablePlan(
+        *(table.name, table.location, table_id, snapshot.version, as_of_ns, table.policy, (), 0)
+    )
 
 
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:

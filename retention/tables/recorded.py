@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from retention.core.run_names import started_ns
-from retention.delta import entries, log_files
-from retention.delta import snapshot as delta_log
-from retention.delta.commit import Operation, commit
+from retention.delta.commit import Operation
 from retention.delta.entries import Action
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import CommitUnknownError, DamagedError, RetentionError, UsageError
+from retention.errors import CommitUnknownError, RetentionError
 from retention.history.kinds import TableReclaimed, TableRun
-from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis
-from retention.storage import files
+from retention.history.record import ABANDONED, DONE, Basis
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
+from retention.tables.access import access_of
 from retention.tables.evidence import forget_evidence
 from retention.tables.opened import ENGINE, OpenedTable
-from retention.tables.stage import discard, discarded_on_failure
+from retention.tables.stage import discarded_on_failure
 
 Record = TypeVar("Record", bound=TableRun)
 
@@ -99,8 +97,8 @@ def commit_recorded(
         table.history.begin(intent)
     try:
         with uninterrupted():
-            after = commit(before, build, described, table.clock)
-            outcome = intent.ended(after.version)
+            version = access_of(table).commit(table, before, build, described, intent)
+            outcome = intent.ended(version)
             table.history.finish(outcome)
     except CommitUnknownError:
         raise
@@ -112,6 +110,17 @@ def commit_recorded(
     return outcome
 
 
+def settle_interrupted(table: OpenedTable) -> None:
+    """Settle interrupted runs before a plan is made: a directory lacks the files of a killed pass until then.
+
+    Raises:
+        BusyError, RefusedError: as `maintained`.
+    """
+    if table.history.interrupted():
+        with maintained(table):
+            pass
+
+
 def settle(table: OpenedTable) -> None:
     """Give every interrupted run its outcome, and delete the files of those that did not commit.
 
@@ -120,49 +129,10 @@ def settle(table: OpenedTable) -> None:
     """
     for intent in table.history.interrupted():
         if isinstance(intent, TableRun):
-            table.history.finish(_outcome(table, intent))
+            outcome = access_of(table).settled(table, intent)
+            if outcome.status == ABANDONED:
+                forget_evidence(table, intent.run)
+            table.history.finish(outcome)
         elif isinstance(intent, TableReclaimed):
             # The files that it did not delete are found again.
             table.history.finish(intent.updated(status=DONE, settled=True))
-
-
-def _outcome(table: OpenedTable, intent: TableRun) -> TableRun:
-    """The outcome of an interrupted run: `done`, `abandoned`, or `unknown`, with which its files are kept."""
-    try:
-        current = delta_log.read(table.location)
-    except (UsageError, DamagedError):
-        return intent.updated(status=UNKNOWN)
-    if intent.basis is None or intent.basis.table_id != current.metadata["id"]:
-        return intent.updated(status=UNKNOWN)
-    versions = range(intent.basis.version + 1, current.version + 1)
-    version, is_complete = _version_of(table, intent, versions)
-    if version is not None:
-        return intent.updated(status=DONE, settled=True, version_after=version)
-    if any(_is_of(intent, name, last) for name, last in current.transactions.items()):
-        return intent.updated(status=DONE, settled=True)
-    if not is_complete:
-        return intent.updated(status=UNKNOWN)
-    discard(table.location, intent.staged)
-    forget_evidence(table, intent.run)
-    return intent.updated(status=ABANDONED, latest_as_of_ns=None)
-
-
-def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[int | None, bool]:
-    """The version that a run committed, and whether every entry that could be it exists."""
-    is_complete = True
-    for version in versions:
-        place = log_files.entry_place(table.location, version)
-        content = files.read_unchanging(place)
-        if content is None:
-            is_complete = False
-            continue
-        for action in entries.split(content, place).others:
-            transaction: Mapping[str, Any] = action.get("txn") or {}
-            if _is_of(intent, transaction.get("appId", ""), transaction.get("version")):
-                return version, True
-    return None, is_complete
-
-
-def _is_of(intent: TableRun, application: str, version: object) -> bool:
-    """Whether a transaction is that of a run, also if the warehouse was elsewhere then: its id depends on that."""
-    return application.startswith(f"{ENGINE}/") and version == intent.started_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ from retention.errors import DamagedError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.planners.table_rows import read_narrow
 from retention.storage import files
+from retention.tables.access import access_of
 from retention.tables.evidence import Evidence, of_key, read_evidence
 from retention.tables.narrow import NarrowReader
 from retention.tables.opened import OpenedTable
@@ -147,7 +148,8 @@ def _of_unread(
 ) -> Iterator[Removal]:
     """The rows of a key in a file that went unread: exactly while the file is there, else the file itself."""
     file, limit = line["file"], line["limit"]
-    if files.length(files.join(table.location, file)) is None:
+    place = access_of(table).place_of_removed(table, passed.record.run, file)
+    if files.length(place) is None:
         yield passed.removal(file, None, limit, evidence, line)
         return
     [change] = [
@@ -158,7 +160,8 @@ def _of_unread(
     names = {f"key_{number}": column for number, column in enumerate(key)}
     if evidence.time is not None and table.policy.columns.time is not None:
         names["removed_at"] = table.policy.columns.time
-    rows, _ = read_narrow(NarrowReader.of(snapshot, names).task(0, change.before, line["rows"]))
+    task = NarrowReader.of(snapshot, names).task(0, change.before, line["rows"])
+    rows, _ = read_narrow(replace(task, location=place))
     for number, value in enumerate(key.values()):
         rows = rows.filter(pc.equal(rows[f"key_{number}"], value))
     for row in rows.to_pylist():

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from retention.config.table_types import is_catalog_name
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
-from retention.delta import snapshot as delta_log
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import StalePlanError
 from retention.planners.table_rows import NarrowFile, read_narrow
 from retention.rules.tables.sql import statements
+from retention.tables.access import access_of
 from retention.tables.bounds import times_of
 from retention.tables.narrow import NarrowReader, path_in, shown, shown_columns
+from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 
 PLACE = pa.schema({"file": pa.string(), "row": pa.int64(), "limit": pa.string()})
@@ -27,7 +27,7 @@ KEPT = -1
 """Beside indexes into `LIMITS`: no limit removes the row."""
 
 
-def removed_rows(plan: TablePlan) -> Iterator[pa.Table]:
+def removed_rows(table: OpenedTable, plan: TablePlan) -> Iterator[pa.Table]:
     """The rows that a plan removes, in order of files and rows: `PLACE`, then `shown_columns` in their own types.
 
     The first table has no rows, and shows the shape; then there is one for each file.
@@ -36,7 +36,7 @@ def removed_rows(plan: TablePlan) -> Iterator[pa.Table]:
         StalePlanError: another table is there.
         DamagedError, StorageError: a file cannot be read.
     """
-    reader = NarrowReader.of_own(snapshot_of(plan), shown_columns(plan.policy.columns))
+    reader = NarrowReader.of_own(_snapshot_of(table, plan), shown_columns(plan.policy.columns))
     yield shape_of(reader).empty_table()
     for number, removals in enumerate(plan.removals):
         task = reader.task(number, removals.add, removals.live)
@@ -82,25 +82,25 @@ def limit_of_rows(positions: Array, rows: Mapping[str, BitMap64 | None]) -> Arra
     return limits
 
 
-def plan_statements(plan: TablePlan) -> list[str]:
+def plan_statements(table: OpenedTable, plan: TablePlan) -> list[str]:
     """The limits of a plan as statements of Spark SQL, to be run in that order.
 
     Raises:
+        UsageError: no statement removes rows from such a table.
         StalePlanError: another table is there.
     """
-    snapshot = snapshot_of(plan)
-    location = plan.location.replace("`", "``")
-    named = plan.location if is_catalog_name(plan.location) else f"delta.`{location}`"
+    named = access_of(table).named_in_sql(table)
+    snapshot = _snapshot_of(table, plan)
     return statements(named, plan.policy, times_of(snapshot, plan.policy), plan.as_of_ns)
 
 
-def snapshot_of(plan: TablePlan) -> DeltaSnapshot:
+def _snapshot_of(table: OpenedTable, plan: TablePlan) -> DeltaSnapshot:
     """The table of a plan, as it is now.
 
     Raises:
         StalePlanError: it is another table.
     """
-    snapshot = delta_log.read(plan.location)
+    snapshot = access_of(table).read(table)
     if snapshot.metadata["id"] != plan.table_id:
         raise StalePlanError(
             f"{plan.location}: another table is there since the plan was made; plan again"

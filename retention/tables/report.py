@@ -75,4 +75,5 @@ def numbers_of(plan: TablePlan) -> dict[str, Any]:
         "files_read": plan.files_read,
         "bytes_read": plan.bytes_read,
         "version_before": plan.version,
+        **({"files_passed_over": dict(plan.passed_over)} if plan.passed_over else {}),
     }

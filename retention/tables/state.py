@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from retention.core.json_object import JsonObject
 from retention.core.table_policy import LIMITS
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refusal
+from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.plan.estimate_ranges import Bounds
 from retention.rules.tables.files import decide_files, files_beyond_bytes
+from retention.tables.access import access_of
 from retention.tables.bounds import by_path, file_bounds, live_rows, times_of
 from retention.tables.opened import OpenedTable
 
@@ -79,7 +80,7 @@ def estimate_table(table: OpenedTable, as_of_ns: int) -> TableEstimate:
     Raises:
         RetentionError: as `planning.plan_table`, except that a refused table is estimated.
     """
-    return _estimated(table, delta_log.read(table.location), as_of_ns)
+    return _estimated(table, access_of(table).read(table), as_of_ns)
 
 
 def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
@@ -88,7 +89,7 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
     Raises:
         RetentionError: as `estimate_table`.
     """
-    snapshot = delta_log.read(table.location)
+    snapshot = access_of(table).read(table)
     estimate, refused = _estimated(table, snapshot, as_of_ns), refusal(snapshot)
     return TableState(
         table.name,
@@ -103,6 +104,8 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
 
 
 def _estimated(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TableEstimate:
+    if not leaves(snapshot.metadata):
+        return TableEstimate(table.name, as_of_ns, Bounds(0, 0), {}, 0, 0, 0, snapshot.version)
     policy, times, order = table.policy, times_of(snapshot, table.policy), by_path(snapshot)
     rows = live_rows(snapshot, order)
     bounds = file_bounds(snapshot, policy, times, order, pa.array(rows))

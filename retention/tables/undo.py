@@ -15,9 +15,7 @@ from urllib.parse import unquote
 
 from pyroaring import BitMap64
 
-from retention.core.wording import counted
-from retention.delta import entries, log_files, vectors
-from retention.delta import snapshot as delta_log
+from retention.delta import entries, vectors
 from retention.delta.entries import Action
 from retention.delta.file_actions import live_vectors
 from retention.delta.parquet_rows import ParquetSource
@@ -25,11 +23,10 @@ from retention.delta.rewrite import rewrite
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
-from retention.storage import files
+from retention.tables.access import access_of
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import ChangedFile, read_changes
-from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import numbered
 
 
@@ -133,13 +130,11 @@ def undoable(table: OpenedTable, run: str) -> TableApplied:
 
 def _checked(table: OpenedTable, run: str) -> tuple[TableApplied, list[ChangedFile], DeltaSnapshot]:
     """The outcome of a pass that can be undone, the files that it changed, and the table as it is."""
+    access = access_of(table)
     record = _undoable(table, run)
     changed = read_changes(table, run)
-    # A listing may lack the newest entries, even that of the run.
-    current = delta_log.advance(delta_log.read(table.location))
-    refuse_rivals(table, current)
-    _refuse_restored(table, record, changed, current)
-    _refuse_missing(table, run, changed)
+    current = access.read_to_commit(table)
+    access.refuse_unrestorable(table, record, changed, current)
     return record, changed, current
 
 
@@ -163,48 +158,6 @@ def _undoable(table: OpenedTable, run: str) -> TableApplied:
             "what others restored since; nothing was changed; restore the rows from a copy"
         )
     return record
-
-
-def _refuse_restored(
-    table: OpenedTable, record: TableApplied, changed: Sequence[ChangedFile], current: DeltaSnapshot
-) -> None:
-    """Refuse if others added a removed file again: its rows may be in the table, and would be twice."""
-    before = {unquote(change.before["path"]) for change in changed if change.is_whole_or_copied}
-    for version in range(record.committed_version + 1, current.version + 1):
-        place = log_files.entry_place(table.location, version)
-        content = files.read_unchanging(place)
-        if content is None:
-            raise RefusedError(
-                f"{table.name}: version {version} of the table's log is gone, so that nobody can tell what others "
-                f"restored after run {record.run}; nothing was changed; restore the rows from a copy"
-            )
-        for action in entries.parse(content, place):
-            add = action.get("add") or {}
-            if unquote(add.get("path", "")) in before:
-                raise RefusedError(
-                    f"{table.name}: version {version} added {add['path']} again, which run {record.run} had removed, "
-                    "so that rows could come back twice; nothing was changed; remove what came back, or leave it"
-                )
-
-
-def _refuse_missing(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) -> None:
-    """Refuse if a file or a vector is gone: the log would accept it, and every later scan would fail."""
-    places = {files.join(table.location, unquote(change.before["path"])) for change in changed}
-    held = (change.before.get("deletionVector") for change in changed)
-    places |= {place for vector in held if vector and (place := _place(table, vector))}
-    in_order = sorted(places)
-    gone = [
-        place for place, size in zip(in_order, files.lengths(in_order), strict=True) if size is None
-    ]
-    if gone:
-        raise RefusedError(
-            f"{gone[0]}: this file is gone, as after VACUUM or reclaim ({counted(len(gone), 'file')} of run {run}), "
-            "so that the run cannot be undone; nothing was changed; restore the rows from a copy"
-        )
-
-
-def _place(table: OpenedTable, vector: Mapping[str, Any]) -> str | None:
-    return vectors.vector_location(table.location, vector)
 
 
 def _live(current: DeltaSnapshot, changed: Sequence[ChangedFile]) -> dict[str, Mapping[str, Any]]:

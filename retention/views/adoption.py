@@ -16,15 +16,28 @@ from retention.inspect.time_guess import TimeCandidate
 
 def look_lines(look: TableLook) -> Iterator[str]:
     """Describe a table, and the columns that may have the time of its rows."""
-    uncounted = f", and those of {counted(look.uncounted_files, 'file')} without statistics"
-    yield (
-        f"{look.location} (version {look.version}): {counted(look.rows, 'row')}"
-        f"{uncounted if look.uncounted_files else ''} in {counted(look.files, 'file')}, {format_size(look.bytes)}; "
-        f"{counted(look.vectors, 'file has', 'files have')} a deletion vector"
-    )
+    counted_files = f"{counted(look.files, 'file')}, {format_size(look.bytes)}"
+    if not look.has_log:
+        yield f"{look.location}: {counted(look.rows, 'row')} in {counted_files}"
+        yield (
+            "  a directory of Parquet files without a log: only whole files are removed, so a row stays as long as "
+            "another in its file; max_age, expires_at, max_rows and max_bytes apply, max_rows_per_key does not"
+        )
+        for reason, count in look.passed_over:
+            yield f"  left out: {counted(count, 'file')} ({reason.replace('_', ' ')})"
+    else:
+        uncounted = f", and those of {counted(look.uncounted_files, 'file')} without statistics"
+        yield (
+            f"{look.location} (version {look.version}): {counted(look.rows, 'row')}"
+            f"{uncounted if look.uncounted_files else ''} in {counted_files}; "
+            f"{counted(look.vectors, 'file has', 'files have')} a deletion vector"
+        )
     yield f"  columns: {', '.join(f'{format_column(path)} {kind}' for path, kind in look.columns)}"
-    yield f"  features: {', '.join(look.features) or 'none'}"
-    writers = (f"{writer} (entries: {count})" for writer, count in look.writers)
+    unit = "files"
+    if look.has_log:
+        yield f"  features: {', '.join(look.features) or 'none'}"
+        unit = "entries"
+    writers = (f"{writer} ({unit}: {count})" for writer, count in look.writers)
     yield f"  written by: {', '.join(writers) or 'unknown, because no entry is left'}"
     for time in look.times:
         yield f"  may be the time: {candidate_text(time)}"
@@ -47,8 +60,14 @@ def candidate_text(time: TimeCandidate) -> str:
     )
 
 
-def effect_line(effect: AgeEffect) -> str:
+def effect_line(effect: AgeEffect, look: TableLook) -> str:
     """Describe the effect of a limit of age."""
+    if not look.has_log:
+        return (
+            f"  max_age: {format_duration(effect.max_age_ns)} would remove {counted(effect.whole_files, 'file')} with "
+            f"{effect.rows_at_least:,} rows ({format_size(effect.whole_bytes)}, not read), and keep "
+            f"{counted(effect.cut_files, 'file')} with younger rows, or without statistics that tell"
+        )
     return (
         f"  max_age: {format_duration(effect.max_age_ns)} would remove {effect.rows_at_least:,} to "
         f"{effect.rows_at_most:,} rows: {counted(effect.whole_files, 'file')} whole "
@@ -60,6 +79,8 @@ def effect_line(effect: AgeEffect) -> str:
 def table_entry(name: str, look: TableLook, time: TimeCandidate) -> ListEntry:
     """The entry of a table: without a limit, so that it removes nothing; comments propose some."""
     values = {"name": name, "location": look.location, "time": format_column(time.path)}
+    if not look.has_log:
+        values["format"] = look.format
     if time.unit is not None:
         values["unit"] = time.unit
     if time.type == "timestamp_ntz":
@@ -79,12 +100,14 @@ def adoption_entry(
     return {
         "table": name,
         "location": look.location,
+        "format": look.format,
         "version": look.version,
         "files": look.files,
         "bytes": look.bytes,
         "rows": look.rows,
         "uncounted_files": look.uncounted_files,
         "vectors": look.vectors,
+        "files_passed_over": dict(look.passed_over),
         "features": list(look.features),
         "writers": [{"writer": writer, "entries": count} for writer, count in look.writers],
         "columns": [{"column": format_column(path), "type": kind} for path, kind in look.columns],

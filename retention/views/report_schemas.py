@@ -192,6 +192,7 @@ def _planned_table() -> Schema:
             **dict.fromkeys(("location", "run", "spent_by", "grace"), _STRING),
             **dict.fromkeys(("needs_approval", "refused"), _or_null(_STRING)),
             "would_change": _BOOLEAN,
+            "files_passed_over": _map(_INTEGER),
             "guards": _list(_guard("rows")),
             **dict.fromkeys(("left", "superseded_by"), _OBJECT),
             "error": _ERROR,

@@ -35,7 +35,7 @@ def table_explanation_json(explanation: TableExplanation) -> dict[str, Any]:
 
 def table_explanation_text(explanation: TableExplanation) -> list[str]:
     """The lines of an explanation: the rows that the table has, then those that runs removed."""
-    lines = [*map(_live_text, explanation.rows)]
+    lines = [_live_text(row, explanation.as_of_ns) for row in explanation.rows]
     removed = [*map(_removal_text, explanation.removed)]
     going = sum(row.limit is not None for row in explanation.rows)
     subject = explanation.table
@@ -80,20 +80,25 @@ def _at_most(lines: list[str]) -> Iterator[str]:
         yield f"  and {len(lines) - _MOST_LINES:,} more; --format json lists all"
 
 
-def _live_text(row: LiveRow) -> str:
+def _live_text(row: LiveRow, as_of_ns: int) -> str:
     values = ", ".join(f"{name} {_shown(value)}" for name, value in _values(row.values).items())
     policy = "" if row.policy is None else f" (policy {row.policy + 1})"
-    return f"{row.file} row {row.row:,} ({values}): {_fate(row)}{policy}"
+    return f"{row.file} row {row.row:,} ({values}): {_fate(row, as_of_ns)}{policy}"
 
 
-def _fate(row: LiveRow) -> str:
+def _fate(row: LiveRow, as_of_ns: int) -> str:
     if row.limit is not None:
         due = row.due.get(row.limit)
         return f"removed by {row.limit}" + (
             "" if due is None else f", due since {format_instant(due)}"
         )
     by_instant = sorted(row.due.items(), key=itemgetter(1))
-    later = [f"{limit} removes it at {format_instant(due)}" for limit, due in by_instant]
+    later = [
+        f"{limit} removes it at {format_instant(due)}"
+        if due > as_of_ns
+        else f"due by {limit} since {format_instant(due)}, in a file with rows that stay"
+        for limit, due in by_instant
+    ]
     later += [_when_newer(limit, count) for limit, count in row.newer.items()]
     notes = [
         *([] if row.has_time else ["it has no time, so no age and no count removes it"]),

@@ -97,7 +97,7 @@ def files_text(plan: TablePlan) -> str:
 
 
 def rows_notes(plan: TablePlan) -> Iterator[str]:
-    """The sentences about rows that lack a value, or are ahead of the plan's instant; of files that were read."""
+    """The sentences about rows without a value, or ahead of the plan's instant, and about files that stay whole."""
     rows = plan.unlimited
     for number, text in (
         (rows.without_time, "without a time: no limit of age or number removes them"),
@@ -107,3 +107,5 @@ def rows_notes(plan: TablePlan) -> Iterator[str]:
     ):
         if number:
             yield f"{counted(number, 'row')} {text}"
+    for reason, number in plan.passed_over.items():
+        yield f"{counted(number, 'file')} kept whole: {reason.replace('_', ' ')}"

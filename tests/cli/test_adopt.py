@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -134,3 +136,29 @@ def test_a_location_without_a_log_is_refused(lake: Commands, location: str, text
     done = lake.run("adopt", location)
     assert done.exit_code == 2
     assert text in done.stderr
+
+
+def test_a_directory_of_parquet_files_is_said_to_be_one(tmp_path: Path, lake: Commands) -> None:
+    place = tmp_path / "exports"
+    for number, age in enumerate((40, 20, 1)):
+        at = pa.array([NOW - timedelta(days=age)] * 2, pa.timestamp("us", "UTC"))
+        (place / f"day={number}").mkdir(parents=True)
+        file = place / f"day={number}" / "part-0.parquet"
+        pq.write_table(pa.table({"created_at": at, "user_id": [1, 2]}), file)
+        os.utime(file, (0, 0))
+    (place / "broken.parquet").write_bytes(b"")
+    os.utime(place / "broken.parquet", (0, 0))
+    before = tree(place)
+    done = lake.run("adopt", str(place))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"{place}: 6 rows in 3 files" in done.stdout
+    assert "a directory of Parquet files without a log: only whole files are removed" in done.stdout
+    assert "left out: 1 file (without readable footer)" in done.stdout
+    assert "max_age: 30d would remove 1 file with 2 rows" in done.stdout
+    assert load_config(tmp_path / "w" / "retention.yaml").tables[1].format == "parquet"
+    assert tree(place) == before
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = lake.run("adopt", str(empty))
+    assert done.exit_code == 2
+    assert "it has neither a Delta log nor a complete Parquet file" in done.stderr

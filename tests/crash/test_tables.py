@@ -26,14 +26,14 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     hired.stop()
 
 
-@pytest.mark.parametrize("vectors", [False, True], ids=["copies", "vectors"])
+@pytest.mark.parametrize("kind", ["copies", "vectors", "directory"])
 @pytest.mark.parametrize("act", ACTS)
 def test_a_killed_run_given_again_ends_as_if_it_had_not_been_killed(
-    crew: Crew, act: str, vectors: bool
+    crew: Crew, act: str, kind: str
 ) -> None:
-    base = crew.folder / f"{act}-{vectors}"
+    base = crew.folder / f"{act}-{kind}"
     base.mkdir()
-    assert crew.run(do="prepare", act=act, folder=base, vectors=vectors) == 0
+    assert crew.run(do="prepare", act=act, folder=base, kind=kind) == 0
     calm, log = _copy(base, "calm"), crew.folder / f"{base.name}.steps"
     assert crew.run(do="record", act=act, folder=calm, log=log) == 0
     expected = _outcome(crew, "outcome", act, calm)

@@ -277,6 +277,11 @@ KINDS = {
         r"Spark's own log",
         untested="disks, memories, clocks, buckets, JARs and workers are no part of a stream",
     ),
+    "directories of Parquet files": Kind(
+        r"list that directory (with `format: delta`|as a table of its own)|one directory deeper|changed; move it away|"
+        r"remove rows with (a|the) program that writes",
+        untested="they refuse files that others list, or that cannot be moved in one step, before anything is moved",
+    ),
     "findings that cost time": Kind(
         r"they only take up space|raise segment_size|retention (plan|apply)`|VACUUM follows|wait for it, or end",
         untested="they are warnings: passes and publishes work",

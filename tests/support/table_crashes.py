@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import polars as pl
 from pyroaring import BitMap64
 
+from retention.core.table_policy import TableLimits
 from retention.errors import UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import crash_points
 from retention.tables.apply import apply_plan
+from retention.tables.opened import OpenedTable
+from retention.tables.plan import TablePlan
 from retention.tables.recorded import maintained
 from retention.tables.undo import undo_run
+from tests.retention.tables import directories
+from tests.retention.tables.directories import TEN_DAYS, Directory
 from tests.retention.tables.tables import Events, Removals, at, events
 from tests.support.crew import serve
 from tests.support.unlucky import failing
@@ -25,24 +30,69 @@ SOME: Removals = {
     1: {"max_age": BitMap64(range(10))},
     2: {"max_rows": BitMap64([7])},
 }
+TWO_FILES = replace(TEN_DAYS, limits=TableLimits(max_age_ns=2 * directories.DAY * 10**9))
 
 
-def prepare_apply(folder: Path, *, vectors: bool) -> None:
+class _Table(Protocol):
+    @property
+    def opened(self) -> OpenedTable: ...
+
+    def plan(self) -> TablePlan:
+        """The removal."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """The state that must not depend on a kill."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Delta:
+    events: Events
+
+    @property
+    def opened(self) -> OpenedTable:
+        return self.events.opened
+
+    def plan(self) -> TablePlan:
+        return self.events.plan(SOME)
+
+    def state(self) -> dict[str, Any]:
+        entries = sorted(Path(self.events.location, "_delta_log").glob("*.json"))
+        return {"ids": self.events.ids(), "entries": len(entries)}
+
+
+@dataclass(frozen=True)
+class _Files(Directory):
+    def state(self) -> dict[str, Any]:
+        return {"files": self.files(), "aside": self.aside()}
+
+
+def _at(folder: Path) -> _Table:
+    if (folder / "lake" / "events" / "_delta_log").exists():
+        return _Delta(at(folder))
+    return _Files(directories.at(folder, TWO_FILES).opened)
+
+
+def prepare_apply(folder: Path, *, kind: str) -> None:
     """A table with rows to remove."""
-    events(folder, vectors=vectors)
+    if kind == "directory":
+        directories.directory(folder)
+    else:
+        events(folder, vectors=kind == "vectors")
 
 
-def prepare_undo(folder: Path, *, vectors: bool) -> None:
+def prepare_undo(folder: Path, *, kind: str) -> None:
     """A table from which rows were removed."""
-    table = events(folder, vectors=vectors)
-    apply_plan(table.opened, table.plan(SOME))
+    prepare_apply(folder, kind=kind)
+    apply(folder)
 
 
 def apply(folder: Path) -> None:
     """Remove the rows, unless an earlier process has done so."""
     table = _settled(folder)
     if not _done(table, TableApplied):
-        apply_plan(table.opened, table.plan(SOME))
+        apply_plan(table.opened, table.plan())
 
 
 def undo(folder: Path) -> None:
@@ -57,24 +107,22 @@ def undo(folder: Path) -> None:
         undo_run(table.opened, applied[0])
 
 
-def _settled(folder: Path) -> Events:
-    table = at(folder)
+def _settled(folder: Path) -> _Table:
+    table = _at(folder)
     with maintained(table.opened):
         return table
 
 
-def _done(table: Events, kind: type[TableApplied | TableUndone]) -> list[str]:
+def _done(table: _Table, kind: type[TableApplied | TableUndone]) -> list[str]:
     outcomes = table.opened.history.outcomes()
     return [record.run for record in outcomes if isinstance(record, kind) and record.is_done]
 
 
 def outcome(folder: Path) -> dict[str, Any]:
     """The outcome that must not depend on a kill."""
-    table = at(folder)
-    entries = sorted(Path(table.location, "_delta_log").glob("*.json"))
+    table = _at(folder)
     return {
-        "ids": pl.scan_delta(table.location).collect()["id"].sort().to_list(),
-        "entries": len(entries),
+        **table.state(),
         "done": len(_done(table, TableApplied)) + len(_done(table, TableUndone)),
         "unfinished": table.opened.history.unfinished(),
     }
@@ -91,7 +139,7 @@ def _in_a_fork(case: dict[str, Any]) -> None:
     prepare, act = ACTS[case["act"]]
     crash_points.watch(case.get("env", {}))
     if case["do"] == "prepare":
-        prepare(folder, vectors=case["vectors"])
+        prepare(folder, kind=case["kind"])
     if case["do"] == "record":
         steps: list[str] = []
         with crash_points.watched_by(steps.append):

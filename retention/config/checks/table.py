@@ -25,6 +25,8 @@ def table_refusals(table: TableConfig) -> Iterator[ConfigRefusal]:
         )
     yield from _columns(table)
     yield from _needs(table, table, ())
+    if table.format == "parquet":
+        yield from _beyond_files(table)
     for at, policy in enumerate(table.policies):
         within = ("policies", at)
         yield from _needs(table, policy, within)
@@ -60,6 +62,18 @@ def _needs(
     for limit in _NEWEST:
         if getattr(limits, limit) is not None and table.time is None:
             yield from _order_alone(table, limit, within)
+
+
+def _beyond_files(table: TableConfig) -> Iterator[ConfigRefusal]:
+    """Settings of a directory of Parquet files that whole files cannot satisfy."""
+    limited = [((), table), *((("policies", at), each) for at, each in enumerate(table.policies))]
+    for within, limits in limited:
+        if limits.max_rows_per_key is not None:
+            text = (
+                "a directory of Parquet files has no log, so that only whole files can be removed, and a file has rows "
+                "of many keys; write the table as Delta, or remove the limit"
+            )
+            yield _refused("max_rows_per_key", text, within)
 
 
 def _order_alone(

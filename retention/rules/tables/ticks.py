@@ -205,7 +205,10 @@ def time_column(delta_type: object, unit: Unit | None, zone: str | None) -> Time
 
 
 def ticks_of(values: pa.Array) -> pa.Array:
-    """The ticks of a file's values: days, microseconds, or integers as they are; int64, with their nulls."""
+    """The ticks of a file's values: days, microseconds, or integers as they are; int64, with their nulls.
+
+    Nanoseconds are rounded up, so that no row is due too early.
+    """
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32()).cast(pa.int64())
     if not pa.types.is_timestamp(values.type):
@@ -215,5 +218,5 @@ def ticks_of(values: pa.Array) -> pa.Array:
     if unit == "us":
         return plain
     numbers = plain.fill_null(0).to_numpy(zero_copy_only=False)
-    ticks = numbers // MICROSECOND if unit == "ns" else numbers * _US_PER[unit]
+    ticks = -(-numbers // MICROSECOND) if unit == "ns" else numbers * _US_PER[unit]
     return pa.array(ticks, pa.int64(), mask=plain.is_null().to_numpy(zero_copy_only=False))

@@ -135,7 +135,11 @@ REFUSED = [
     ("time: Order Id", "time", "'Order Id' is not a column: write a name, or event.at"),
     ('key: "a, b"', "key", "'a, b' is not a column: write a name, or event.at for a nested one, with backticks around "
      "a name with a dot or a blank, such as [a, b]"),
-    ("format: iceberg", "format", "'iceberg' is no format of a table in place: its log must be able"),
+    ("format: iceberg", "format", "'iceberg' is no format of a table in place: write delta for a Delta"),
+    ("format: parquet, time: t, key: k, max_rows_per_key: 5", "max_rows_per_key",
+     "a directory of Parquet files has no log, so that only whole files can be removed"),
+    ("format: parquet, time: t, key: k, policies: [{where: {a: 1}, max_rows_per_key: 5}]",
+     "policies.0.max_rows_per_key", "a directory of Parquet files has no log"),
     ("max_row: 5", "max_row", "there is no such key; did you mean `max_rows`?"),
     ("time: t, policies: [{where: {a: 1}}]", "policies.0.where", "names no limit, so these rows have those"),
     ("time: t, policies: [{where: {}, max_age: 1d}]", "policies.0.where", "{} is no equality, and rows are selected"),
@@ -185,6 +189,18 @@ def test_a_policy_that_some_rows_reach_is_accepted(tmp_path: Path, where: str) -
         ("{name: A, location: w/tables}", "location: table A: lies in"),
         ("{name: A, location: w}", "location: table A: the warehouse"),
         ("{name: A, location: .}", "location: table A: the warehouse"),
+        (
+            "{name: A, location: s3://x/y, format: parquet}",
+            "location: table A: an object store has no rename, so that a file",
+        ),
+        (
+            "{name: A, location: c.s.t, format: parquet}",
+            "location: table A: a directory of Parquet files has no name in a catalog",
+        ),
+        (
+            "{name: A, location: ., format: parquet}",
+            "location: table A: the warehouse",
+        ),
         ("{name: A, location: a, group: none}", "group: table A: no group is called 'none'"),
         ("A", "'A' is not a mapping; write `- name: …`"),
     ],

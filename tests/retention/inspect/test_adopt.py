@@ -131,7 +131,7 @@ def test_a_named_column_that_has_no_times_is_refused(
 
 
 def test_a_table_from_which_nothing_may_be_removed_is_refused_until_it_may(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="this is no Delta table"):
+    with pytest.raises(UsageError, match="this is no table"):
         look_at(str(tmp_path), NOW_NS)
     kept = {"delta.appendOnly": "true"}
     write_deltalake(tmp_path / "t", pa.table({"at": [1]}), configuration=kept)

@@ -55,7 +55,7 @@ def test_an_explanation_is_what_the_plan_does_and_what_the_evidence_has(world: T
     with tempfile.TemporaryDirectory() as folder:
         opened = laid(world, Path(folder))
         plan = planned(opened)
-        listed = pa.concat_tables(removed_rows(plan)).to_pylist()
+        listed = pa.concat_tables(removed_rows(opened, plan)).to_pylist()
         gone = {(row["file"], row["row"]): row["limit"] for row in listed}
         keys = {(row.user, row.shard) for row in world.rows if row.user and row.shard}
         for user, shard in keys:

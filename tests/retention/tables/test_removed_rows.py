@@ -34,23 +34,25 @@ def test_rows_and_statements_are_what_a_pass_removes(world: TableWorld, random: 
         opened = laid(total, Path(folder))
         before = pl.scan_delta(opened.location).collect().to_arrow()
         plan = planned(opened)
-        rows = pa.concat_tables(removed_rows(plan))
+        rows = pa.concat_tables(removed_rows(opened, plan))
         gone = removed(total)
         assert sorted(rows["limit"].to_pylist()) == sorted(gone.values())
         assert rows.num_rows == plan.removed_rows
-        by_sql = _left_by_statements(before, plan)
+        by_sql = _left_by_statements(before, opened, plan)
         assert {(row.file, row.row) for row in total.rows} - gone.keys() == by_sql
         apply_plan(opened, plan)
         left = pl.scan_delta(opened.location).collect().to_arrow()
         assert set(zip(left["file"].to_pylist(), left["row"].to_pylist(), strict=True)) == by_sql
 
 
-def _left_by_statements(before: pa.Table, plan: TablePlan) -> set[tuple[int, int]]:
+def _left_by_statements(
+    before: pa.Table, opened: OpenedTable, plan: TablePlan
+) -> set[tuple[int, int]]:
     """The rows that the statements leave in DuckDB."""
     database = duckdb.connect().execute("SET TimeZone = 'UTC'; SET threads = 1")
     database.register("given", before)
     database.execute("CREATE TABLE events AS FROM given")
-    for statement in plan_statements(plan):
+    for statement in plan_statements(opened, plan):
         named = statement.replace(f"delta.`{plan.location}`", "events")
         database.execute(named.replace("`", '"').replace("struct(", "row("))
     return set(database.execute("SELECT file, row FROM events").fetchall())
@@ -74,11 +76,12 @@ def _events(folder: Path) -> OpenedTable:
 
 
 def test_rows_are_written_in_the_format_that_the_suffix_names(tmp_path: Path) -> None:
-    plan = planned(_events(tmp_path))
+    events = _events(tmp_path)
+    plan = planned(events)
     for suffix in ("csv", "jsonl", "parquet"):
         place = tmp_path / f"rows.{suffix}"
         for _ in range(2):
-            assert write_rows(str(place), removed_rows(plan)) == 4
+            assert write_rows(str(place), removed_rows(events, plan)) == 4
         query = f"FROM '{place}' ORDER BY file, row"
         relation = duckdb.sql(query)
         assert relation is not None
@@ -92,23 +95,25 @@ def test_rows_are_written_in_the_format_that_the_suffix_names(tmp_path: Path) ->
 
 
 def test_a_file_of_rows_replaces_nothing_else(tmp_path: Path) -> None:
-    plan = planned(_events(tmp_path))
+    events = _events(tmp_path)
+    plan = planned(events)
     other = tmp_path / "notes.csv"
     other.write_text("file,rows\n")
     with pytest.raises(UsageError, match="something other than removed rows as CSV"):
-        write_rows(str(other), removed_rows(plan))
+        write_rows(str(other), removed_rows(events, plan))
     with pytest.raises(UsageError, match=r"write \.parquet, \.csv or \.jsonl"):
-        write_rows(str(tmp_path / "rows.txt"), removed_rows(plan))
+        write_rows(str(tmp_path / "rows.txt"), removed_rows(events, plan))
     assert other.read_text() == "file,rows\n"
 
 
 def test_rows_and_statements_are_those_of_the_planned_table(tmp_path: Path) -> None:
-    plan = planned(_events(tmp_path))
+    events = _events(tmp_path)
+    plan = planned(events)
     write_deltalake(tmp_path / "other", pa.table({"at": [1]}))
-    other = replace(plan, location=str(tmp_path / "other"))
+    other = replace(events, location=str(tmp_path / "other"))
     for ask in (removed_rows, plan_statements):
         with pytest.raises(StalePlanError, match="another table is there"):
-            list(ask(other))
+            list(ask(other, plan))
 
 
 def test_a_key_that_the_table_lacks_is_refused_before_a_pass(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_day_is_ahead_until_it_begins() -> None:
 def test_ticks_are_floored_and_keep_nulls_and_the_year_9999() -> None:
     forever = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001
     assert ticks_of(pa.array([forever, None])).to_pylist() == [253_402_300_799_999_999, None]
-    assert ticks_of(pa.array([-1, 1_001], pa.timestamp("ns"))).to_pylist() == [-1, 1]
+    assert ticks_of(pa.array([-1, 1_000, 1_001], pa.timestamp("ns"))).to_pylist() == [0, 1, 2]
     assert ticks_of(pa.array([-1, 2], pa.timestamp("ms", "UTC"))).to_pylist() == [-1_000, 2_000]
     assert ticks_of(pa.array([19_000, None], pa.date32())).to_pylist() == [19_000, None]
     assert ticks_of(pa.array([7], pa.int16())).to_pylist() == [7]
