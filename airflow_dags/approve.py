@@ -1,4 +1,4 @@
-"""The approval question to a person, before the removal of messages that needs one."""
+"""The approval question to a person, before a removal that needs one."""
 
 from __future__ import annotations
 
@@ -79,9 +79,11 @@ class ApproveOperator(OneStream, ApprovalOperator):  # type: ignore[misc]
             )
         ti.xcom_push(key=STREAM, value=self.stream)
         ti.xcom_push(key=ASKED, value=plan["report"])
-        count = plan["messages"]
-        messages = f"{count:,} {'message' if count == 1 else 'messages'}"
-        self.subject = f"Retention: remove {messages} of {self.stream}?"
+        noun = "row" if "rows" in plan else "message"
+        count = plan[f"{noun}s"]
+        self.subject = (
+            f"Retention: remove {count:,} {noun if count == 1 else f'{noun}s'} of {self.stream}?"
+        )
         self.body = question(self.engine, self.stream, plan)
         if not is_shown(
             self.body, Path(plan["report"]).with_name(f"{file_name(ti, self.task_id)}.md")

@@ -108,7 +108,8 @@ class BatchTask(JobTask[list[Counts]]):
         left = [name for name in streams if name not in settled]
         ending, path = self.run_job(self.batch.id, left, arguments, context)
         report = ending.report or {}
-        entries = {entry["stream"]: dict(entry) for entry in report.get("streams", ())}
+        listed = [*report.get("streams", ()), *report.get("tables", ())]
+        entries = {entry.get("stream") or entry["table"]: dict(entry) for entry in listed}
         for compaction in report.get("compactions", ()):
             entries[compaction["stream"]]["compaction"] = compaction
         if "as_of_ns" not in report or (ending.code and not any(map(has_failed, entries.values()))):
@@ -135,7 +136,7 @@ class BatchTask(JobTask[list[Counts]]):
                 f"are tried again without the others (exit code {BUSY})"
             )
         for name, each in changed.items():
-            if each.get("messages") or each.get("markers"):
+            if each.get("messages") or each.get("markers") or each.get("rows"):
                 update_assets(self.outlets, name, each, context)
         return [counts[name] | {"stream": name} for name in record.asking(step, params)]
 

@@ -27,8 +27,9 @@ class Ending:
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The report's entry of the only stream; empty if there is none."""
-        entries = (self.report or {}).get("streams") or [{}]
+        """The report's entry of the only stream or table; empty if there is none."""
+        report = self.report or {}
+        entries = report.get("streams") or report.get("tables") or [{}]
         return entries[0]
 
     @property

@@ -1,4 +1,4 @@
-"""The text of an approval question: the removals, and the way to restore the messages."""
+"""The text of an approval question: the removals, and the way to restore them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _SECOND = 1_000_000_000
 
 def question(engine: Engine, stream: str, plan: Counts) -> str:
     """The text about the planned removals for a person, as Markdown."""
+    removed = "rows" if "rows" in plan else "messages"
     return "\n".join(
         [
             f"{stream}: {plan['needs_approval']}.",
@@ -26,7 +27,7 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
             "Approval covers these numbers: if `apply` would remove more, it removes nothing. After Reject, the stream "
             "is kept as it is.",
             "",
-            f"Within {plan['grace']} (`grace`) `{engine.command('undo', 'RUN')}` restores the messages; `apply` "
+            f"Within {plan['grace']} (`grace`) `{engine.command('undo', 'RUN')}` restores the {removed}; `apply` "
             "returns the command with the run's name.",
         ]
     )
@@ -62,11 +63,11 @@ def instant(ns: int) -> str:
 
 
 def _rows(plan: Counts) -> Iterator[tuple[str, str]]:
-    yield "messages", f"{plan['messages']:,}"
+    yield from ((name, f"{plan[name]:,}") for name in ("messages", "rows") if name in plan)
     for rule, count in plan["by_rule"].items():
         yield f"by `{rule}`", f"{count:,}"
     yield "bytes", f"{plan['bytes']:,}"
-    extent = plan["extent"]
+    extent = plan.get("extent")
     if extent is not None:
         if extent["first_seq"] is not None:
             yield "sequences", f"{extent['first_seq']:,} to {extent['last_seq']:,}"

@@ -165,7 +165,7 @@ def totals(
     }
 
 
-_AMOUNTS = ("messages", "bytes", "markers", "merges", "files")
+_AMOUNTS = ("messages", "rows", "bytes", "markers", "merges", "files")
 
 
 def _said(step: Step, name: str, counts: Counts) -> str:

@@ -140,6 +140,8 @@ def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
         return "a dry run plans and does nothing else"
     if past.rejected_by is not None and step is not PLAN:
         return f"{stream}: {past.rejected_by} has rejected the plan; the stream is kept as it is"
+    if step is COMPACT and past.plan is not None and "rows" in past.plan:
+        return f"{stream}: a table in place is compacted by its owner"
     if past.asking is not None and step is APPLY:
         return f"{stream}: nothing is removed until the question of run {past.asking} is answered"
     return None
@@ -155,7 +157,7 @@ def refusal(step: Step, counts: Counts, past: Past) -> str | None:
 
 def is_nothing(step: Step, counts: Counts) -> bool:
     """Whether a step found nothing to do."""
-    return not any(counts[name] for name in step.amounts)
+    return not any(counts.get(name) for name in step.amounts)
 
 
 def reason_of_nothing(stream: str, counts: Counts) -> str:
@@ -209,7 +211,8 @@ def _maintenance_arguments(past: Past) -> list[str]:
 
 def _plan_counts(entry: Mapping[str, Any]) -> Counts:
     guards = [finding["sentence"] for finding in entry.get("guards", ())]
-    own = ("would_change", "needs_approval", "refused", "extent", "grace")
+    extent = () if "table" in entry else ("extent",)
+    own = ("would_change", "needs_approval", "refused", "grace", *extent)
     return _removal_counts(entry) | {"guards": guards} | {name: entry[name] for name in own}
 
 
@@ -224,12 +227,13 @@ def _apply_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 def _removal_counts(entry: Mapping[str, Any]) -> Counts:
-    return {
-        "messages": entry["removed_messages"],
-        "bytes": entry["removed_bytes"],
-        "by_rule": entry["by_rule"],
-        "markers": entry["markers"],
-    }
+    """The counts of a removal: `messages` and `markers` of a stream, `rows` of a table in place."""
+    removed = (
+        {"rows": entry["removed_rows"]}
+        if "table" in entry
+        else {"messages": entry["removed_messages"], "markers": entry["markers"]}
+    )
+    return removed | {"bytes": entry["removed_bytes"], "by_rule": entry["by_rule"]}
 
 
 def _compaction_counts(entry: Mapping[str, Any]) -> Counts:
@@ -242,7 +246,7 @@ def _reclaim_counts(entry: Mapping[str, Any]) -> Counts:
 
 
 PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in_dry_run=True)
-APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers"))
+APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers", "rows"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))
 RECLAIM = Step("reclaim", "reclaim", lambda _: [], _reclaim_counts, ("files",))
 MAINTAIN = Step(
@@ -250,6 +254,6 @@ MAINTAIN = Step(
     "retain",
     _maintenance_arguments,
     lambda entry: _apply_counts(entry) | _compaction_counts(entry.get("compaction") or {}),
-    ("messages", "markers", "merges"),
+    ("messages", "markers", "rows", "merges"),
 )
 """A pass over many streams without a prior plan, and their compaction, by one job."""

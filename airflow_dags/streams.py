@@ -1,4 +1,4 @@
-"""Names, groups and tags of the streams, buckets and topics in `retention.yaml`, read without the engine.
+"""Names, groups and tags of the streams, buckets, topics and tables in `retention.yaml`, read without the engine.
 
 Airflow parses a DAG file again and again. Reading only these names takes milliseconds. The full
 configuration with its models takes a third of a second, and libraries that Airflow's environment
@@ -74,7 +74,7 @@ class Listed(NamedTuple):
 
 
 def listed_streams(config: str | Path) -> list[Listed]:
-    """All streams for commands without a name: streams, then those of buckets, then topics.
+    """All streams and tables for commands without a name: streams, then those of buckets, then topics, then tables.
 
     Args:
         config: `retention.yaml`, or the JSON of one stream from `nats stream info --json`.
@@ -251,6 +251,7 @@ SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "streams": _stream,
     "buckets": _bucket,
     "topics": _topic,
+    "tables": _name,
 }
 """Section of a configuration → a function from one of its entries to the stream's name; empty: no name."""
 _KEYS = " or ".join(f"`{section}:`" for section in SECTIONS)

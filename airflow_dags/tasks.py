@@ -89,7 +89,8 @@ class StepTask(OneStream, JobTask[Counts]):
             self.engine, self.step, ending.entry, ending.report["as_of_ns"], str(path)
         )
         if "undo" in counts:
-            log.info("%s: %s restores the removed messages", self.stream, counts["undo"])
+            removed = "rows" if "rows" in counts else "messages"
+            log.info("%s: %s restores the removed %s", self.stream, counts["undo"], removed)
         refused = refusal(self.step, counts, past)
         if refused is not None:
             context["ti"].xcom_push(key="return_value", value=counts)
@@ -149,7 +150,7 @@ def counts_of(
 ) -> Counts:
     """The counts of a stream's entry in a report, with the report's path and the command to undo its run."""
     counts = step.counts(entry) | {"as_of_ns": as_of_ns, "report": report}
-    if counts.get("run") and counts["messages"]:
+    if counts.get("run") and (counts.get("messages") or counts.get("rows")):
         counts["undo"] = engine.command("undo", counts["run"])
     return counts
 

@@ -1,10 +1,10 @@
-"""The metrics file of a run: the measures of its streams, in a file for a collector."""
+"""The metrics file of a run: the measures of its streams and tables, in a file for a collector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome, ask_concurrently
@@ -14,19 +14,21 @@ from retention.storage.places import place_of
 from retention.views.metrics import METRICS_FILE, CommandRun, metrics_text
 
 if TYPE_CHECKING:
-    from retention.inspect.measures import Measures
+    from retention.inspect.measures import Measures, TableMeasures
+
+Of = TypeVar("Of")
 
 
 def write_metrics(
     path: str, run: CommandRun, warehouse: Warehouse | None, say: Callable[[str], None]
 ) -> None:
-    """Measure the streams of a run, and replace the metrics file atomically.
+    """Measure the streams and tables of a run, and replace the metrics file atomically.
 
     Args:
         path: the file, a path or an `s3://` location.
         run: the run, without measures.
-        warehouse: the warehouse of its streams; None: the run ended before it was opened.
-        say: receives a sentence for each processed stream that could not be measured.
+        warehouse: the warehouse of its streams and tables; None: the run ended before it was opened.
+        say: receives a sentence for each processed stream or table that could not be measured.
 
     Raises:
         UsageError: the file exists and does not contain metrics.
@@ -34,13 +36,15 @@ def write_metrics(
     """
     check_output(path, METRICS_FILE)
     if warehouse is not None:
-        measured = _measured(warehouse, run.outcomes, run.ended_ns)
-        failed = {outcome.stream for outcome in run.outcomes if outcome.error is not None}
+        of_streams, of_tables = _measured(warehouse, run)
+        processed = [*run.outcomes, *run.tables]
+        failed = {outcome.stream for outcome in processed if outcome.error is not None}
+        measured: list[Outcome[Any]] = [*of_streams, *of_tables]
         for outcome in measured:
             if outcome.error is not None and outcome.stream not in failed:
                 say(f"{path} lacks measures of {outcome.sentence}")
-        values = {outcome.stream: outcome.value for outcome in measured if outcome.value}
-        run = _with_listings(replace(run, measures=values), warehouse)
+        known = replace(run, measures=_values(of_streams), table_measures=_values(of_tables))
+        run = _with_listings(known, warehouse)
     before = b"" if is_stream(path) else files.read_bytes(place_of(path)) or b""
     text = metrics_text(run, before.decode("utf-8", "replace"))
     write_output(path, METRICS_FILE, text.encode())
@@ -56,14 +60,31 @@ def _with_listings(run: CommandRun, warehouse: Warehouse) -> CommandRun:
 
 
 def _measured(
-    warehouse: Warehouse, outcomes: Sequence[Outcome[object]], as_of_ns: int
-) -> list[Outcome[Measures]]:
-    from retention.inspect.measures import measure
+    warehouse: Warehouse, run: CommandRun
+) -> tuple[list[Outcome[Measures]], list[Outcome[TableMeasures]]]:
+    """The measures of the streams of a run, and of its tables."""
+    from retention.inspect.measures import measure, measure_table
 
-    return ask_concurrently(
-        [outcome.stream for outcome in outcomes],
-        lambda name: measure(warehouse.log(name).opened, as_of_ns),
-        warehouse.clock,
-        files.read_parallelism(warehouse.location),
-        "measuring streams",
+    ended_ns = run.ended_ns
+
+    def ask(
+        nouns: str, outcomes: Sequence[Outcome[object]], measured: Callable[[str], Of]
+    ) -> list[Outcome[Of]]:
+        return ask_concurrently(
+            [outcome.stream for outcome in outcomes],
+            measured,
+            warehouse.clock,
+            files.read_parallelism(warehouse.location),
+            f"measuring {nouns}",
+        )
+
+    return (
+        ask("streams", run.outcomes, lambda name: measure(warehouse.log(name).opened, ended_ns)),
+        ask(
+            "tables", run.tables, lambda name: measure_table(warehouse.table(name).opened, ended_ns)
+        ),
     )
+
+
+def _values(outcomes: Sequence[Outcome[Of]]) -> dict[str, Of]:
+    return {outcome.stream: outcome.value for outcome in outcomes if outcome.value is not None}

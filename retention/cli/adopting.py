@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +59,8 @@ def adopt(
     name = name or re.sub(r"[\s.*>/\\]", "_", PurePosixPath(look.location).name)
     effects = [age_effect(table, chosen, age, now_ns) for age in _AGES]
     place = _config_file(settings)
-    add_entry(place, table_entry(name, look, chosen))
+    written = replace(look, location=_in_config(location, look.location, place))
+    add_entry(place, table_entry(name, written, chosen))
     if settings.format == "table":
         put_lines(effect_line(effect, look) for effect in effects)
         put_lines([*_added(name, chosen), f"table {name} is listed in {place}, without a limit"])
@@ -73,6 +76,17 @@ def _absolute(location: str) -> str:
     if why is not None:
         raise UsageError(f"{location!r} {why}")
     return absolute_location(location, "here")
+
+
+def _in_config(given: str, found: str, config: str) -> str:
+    """The location as the configuration has it: relative to its file if it was given relative to this directory."""
+    from retention.storage import files
+    from retention.storage.places import place_of
+
+    is_absolute = files.is_remote(found) or Path(place_of(given)).expanduser().is_absolute()
+    if is_absolute or files.is_remote(config):
+        return found
+    return os.path.relpath(found, Path(config).resolve().parent)
 
 
 def _config_file(settings: Settings) -> str:

@@ -127,7 +127,7 @@ def apply(
     _put_reports(settings, warehouse, done, instant)
     unlisted = say_unlisted(warehouse, what, tags)
     if metrics_file is not None:
-        _put_metrics(metrics_file, warehouse, done.streams, started, unlisted)
+        _put_metrics(metrics_file, warehouse, done, started, unlisted)
     finish(done.every, unlisted.exit_code)
 
 
@@ -360,15 +360,18 @@ def _check_metrics(path: str | None) -> None:
 def _put_metrics(
     path: str,
     warehouse: Warehouse,
-    outcomes: Sequence[Outcome[RunReport]],
+    done: AppliedPasses,
     started: int,
     unlisted: UnlistedFinding,
 ) -> None:
     from retention.api.metrics import write_metrics
     from retention.views.metrics import CommandRun
 
-    code = exit_code(outcomes) or unlisted.exit_code
-    run = CommandRun("apply", started, time.time_ns(), code, outcomes, unlisted=unlisted.names)
+    code = exit_code(done.every) or unlisted.exit_code
+    ended = time.time_ns()
+    run = CommandRun(
+        "apply", started, ended, code, done.streams, done.tables, unlisted=unlisted.names
+    )
     write_metrics(path, run, warehouse, say)
 
 

@@ -27,7 +27,7 @@ def doctor(
         bool, typer.Option("--spark", help="Also start Spark as jobs do, and test its workers.")
     ] = False,
 ) -> None:
-    """Check the machine, the warehouse and its streams. Names a remedy for each problem."""
+    """Check the machine, the warehouse, its streams and tables. Names a remedy for each problem."""
     settings = settings_of(ctx)
     from retention.doctor.examine import examine
     from retention.doctor.finding import exit_code, finding_lines

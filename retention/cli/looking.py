@@ -158,7 +158,7 @@ def state(
     ] = None,
     max_lag: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Exit with 3 if a stream lags longer than this."),
+        typer.Option(metavar="DURATION", help="Exit with 3 if one lags longer than this."),
     ] = None,
 ) -> None:
     """Show what streams and tables hold, and their lag behind the policy."""
@@ -189,8 +189,8 @@ def state(
         details.add_to([known for known in entries if "error" not in known])
         entries += map(table_entry, of_tables)
         put_json(settings, entries, entries)
-    is_behind = most_ns is not None and _say_behind(_values(outcomes), now, most_ns)
     every: list[Outcome[Any]] = [*outcomes, *of_tables]
+    is_behind = most_ns is not None and _say_behind(every, now, most_ns)
     finish(every, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0))
 
 
@@ -209,17 +209,23 @@ def stats(ctx: typer.Context, topics: Topics = None, tags: Tags = None) -> None:
         put_json(settings, statistics.as_json(), statistics.as_json())
 
 
-def _say_behind(states: Sequence[State], now_ns: int, most_ns: int) -> bool:
-    """Name the streams that lag for longer than allowed; return whether there are any."""
+def _say_behind(outcomes: Sequence[Outcome[Any]], now_ns: int, most_ns: int) -> bool:
+    """Name the streams and tables that lag for longer than allowed; return whether there are any."""
+    from retention.inspect.state import State
     from retention.views.text import behind_text
+    from retention.views.text_table import table_behind_text
 
-    lines = [text for state in states if (text := behind_text(state, now_ns, most_ns))]
+    texts = [
+        (behind_text if isinstance(state, State) else table_behind_text)(state, now_ns, most_ns)
+        for state in _values(outcomes)
+    ]
+    lines = list(filter(None, texts))
     for line in lines:
         say(line)
     return bool(lines)
 
 
-def _values(outcomes: Sequence[Outcome[Any]]) -> list[State]:
+def _values(outcomes: Sequence[Outcome[Any]]) -> list[Any]:
     return [outcome.value for outcome in outcomes if outcome.value is not None]
 
 
@@ -332,7 +338,7 @@ def _put_states(states: Sequence[State]) -> None:
 def _put_states_of_tables(outcomes: Sequence[Outcome[TableState]]) -> None:
     from retention.views.text_table import TABLE_HEAD, table_row
 
-    states = [outcome.value for outcome in outcomes if outcome.value is not None]
+    states = _values(outcomes)
     if states:
         put_table(TABLE_HEAD, map(table_row, states), TABLE_HEAD[1:4], ("LOCATION",))
 

@@ -23,13 +23,15 @@ class Finding:
     detail: str
     remedy: str = ""
     stream: str | None = None
-    """The stream checked; None: the machine or the warehouse."""
+    """The stream checked; None: the machine, the warehouse, or a table."""
     damage: bool = False
     """Whether data is damaged or missing, which is worse than a refused run."""
+    table: str | None = None
+    """The table in place that was checked."""
 
     def as_json(self) -> JsonObject:
         """The finding as JSON values."""
-        names = ("check", "stream", "result", "detail", "remedy")
+        names = ("check", "stream", "table", "result", "detail", "remedy")
         return {name: getattr(self, name) for name in names}
 
 
@@ -58,9 +60,9 @@ def problem_of_error(check: str, error: Exception, stream: str | None = None) ->
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """A heading for the machine and each stream, then a line per finding, with the remedy of each problem."""
-    for stream, group in groupby(findings, lambda finding: finding.stream):
-        yield stream or "machine and warehouse"
+    """A heading for the machine, each stream and table, then a line per finding, with the remedy of each problem."""
+    for name, group in groupby(findings, lambda finding: finding.stream or finding.table):
+        yield name or "machine and warehouse"
         for finding in group:
             yield f"  {finding.result:<8} {finding.check}: {finding.detail}"
             if finding.remedy:

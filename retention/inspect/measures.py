@@ -1,4 +1,4 @@
-"""Measures of a stream for monitoring: its size and lag, small files, and dead files that await a reclaim."""
+"""Measures of a stream or table for monitoring: its size and lag, small files, and dead files that await a reclaim."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
+from retention.tables.opened import OpenedTable
+from retention.tables.state import set_limits, state_of_table
 
 LONGEST_KEPT_NS = 7 * DAY
 """The time for which the measures of an idle stream are reused: old log entries become due meanwhile."""
@@ -41,6 +43,31 @@ class Measures:
     """The time since the oldest dead file on the disk died; 0 without dead files."""
     rules: Sequence[str]
     """The rules by which passes may remove messages."""
+
+
+@dataclass(frozen=True)
+class TableMeasures:
+    """The state of a table in place in numbers, from its log."""
+
+    lag_seconds: float | None
+    """The time by which it is behind its limits; None: nothing may be removed from it."""
+    rows: int
+    bytes: int
+    """The length of its files."""
+    files: int
+    rules: Sequence[str]
+    """The limits by which passes may remove rows."""
+
+
+def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
+    """Measure a table in place.
+
+    Raises:
+        RetentionError: it cannot be read.
+    """
+    state = state_of_table(opened, as_of_ns)
+    lag = None if state.due is None else state.behind_ns(as_of_ns) / SECOND
+    return TableMeasures(lag, state.rows, state.bytes, state.files, set_limits(opened.policy))
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:

@@ -1,4 +1,4 @@
-"""Job: check Spark, the warehouse and its streams."""
+"""Job: check Spark, the warehouse, its streams and tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from retention.jobs.running import JobResult, JobRun, job
 
 @job(
     "doctor",
-    "Check Spark, a warehouse and its streams.",
+    "Check Spark, a warehouse, its streams and tables.",
     add_selection,
     refusal=without_instant("a check has no instant"),
 )
 def main(run: JobRun) -> JobResult:
-    """Check Spark, the warehouse and its streams."""
+    """Check Spark, the warehouse, its streams and tables."""
     # An invalid warehouse, or a missing stream, is reported before Spark starts.
     of_warehouse = list(examine(run.open, run.arguments.stream, run.arguments.tag))
     checks = [*check_spark(lambda: run.open().location), *of_warehouse]

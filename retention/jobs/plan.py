@@ -26,6 +26,7 @@ from retention.views.text_guards import warning_guards
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.tables.plan import TablePlan
+    from retention.tables.report import TableReport
 
 
 @job(
@@ -67,7 +68,7 @@ def main(run: JobRun) -> JobResult:
         unchanged_outcomes,
         warehouse=warehouse,
         unlisted=unlisted,
-        tables=of_tables,
+        tables=[unchanged_table(warehouse, outcome) for outcome in of_tables],
     )
 
 
@@ -160,6 +161,17 @@ def unchanged(outcome: Outcome[Plan]) -> Outcome[RunReport]:
     plan = outcome.value
     nothing = (
         None if plan is None else RunReport.of_nothing(plan.header.stream, plan.header.as_of_ns)
+    )
+    return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
+
+
+def unchanged_table(warehouse: Warehouse, outcome: Outcome[TablePlan]) -> Outcome[TableReport]:
+    """The outcome of a table that planning leaves unchanged, as metrics count it."""
+    from retention.tables.permits import nothing_done
+
+    plan = outcome.value
+    nothing = (
+        None if plan is None else nothing_done(warehouse.table(plan.table).opened, plan.as_of_ns)
     )
     return Outcome(outcome.stream, nothing, outcome.error, outcome.seconds)
 

@@ -259,9 +259,9 @@ def _write_metrics(
     from retention.api.metrics import write_metrics
     from retention.views.metrics import CommandRun
 
-    outcomes = () if result is None else result.outcomes
+    outcomes, tables = ((), ()) if result is None else (result.outcomes, result.tables)
     unlisted = () if result is None or result.unlisted is None else result.unlisted.names
-    run = CommandRun(name, started, time.time_ns(), code, outcomes, unlisted=unlisted)
+    run = CommandRun(name, started, time.time_ns(), code, outcomes, tables, unlisted=unlisted)
     warehouse = None if result is None else result.warehouse
     write_metrics(arguments.metrics_file, run, warehouse, lambda text: _complain(f"{name}: {text}"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.json_object import JsonObject
-from retention.core.table_policy import LIMITS
+from retention.core.spans import Array
+from retention.core.table_policy import LIMITS, TablePolicy
+from retention.core.units import MILLISECOND, SECOND
 from retention.delta.features import refusal
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.plan.estimate_ranges import Bounds
 from retention.rules.tables.files import decide_files, files_beyond_bytes
+from retention.rules.tables.ticks import TimeColumns
 from retention.tables.access import access_of
 from retention.tables.bounds import by_path, file_bounds, live_rows, times_of
 from retention.tables.opened import OpenedTable
@@ -61,6 +65,11 @@ class TableState:
     version: int
     due: Bounds | None
     """The rows that a pass would remove now; None: nothing may be removed from the table."""
+    since_ns: int | None
+    """The instant since which a pass would surely have removed some of them, to the second; None: of none is it sure.
+
+    It is no earlier than the last applied pass, nor than the table's oldest file.
+    """
     refused: str | None
     """The sentence that refuses removals from it; None: they are not refused."""
 
@@ -68,6 +77,10 @@ class TableState:
     def is_behind(self) -> bool:
         """Whether a pass would remove a row, or is refused."""
         return self.due is None or self.due.lower > 0
+
+    def behind_ns(self, as_of_ns: int) -> int:
+        """The time by which the table is behind its limits at an instant, nanoseconds; 0: it is not."""
+        return 0 if self.since_ns is None else max(as_of_ns - self.since_ns, 0)
 
     def as_json(self) -> JsonObject:
         """The state as JSON values."""
@@ -80,7 +93,8 @@ def estimate_table(table: OpenedTable, as_of_ns: int) -> TableEstimate:
     Raises:
         RetentionError: as `planning.plan_table`, except that a refused table is estimated.
     """
-    return _estimated(table, access_of(table).read(table), as_of_ns)
+    snapshot = access_of(table).read(table)
+    return _estimated(table, snapshot, _Bounded.of(table, snapshot), as_of_ns)
 
 
 def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
@@ -90,7 +104,8 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         RetentionError: as `estimate_table`.
     """
     snapshot = access_of(table).read(table)
-    estimate, refused = _estimated(table, snapshot, as_of_ns), refusal(snapshot)
+    bounded, refused = _Bounded.of(table, snapshot), refusal(snapshot)
+    estimate = _estimated(table, snapshot, bounded, as_of_ns)
     return TableState(
         table.name,
         table.location,
@@ -99,51 +114,92 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         estimate.files,
         snapshot.version,
         None if refused is not None else estimate.removed_rows,
+        bounded.due_since(as_of_ns) if bounded and estimate.removed_rows.lower else None,
         refused,
     )
 
 
-def _estimated(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TableEstimate:
-    if not leaves(snapshot.metadata):
+def _estimated(
+    table: OpenedTable, snapshot: DeltaSnapshot, bounded: _Bounded | None, as_of_ns: int
+) -> TableEstimate:
+    if bounded is None:
         return TableEstimate(table.name, as_of_ns, Bounds(0, 0), {}, 0, 0, 0, snapshot.version)
-    policy, times, order = table.policy, times_of(snapshot, table.policy), by_path(snapshot)
-    rows = live_rows(snapshot, order)
-    bounds = file_bounds(snapshot, policy, times, order, pa.array(rows))
-    decided = decide_files(bounds, policy, times, as_of_ns)
-    whole, is_open = decided.verdicts >= 0, np.zeros(len(order), dtype=bool)
-    is_open[decided.to_read] = True
+    return bounded.estimate(as_of_ns)
 
-    def beyond(gone: Any) -> Any:
-        return files_beyond_bytes(bounds, policy, decided.possible, gone) & ~whole
 
-    # The more files other limits remove, the fewer exceed `max_bytes`.
-    fewest, most = beyond(whole | is_open) & ~is_open, beyond(whole)
-    surely = {limit: whole & (decided.verdicts == at) for at, limit in enumerate(LIMITS)}
-    surely["max_bytes"] = surely["max_bytes"] | fewest
-    perhaps = is_open | most
-
-    def total(mask: Any) -> int:
-        return int(rows[mask].sum())
-
-    by_rule = {
-        limit: Bounds(total(mask), total(mask | perhaps))
-        for limit, mask in surely.items()
-        if _is_set(table, limit) and total(mask | perhaps)
-    }
-    return TableEstimate(
-        table.name,
-        as_of_ns,
-        Bounds(total(whole | fewest), total(whole | perhaps)),
-        by_rule,
-        int(is_open.sum()),
-        len(order),
-        int(rows.sum()),
-        snapshot.version,
+def set_limits(policy: TablePolicy) -> tuple[str, ...]:
+    """The limits that a table or one of its policies has, in the order of a pass."""
+    limits = (policy.limits, *(each.limits for each in policy.policies))
+    fields = {"max_age": "max_age_ns", "expires_at": "expires"}
+    return tuple(
+        limit
+        for limit in LIMITS
+        if any(getattr(each, fields.get(limit, limit)) not in {None, False} for each in limits)
     )
 
 
-def _is_set(table: OpenedTable, limit: str) -> bool:
-    """Whether the table or one of its policies has a limit."""
-    limits = (table.policy.limits, *(policy.limits for policy in table.policy.policies))
-    name = {"max_age": "max_age_ns", "expires_at": "expires"}.get(limit, limit)
-    return any(getattr(each, name) not in {None, False} for each in limits)
+@dataclass(frozen=True)
+class _Bounded:
+    """The files of a version, as rules see them."""
+
+    table: OpenedTable
+    snapshot: DeltaSnapshot
+    times: TimeColumns
+    rows: Array
+    bounds: pa.Table
+
+    @classmethod
+    def of(cls, table: OpenedTable, snapshot: DeltaSnapshot) -> _Bounded | None:
+        """None: the table has no columns, because a directory has those of its files, which may all be gone."""
+        if not leaves(snapshot.metadata):
+            return None
+        times, order = times_of(snapshot, table.policy), by_path(snapshot)
+        rows = live_rows(snapshot, order)
+        bounds = file_bounds(snapshot, table.policy, times, order, pa.array(rows))
+        return cls(table, snapshot, times, rows, bounds)
+
+    def estimate(self, as_of_ns: int) -> TableEstimate:
+        """The bounds of a pass at an instant."""
+        policy, bounds, rows = self.table.policy, self.bounds, self.rows
+        decided = decide_files(bounds, policy, self.times, as_of_ns)
+        whole, is_open = decided.verdicts >= 0, np.zeros(len(rows), dtype=bool)
+        is_open[decided.to_read] = True
+
+        def beyond(gone: Any) -> Any:
+            return files_beyond_bytes(bounds, policy, decided.possible, gone) & ~whole
+
+        # The more files other limits remove, the fewer exceed `max_bytes`.
+        fewest, most = beyond(whole | is_open) & ~is_open, beyond(whole)
+        surely = {limit: whole & (decided.verdicts == at) for at, limit in enumerate(LIMITS)}
+        surely["max_bytes"] = surely["max_bytes"] | fewest
+        perhaps = is_open | most
+
+        def total(mask: Any) -> int:
+            return int(rows[mask].sum())
+
+        by_rule = {
+            limit: Bounds(total(surely[limit]), total(surely[limit] | perhaps))
+            for limit in set_limits(policy)
+            if total(surely[limit] | perhaps)
+        }
+        return TableEstimate(
+            self.table.name,
+            as_of_ns,
+            Bounds(total(whole | fewest), total(whole | perhaps)),
+            by_rule,
+            int(is_open.sum()),
+            len(rows),
+            int(rows.sum()),
+            self.snapshot.version,
+        )
+
+    def due_since(self, as_of_ns: int) -> int:
+        """The instant of `TableState.since_ns`, if a pass at `as_of_ns` surely removes rows."""
+        written_ms = pc.min(self.snapshot.files["modification_time"]).as_py()
+        last_ns = self.table.history.last_as_of_ns() or 0
+        start_ns = min(max(last_ns, written_ms * MILLISECOND), as_of_ns)
+        seconds = range(start_ns // SECOND, as_of_ns // SECOND + 1)
+        first = bisect_right(
+            seconds, 0, key=lambda at: self.estimate(at * SECOND).removed_rows.lower
+        )
+        return min(max((seconds.start + first) * SECOND, start_ns), as_of_ns)

@@ -263,4 +263,6 @@ def _folded() -> Schema:
 def _finding() -> Schema:
     result = {"enum": ["ok", "warning", "problem"]}
     texts = dict.fromkeys(("check", "detail", "remedy"), _STRING)
-    return _object(texts | {"stream": _or_null(_STRING), "result": result})
+    return _object(
+        texts | dict.fromkeys(("stream", "table"), _or_null(_STRING)) | {"result": result}
+    )

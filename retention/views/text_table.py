@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.views.text_guards import guards_text, passed_guards_text
-from retention.views.wording import bounds_text, brief_instant
+from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 if TYPE_CHECKING:
     from retention.tables.plan import TablePlan
@@ -77,6 +77,22 @@ def table_lag_text(state: TableState) -> str:
     if not state.due.lower:
         return f"at most {counted(state.due.upper, 'row')} to remove"
     return f"at least {counted(state.due.lower, 'row')} to remove"
+
+
+def table_behind_text(state: TableState, now_ns: int, most_ns: int) -> str:
+    """The sentence for a table that was behind its limits for longer than a time; empty if it was not.
+
+    A table that is refused counts as behind.
+    """
+    if state.due is None:
+        return f"{state.table}: {table_lag_text(state)}"
+    behind_ns = state.behind_ns(now_ns)
+    if behind_ns <= most_ns:
+        return ""
+    return (
+        f"{state.table}: behind its limits for {brief_duration(behind_ns)}, longer than {brief_duration(most_ns)}: "
+        f"{table_lag_text(state)}"
+    )
 
 
 def limits_text(by_limit: Mapping[str, int]) -> str:

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from airflow_dags.ending import Ending, code_of_spark, read_ending
 from airflow_dags.engine import Engine
@@ -220,6 +222,30 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
     assert "| as of | 1970-01-01 00:00:00 UTC |" in text
     undo = "`/e/bin/retention --config /srv/retention.yaml undo RUN` restores the messages"
     assert f"Within 7d (`grace`) {undo}" in text
+
+
+def test_the_counts_of_a_table_are_rows_and_its_owner_compacts_it(tmp_path: Path) -> None:
+    ats = pa.array([0, 1_900_000_000], pa.int64())
+    write_deltalake(tmp_path / "lake", pa.table({"at": ats}))
+    entry = {"name": "events", "location": "lake", "time": "at", "unit": "s", "max_age": "30d"}
+    text = json.dumps({"warehouse": "w", "tables": [entry | {"approve": True}]})
+    (tmp_path / "retention.yaml").write_text(text)
+    report, counts = tmp_path / "report.json", dict[str, Any]()
+    for step in (PLAN, APPLY, RECLAIM):
+        past = Past(ALL, counts.get("plan") and counts["plan"] | {"as_of_ns": 0}, str(report))
+        words = ("--engine", "local", "--stream", "events", "--report-file", str(report))
+        done = run_job(step.job, tmp_path, *words, *step.arguments(past))
+        assert done.returncode == 0, done.stderr
+        counts[step.name] = step.counts(read_ending(0, report).entry)
+    assert (counts["plan"]["rows"], counts["apply"]["rows"]) == (1, 1)
+    assert counts["apply"]["run"]
+    assert not is_nothing(APPLY, counts["apply"])
+    assert is_nothing(RECLAIM, counts["reclaim"])
+    why = reason_to_skip(COMPACT, "events", Past(ALL, counts["plan"]))
+    assert why == "events: a table in place is compacted by its owner"
+    asked = question(ENGINE, "events", counts["plan"] | {"as_of_ns": 7, "report": "/r/plan.json"})
+    assert "| rows | 1 |" in asked
+    assert "undo RUN` restores the rows" in asked
 
 
 def test_a_question_is_asked_once_more_only_as_it_stands(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ FILES = {
         buckets: [{name: sessions, ttl: 1h}, {name: flags}]
     """,
     "all sections": """
+        tables: [{name: events, location: lake/events}]
         topics: [{name: clicks}]
         buckets: [{name: sessions}]
         streams: [{name: ORDERS, subjects: [orders.>]}]
@@ -50,6 +51,7 @@ FILES = {
           - {name: EMPTY, subjects: [d], group: , tags: null}
           - {config: {name: PRINTED, subjects: [e], group: pii}, created: "2026-11-20T00:00:00Z"}
         buckets: [{name: sessions, group: standard}]
+        tables: [{name: events, location: lake/events, group: pii}, {name: own, location: lake/own, tags: [x]}]
         topics: [{name: clicks, group: pii}, {name: taps, tags: ["010"]}]
     """,
     "a merged mapping": """
@@ -68,9 +70,11 @@ def test_the_names_are_those_that_a_command_without_a_name_acts_on(
     file.write_text(text, encoding="utf-8")
     warehouse = open_warehouse(file)
     listed = listed_streams(file)
-    assert [stream.name for stream in listed] == warehouse.chosen()
+    streams, tables = warehouse.chosen_with_tables()
+    assert [stream.name for stream in listed] == [*streams, *tables]
+    configured = {config.name: config for config in warehouse.config.tables}
     for stream in listed:
-        config = warehouse.config.stream(stream.name)
+        config = configured.get(stream.name) or warehouse.config.stream(stream.name)
         assert config is not None
         assert (config.group, config.tags) == (stream.group, stream.tags)
 

@@ -124,6 +124,17 @@ def test_the_configuration_is_created_where_there_is_none(
     assert (table.name, table.columns.time, table.columns.unit) == ("devices", ("time",), "s")
 
 
+def test_a_relative_location_stays_relative_to_the_configuration(
+    tmp_path: Path, lake: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write_table(tmp_path / "lake", "devices", NOW)
+    monkeypatch.chdir(tmp_path / "lake")
+    assert lake.run("adopt", "devices").exit_code == 0
+    config = tmp_path / "w" / "retention.yaml"
+    assert '"../lake/devices"' in config.read_text()
+    assert load_config(config).tables[-1].location == place
+
+
 @pytest.mark.parametrize(
     ("location", "text"),
     [

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from prometheus_client.parser import text_string_to_metric_families
 
+from retention.api.warehouse import open_warehouse
+from retention.core.units import SECOND
+from retention.doctor.finding import Finding
+from retention.doctor.tables import check_table
+from retention.history.kinds import TableRun
+from retention.history.record import UNKNOWN
+from retention.history.runs import history_of
 from tests.support.sandboxes import Commands
 
 DAY = 86_400
@@ -219,3 +228,93 @@ def test_a_name_is_that_of_a_table_or_of_a_stream(tmp_path: Path, lake: Commands
     assert planned.exit_code == 2
     assert "the table has the name of a stream" in planned.stderr
     assert rows(tmp_path) == 100
+
+
+def findings(lake: Commands) -> dict[str, Finding]:
+    """The doctor's findings about `events`, by check."""
+    opened = open_warehouse(lake.folder).table("events").opened
+    return {finding.check: finding for finding in check_table(opened)}
+
+
+def test_the_doctor_examines_tables(tmp_path: Path, lake: Commands) -> None:
+    lake.run("apply", "--yes", "--as-of", AS_OF)
+    done = lake.run("--format", "json", "doctor")
+    assert (done.exit_code, "no streams" in done.stdout) == (0, False)
+    healthy = [each for each in json.loads(done.stdout) if each["table"] == "events"]
+    checks = ["table", "columns", "grace", "runs", "leftovers", "leases"]
+    assert [(each["check"], each["result"]) for each in healthy] == [
+        (each, "ok") for each in checks
+    ]
+    history = history_of(str(lake.folder), "events")
+    [outcome] = history.outcomes()
+    Path(history.done_location(outcome.run)).unlink()
+    assert findings(lake)["runs"].result == "warning"
+    assert isinstance(outcome, TableRun)
+    staged = [*outcome.staged, "stray.parquet"]
+    history.finish(outcome.updated(status=UNKNOWN, staged=staged))
+    assert findings(lake)["leftovers"].result == "ok"
+    (tmp_path / "lake" / "events" / "stray.parquet").write_bytes(b"1")
+    assert findings(lake)["leftovers"].detail.endswith("lake/events/stray.parquet")
+    longer = findings(listing(tmp_path, f"{EVENTS}    grace: 90d\n"))["grace"]
+    assert (longer.result, "after 7d" in longer.detail) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "check", "detail"),
+    [
+        (EVENTS.replace("    unit: s\n", ""), "columns", "no time by itself"),
+        (f"{EVENTS}    key: who\n", "columns", "no column who"),
+        (f"{EVENTS}    policies: [{{where: {{at: [x]}}, max_age: 1d}}]\n", "columns", "where: at"),
+        (EVENTS.replace("lake/events", "lake/none"), "table", "no Delta table"),
+    ],
+)
+def test_the_doctor_says_what_would_refuse_a_pass(
+    tmp_path: Path, lake: Commands, entry: str, check: str, detail: str
+) -> None:
+    wrong = findings(listing(tmp_path, entry))[check]
+    assert (wrong.result, detail in wrong.detail) == ("problem", True), wrong
+    assert wrong.remedy
+    assert lake.run("plan").exit_code != 0
+
+
+def test_lag_begins_when_a_file_is_due_after_the_last_pass(tmp_path: Path, lake: Commands) -> None:
+    for entry in (tmp_path / "lake" / "events" / "_delta_log").glob("*.json"):
+        entry.write_text(
+            re.sub(r'"modificationTime":\d+', '"modificationTime":1', entry.read_text())
+        )
+    table = open_warehouse(lake.folder).table("events")
+    assert table.state(NOW * SECOND).since_ns == (NOW - 50 * DAY) * SECOND
+    assert table.state((NOW - 51 * DAY) * SECOND).since_ns is None
+    late = lake.run("state", "--max-lag", "30d")
+    assert (late.exit_code, "events: behind its limits for " in late.stderr) == (3, True)
+    lake.run("apply", "--yes", "--as-of", AS_OF)
+    state = table.state((NOW + 100 * DAY) * SECOND)
+    assert state.since_ns == (NOW + 10 * DAY) * SECOND
+    assert state.behind_ns((NOW + 11 * DAY) * SECOND) == DAY * SECOND
+    assert lake.run("state", "--max-lag", "3650d").exit_code == 0
+
+
+def test_metrics_have_tables_by_name(tmp_path: Path, lake: Commands) -> None:
+    place = tmp_path / "m.prom"
+    for limits in ("30d", "20d"):
+        both = listing(tmp_path, EVENTS.replace("30d", limits), STREAM)
+        done = both.run("apply", "--yes", "--as-of", AS_OF, "--metrics-file", str(place))
+        assert done.exit_code == 0, done.stderr
+    families = list(text_string_to_metric_families(place.read_text()))
+    samples = {
+        (sample.name.removeprefix("retention_table_"), sample.labels.get("rule")): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels.get("table") == "events"
+    }
+    assert {name: samples[name, None] for name in ("rows", "files", "exit_code", "left")} == {
+        "rows": 20,
+        "files": 1,
+        "exit_code": 0,
+        "left": 0,
+    }
+    assert samples["removed_rows", "max_age"] == 10
+    assert samples["removed_rows_total", "max_age"] == 80
+    assert samples["removed_bytes_total", None] > samples["removed_bytes", None] > 0
+    assert samples["last_success_timestamp_seconds", None] > NOW
+    assert samples["lag_seconds", None] >= 0
