@@ -11,7 +11,6 @@ import pyarrow as pa
 from retention.core.table_policy import Column
 from retention.core.units import SECOND, format_duration
 from retention.core.wording import counted
-from retention.delta import snapshot as delta_log
 from retention.delta.features import refuse_unsafe
 from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
@@ -22,9 +21,11 @@ from retention.history.record import DONE
 from retention.rules.tables.matching import policy_of_rows, where_columns
 from retention.storage import files
 from retention.stores.lease import holder
+from retention.tables.access import access_of
 from retention.tables.bounds import leaf_of, times_of
+from retention.tables.dead_files import owners_kept_ns
+from retention.tables.directory.snapshot import DirectorySnapshot
 from retention.tables.opened import OpenedTable
-from retention.tables.reclaim import owners_kept_ns
 from retention.tables.rivals import refuse_rivals
 
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -34,7 +35,7 @@ _NAMED = 3
 def check_table(table: OpenedTable) -> Iterator[Finding]:
     """Check one table; an exception in a check becomes its finding, and the other checks continue."""
     try:
-        snapshot = delta_log.read(table.location)
+        snapshot = access_of(table).read(table)
     except Exception as error:  # a run would have raised it as well
         yield replace(problem_of_error("table", error), table=table.name)
         return
@@ -103,6 +104,9 @@ def _writers(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
 
 
 def _grace(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
+    if isinstance(snapshot, DirectorySnapshot):
+        yield ok("grace", "only `retention reclaim` deletes files that were moved aside")
+        return
     kept_ns, grace_ns = owners_kept_ns(snapshot), table.settings.grace_ns
     if kept_ns >= grace_ns:
         yield ok("grace", "the table's VACUUM keeps removed files for at least as long")
