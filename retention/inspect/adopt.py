@@ -127,6 +127,15 @@ def _read(location: str, now_ns: int) -> DeltaSnapshot:
     if log_files.has_log(location) or not Path(location).is_dir():
         return snapshot.read(location)
     directory = read_directory(location, now_ns, None)
+    if not directory.files.num_rows and directory.passed_over:
+        reasons = ", ".join(
+            f"{reason.replace('_', ' ')}: {count}"
+            for reason, count in directory.passed_over.items()
+        )
+        raise UsageError(
+            f"{location}: no file of this directory is one that nobody writes any more ({reasons}); look again in a "
+            "minute"
+        )
     if not directory.files.num_rows:
         raise UsageError(
             f"{location}: this is no table: it has neither a Delta log nor a complete Parquet file; correct the "
