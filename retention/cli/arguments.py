@@ -15,13 +15,14 @@ from retention.errors import RetentionError
 
 
 def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of streams and tables that begin with `incomplete`; imports nothing heavy, empty if the configuration is invalid."""
+    """Names of streams and tables that begin with `incomplete`; imports nothing heavy, empty if it cannot read them."""
     given = ctx.find_root().params
     place = given.get("warehouse") or given.get("config") or CONFIG_NAME
     names: set[str] = set()
     with suppress(RetentionError, OSError):
         config = find_config(place)
-        names = {listed.name for listed in (*config.streams, *config.tables)}
+        names = {stream.name for stream in config.streams}
+        names |= {table.name for table in config.tables}
         directories = Path(config.warehouse, "streams").iterdir()
         stored = [entry.name for entry in directories if entry.is_dir() and entry.name != TABLES]
         names |= {name_of_path(name) for name in stored}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from urllib.parse import unquote
 
@@ -27,6 +27,7 @@ from retention.storage.crash_points import Step, reached
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import maintained
 from retention.tables.records import read_changes
+from retention.tables.spent import amount_of, forget, spent_of
 
 _KEPT = "delta.deletedFileRetentionDuration"
 _OWNERS_KEPT = "interval 7 days"
@@ -50,6 +51,8 @@ class TableReclaim:
     run: str | None = None
     """The run that deleted files; None: no run did."""
     is_done: bool = False
+    history: Amount = field(default_factory=Amount)
+    """The records of runs deleted, or to be deleted, because `history` no longer keeps them."""
 
     def as_json(self) -> JsonObject:
         """The outcome's entry in the JSON output."""
@@ -61,6 +64,7 @@ class TableReclaim:
             "grace_ns": self.grace_ns,
             **self.going.as_json(),
             "staying": {name: amount.as_json() for name, amount in self.staying.items()},
+            "history": self.history.as_json(),
         }
 
 
@@ -72,11 +76,20 @@ class _Dead:
     going: dict[str, int]
     """Location of a file to delete → its bytes."""
     staying: dict[str, Amount]
+    passes: set[str]
+    """The passes of those that stay."""
+
+    def spent(self, table: OpenedTable) -> list[str]:
+        """The runs whose records `history` no longer keeps, once the files are deleted."""
+        return spent_of(table, self.grace_ns, self.passes)
 
     def report(self, table: OpenedTable) -> TableReclaim:
         """The report of a reclaim that is not carried out."""
         amount = Amount(len(self.going), sum(self.going.values()))
-        return TableReclaim(table.name, table.location, self.grace_ns, amount, self.staying)
+        history = amount_of(table, self.spent(table))
+        return TableReclaim(
+            table.name, table.location, self.grace_ns, amount, self.staying, history=history
+        )
 
 
 def plan_table_reclaim(table: OpenedTable) -> TableReclaim:
@@ -113,9 +126,8 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
             files.delete(sorted(dead.going))
             reached(Step.DEAD_DELETED)
             table.history.finish(intent.updated(status=DONE))
-    return TableReclaim(
-        table.name, table.location, dead.grace_ns, report.going, dead.staying, run, is_done=True
-    )
+        forget(table, dead.spent(table))
+    return replace(report, run=run, is_done=True)
 
 
 def owners_kept_ns(snapshot: DeltaSnapshot) -> int:
@@ -135,6 +147,7 @@ def _dead(table: OpenedTable) -> _Dead:
     live = {unquote(path) for path in snapshot.files["path"].to_pylist()}
     going: dict[str, int] = {}
     staying: dict[str, Amount] = {}
+    passes: set[str] = set()
     actions_of = cache(partial(_actions, snapshot.root))
     for run in _passes(table):
         present = _existing(table, _removed_files(table, run) - live)
@@ -146,7 +159,8 @@ def _dead(table: OpenedTable) -> _Dead:
         else:
             amount = Amount(len(present), sum(present.values()))
             staying[hindrance] = staying.get(hindrance, Amount()) + amount
-    return _Dead(grace_ns, going, staying)
+            passes.add(run.run)
+    return _Dead(grace_ns, going, staying, passes)
 
 
 def _actions(root: str, version: int) -> list[entries.Action] | None:

@@ -209,6 +209,7 @@ def _reclaimed_table() -> Schema:
             "grace_ns": _INTEGER,
             **_fields(Amount),
             "staying": _map(amount),
+            "history": amount,
             "seconds": _NUMBER,
         }
     )
