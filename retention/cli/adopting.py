@@ -78,15 +78,15 @@ def _absolute(location: str) -> str:
     return absolute_location(location, "here")
 
 
-def _in_config(given: str, found: str, config: str) -> str:
+def _in_config(given: str, location: str, config: str) -> str:
     """The location as the configuration has it: relative to its file if it was given relative to this directory."""
     from retention.storage import files
     from retention.storage.places import place_of
 
-    is_absolute = files.is_remote(found) or Path(place_of(given)).expanduser().is_absolute()
+    is_absolute = files.is_remote(location) or Path(place_of(given)).expanduser().is_absolute()
     if is_absolute or files.is_remote(config):
-        return found
-    return os.path.relpath(found, Path(config).resolve().parent)
+        return location
+    return os.path.relpath(location, Path(config).resolve().parent)
 
 
 def _config_file(settings: Settings) -> str:

@@ -40,6 +40,8 @@ class DeadFiles:
     """Location of a file to delete → its bytes."""
     staying: Mapping[str, Amount]
     """Hindrance → files that are kept."""
+    passes: Collection[str]
+    """The passes of those that are kept."""
 
 
 def amount_of(sizes: Mapping[str, int]) -> Amount:
@@ -60,6 +62,7 @@ def dead_files(table: OpenedTable) -> DeadFiles:
     live = {unquote(path) for path in snapshot.files["path"].to_pylist()}
     going: dict[str, int] = {}
     staying: dict[str, Amount] = {}
+    passes: set[str] = set()
     actions_of = cache(partial(_actions, snapshot.root))
     for run in done_passes(table):
         present = _existing(table, _removed_files(table, run) - live)
@@ -70,7 +73,8 @@ def dead_files(table: OpenedTable) -> DeadFiles:
             going |= {files.join(table.location, path): size for path, size in present.items()}
         else:
             staying[hindrance] = staying.get(hindrance, Amount()) + amount_of(present)
-    return DeadFiles(grace_ns, going, staying)
+            passes.add(run.run)
+    return DeadFiles(grace_ns, going, staying, passes)
 
 
 def done_passes(table: OpenedTable) -> list[TableApplied]:

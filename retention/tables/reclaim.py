@@ -13,6 +13,7 @@ from retention.tables.access import access_of
 from retention.tables.dead_files import DeadFiles, amount_of
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import maintained
+from retention.tables.spent import forget, records_of, spent_of
 
 _REMOVED = "removed"
 
@@ -32,6 +33,8 @@ class TableReclaim:
     run: str | None = None
     """The run that deleted files; None: no run did."""
     is_done: bool = False
+    history: Amount = field(default_factory=Amount)
+    """The records of runs deleted, or to be deleted, because `history` no longer keeps them."""
 
     def as_json(self) -> JsonObject:
         """The outcome's entry in the JSON output."""
@@ -43,6 +46,7 @@ class TableReclaim:
             "grace_ns": self.grace_ns,
             **self.going.as_json(),
             "staying": {name: amount.as_json() for name, amount in self.staying.items()},
+            "history": self.history.as_json(),
         }
 
 
@@ -80,10 +84,18 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
             table.history.begin(intent)
             access.delete_dead(dead.going)
             table.history.finish(intent.updated(status=DONE))
+        forget(table, _spent(table, dead))
     return replace(report, run=run, is_done=True)
 
 
 def _report(table: OpenedTable, dead: DeadFiles) -> TableReclaim:
     """The report of a reclaim that is not carried out."""
-    going = amount_of(dead.going)
-    return TableReclaim(table.name, table.location, dead.grace_ns, going, dead.staying)
+    going, history = amount_of(dead.going), records_of(table, _spent(table, dead))
+    return TableReclaim(
+        table.name, table.location, dead.grace_ns, going, dead.staying, history=history
+    )
+
+
+def _spent(table: OpenedTable, dead: DeadFiles) -> list[str]:
+    """The runs whose records `history` no longer keeps, once the files are deleted."""
+    return spent_of(table, dead.grace_ns, dead.passes)

@@ -73,6 +73,7 @@ def table_reclaim_text(report: TableReclaim) -> list[str]:
     return [
         f"{report.table}: {done}, grace {grace}",
         *(f"  {_line('kept', name, amount)}" for name, amount in report.staying.items()),
+        *([f"  {_line(verb, 'history', report.history)}"] if report.history.files else []),
     ]
 
 

@@ -210,6 +210,7 @@ def _reclaimed_table() -> Schema:
             "grace_ns": _INTEGER,
             **_fields(Amount),
             "staying": _map(amount),
+            "history": amount,
             "seconds": _NUMBER,
         }
     )

@@ -121,15 +121,16 @@ class DirectoryAccess:
         cutoff_ns = table.clock() - table.settings.grace_ns
         going: dict[str, int] = {}
         staying = Amount()
+        passes: set[str] = set()
         for passed in done_passes(table):
             aside = files_aside(table.location, passed.run)
             if started_ns(passed.run, INT64_MAX) < cutoff_ns:
                 going |= aside
-            else:
+            elif aside:
                 staying += amount_of(aside)
-        return DeadFiles(
-            table.settings.grace_ns, going, {"grace": staying} if staying.files else {}
-        )
+                passes.add(passed.run)
+        kept = {"grace": staying} if passes else {}
+        return DeadFiles(table.settings.grace_ns, going, kept, passes)
 
     def delete_dead(self, places: Collection[str]) -> None:
         """Delete files aside, with the directories that are empty then."""

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from retention.config.keeping import RunSettings
 from retention.core.units import DAY
 from retention.delta import log_files
-from retention.errors import RefusedError
+from retention.errors import RefusedError, UsageError
 from retention.history.kinds import TableReclaimed
 from retention.storage.crash_points import Step, watched_by
 from retention.tables.apply import apply_plan
@@ -107,3 +107,30 @@ def test_a_killed_reclaim_is_finished_by_the_next(table: Events) -> None:
         [record, _] = later.opened.history.outcomes()
     assert (record.kind, record.is_done, record.settled) == ("reclaim_table", True, True)
     assert reclaim_table(later.opened).going.files == 2
+
+
+def test_records_are_forgotten_once_history_and_grace_are_over(table: Events) -> None:
+    short = RunSettings.model_validate({"grace": "1d", "history": "10d"})
+    table = Events(replace(table.opened, settings=short))
+    home, runs = Path(table.opened.home), table.opened.history
+    first = apply_plan(table.opened, table.plan(SOME)).run
+    undo = undo_run(table.opened, first).run
+    second = apply_plan(table.opened, replace(table.plan(SOME), as_of_ns=NOW)).run
+    assert reclaim_table(after(table, 9).opened).history.files == 0
+    reclaimed = runs.finished()[0]
+    planned = plan_table_reclaim(after(table, 20).opened)
+    assert (planned.history.files, runs.done(first) is None) == (6, False)
+
+    def kill(step: Step) -> None:
+        if step is Step.HISTORY_FORGOTTEN:
+            raise KeyboardInterrupt
+
+    with watched_by(kill), pytest.raises(KeyboardInterrupt):
+        reclaim_table(after(table, 20).opened)
+    assert (home / "changes" / f"{first}.parquet").exists()
+    reclaim_table(after(table, 20).opened)
+    assert runs.finished() == [reclaimed, second]
+    assert [path.stem for path in (home / "changes").iterdir()] == [second]
+    assert undo not in runs.finished()
+    with pytest.raises(UsageError):
+        undo_run(table.opened, first)
