@@ -27,7 +27,8 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.record import ABANDONED, DONE, UNKNOWN
-from retention.tables.apply import apply_plan
+from retention.storage.crash_points import Step, watched_by
+from retention.tables.apply import apply_now, apply_plan
 from retention.tables.directory.moves import files_aside
 from retention.tables.planfile import load_table_plans, save_table_plans
 from retention.tables.planning import plan_table
@@ -156,6 +157,24 @@ def test_a_file_that_cannot_be_moved_leaves_all_in_place(
     assert events.files() == ALL[1:3]
     undo_run(events.opened, run)
     assert (events.files(), events.aside()) == (ALL, [])
+
+
+def test_a_pass_after_a_killed_one_removes_its_files_too(events: Directory) -> None:
+    events.write(ALL[3], [40])
+    plan = events.plan()
+
+    class Killed(BaseException):
+        pass
+
+    def kill(step: Step) -> None:
+        if step == Step.FILE_MOVED:
+            raise Killed
+
+    with watched_by(kill), pytest.raises(Killed):
+        apply_plan(events.opened, plan)
+    assert events.files() == ALL[1:]
+    report = apply_now(events.opened, NOW, lambda _: LocalEngine())
+    assert (report.plan.plan_id, events.files()) == (plan.plan_id, ALL[1:3])
 
 
 def test_a_run_whose_file_lost_its_name_is_unknown(
