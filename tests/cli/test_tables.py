@@ -257,6 +257,16 @@ def test_the_doctor_examines_tables(tmp_path: Path, lake: Commands) -> None:
     assert findings(lake)["leftovers"].detail.endswith("lake/events/stray.parquet")
     longer = findings(listing(tmp_path, f"{EVENTS}    grace: 90d\n"))["grace"]
     assert (longer.result, "after 7d" in longer.detail) == ("warning", True)
+    assert findings(listing(tmp_path, f"{EVENTS}    grace: 7d\n"))["grace"].result == "ok"
+
+
+def test_the_doctor_wants_sizes_to_be_integers(tmp_path: Path) -> None:
+    rows = pa.table({"at": pa.array([1], pa.int64()), "who": ["ada"]})
+    write_deltalake(tmp_path / "lake" / "events", rows)
+    wrong = findings(listing(tmp_path, f"{EVENTS}    max_bytes: 1GiB\n    size: who\n"))["columns"]
+    assert (wrong.result, "type string" in wrong.detail) == ("problem", True)
+    right = findings(listing(tmp_path, f"{EVENTS}    max_bytes: 1GiB\n    size: at\n"))["columns"]
+    assert (right.result, right.detail[:9]) == ("ok", "1 column ")
 
 
 @pytest.mark.parametrize(

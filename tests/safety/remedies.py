@@ -133,6 +133,13 @@ KINDS = {
             "retention/tables/test_planning.py::test_a_table_that_only_grows_is_refused_until_it_may_shrink",
         ),
     ),
+    "the configuration of a table in place": Kind(
+        r"name a column of integers|deletedFileRetentionDuration to \{grace\}",
+        (
+            "cli/test_tables.py::test_the_doctor_wants_sizes_to_be_integers",
+            "cli/test_tables.py::test_the_doctor_examines_tables",
+        ),
+    ),
     "an undo on a table in place": Kind(
         r"restore the rows from a copy|undone already, by run|remove what came back, or leave it",
         (
