@@ -29,33 +29,33 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     hired.stop()
 
 
-@pytest.mark.parametrize("vectors", [False, True], ids=["copies", "vectors"])
+@pytest.mark.parametrize("kind", ["copies", "vectors", "directory"])
 @pytest.mark.parametrize("act", ACTS if ALL else ["apply"])
-def test_what_fails_once_changes_nothing_in_the_end(crew: Crew, act: str, vectors: bool) -> None:
-    base = crew.folder / f"{act}-{vectors}"
+def test_what_fails_once_changes_nothing_in_the_end(crew: Crew, act: str, kind: str) -> None:
+    base = crew.folder / f"{act}-{kind}"
     base.mkdir()
-    assert crew.run(do="prepare", act=act, folder=base, vectors=vectors) == 0
+    assert crew.run(do="prepare", act=act, folder=base, kind=kind) == 0
     old = _asked(crew, "outcome", act, base)
     calm = _copy(base, "calm")
     calls = [Call(*call) for call in _asked(crew, "fail", act, calm, plan=[])["calls"]]
     new = _asked(crew, "outcome", act, calm)
 
     def wrong(fault: tuple[Call, Kind]) -> list[str]:
-        call, kind = fault
-        folder = _copy(base, f"{call.operation}{call.nth}-{kind}".replace(" ", "-"))
-        done = _asked(crew, "fail", act, folder, plan=[[call.operation, call.nth, kind]])
-        ids = _asked(crew, "outcome", act, folder)["ids"]
+        call, how = fault
+        folder = _copy(base, f"{call.operation}{call.nth}-{how}".replace(" ", "-"))
+        done = _asked(crew, "fail", act, folder, plan=[[call.operation, call.nth, how]])
+        rows = _rows(_asked(crew, "outcome", act, folder))
         wrongs = [
             *(["ends with another program's error"] if not done["ours"] else []),
             *(
                 ["holds neither the old nor the new rows"]
-                if ids not in (old["ids"], new["ids"])
+                if rows not in (_rows(old), _rows(new))
                 else []
             ),
-            *(["ends as if done"] if not done["error"] and ids != new["ids"] else []),
+            *(["ends as if done"] if not done["error"] and rows != _rows(new) else []),
             *(
                 ["claims that nothing happened"]
-                if claims(done["sentence"]) and ids != old["ids"]
+                if claims(done["sentence"]) and rows != _rows(old)
                 else []
             ),
         ]
@@ -63,11 +63,16 @@ def test_what_fails_once_changes_nothing_in_the_end(crew: Crew, act: str, vector
         if again != new:
             wrongs.append(f"ends with {again} after a second try")
         shutil.rmtree(folder)
-        return [f"{call} {kind}: {each}: {done['sentence']}" for each in wrongs]
+        return [f"{call} {how}: {each}: {done['sentence']}" for each in wrongs]
 
     with ThreadPoolExecutor(WORKERS) as pool:
         wrongs = [each for of_one in pool.map(wrong, _faults(calls)) for each in of_one]
     assert not wrongs, "\n".join(wrongs)
+
+
+def _rows(outcome: dict[str, Any]) -> Any:
+    """The rows of a table, or the files of a directory."""
+    return outcome.get("ids") or outcome["files"]
 
 
 def _faults(calls: list[Call]) -> list[tuple[Call, Kind]]:

@@ -156,6 +156,7 @@ def take_back(moves: Sequence[Move]) -> bool:
     moved = [replace(move, pin=pin) for move in moves if (pin := pin_of(move.aside)) is not None]
     free = [move for move in moved if move.is_inside or not os.path.lexists(move.inside)]
     move_back(free)
+    remove_empty(move.aside for move in moves)
     return len(free) == len(moved)
 
 

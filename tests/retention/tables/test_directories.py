@@ -151,6 +151,7 @@ def test_a_file_that_cannot_be_moved_leaves_all_in_place(
     with pytest.raises(RefusedError if links else StorageError):
         apply_plan(events.opened, plan)
     assert (events.files(), events.aside()) == (ALL, [])
+    assert not (events.root.parent / "_retention").exists()
     assert [record.status for record in events.opened.history.outcomes()] == [ABANDONED]
     monkeypatch.setattr(os, "rename", real)
     run = apply_plan(events.opened, plan).run
