@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from retention.api.audit import Audit
+from retention.api.catalog_names import directory_of_table
 from retention.api.maintenance import Maintenance
 from retention.api.public import Public
 from retention.api.run_history import RunHistory
@@ -81,6 +82,7 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
         self.engine: EngineName | None = engine
         self._since_ns = clock()
         self._wait_s = wait_s
+        self._located: dict[str, str] = {}
 
     @cached_property
     def _mounts(self) -> Mounts:
@@ -156,9 +158,11 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
                 f"{name}: the table has the name of a stream that was written to {self.location}, and commands cannot "
                 "tell them apart; nothing was changed; give the table another name in its configuration"
             )
+        if name not in self._located:
+            self._located[name] = directory_of_table(config, self.engine)
         opened = OpenedTable(
             name,
-            config.location,
+            self._located[name],
             config.policy,
             self.location,
             self.clock,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from retention.storage import files
+from retention.storage.errors import as_storage_errors
 
 _DIRECTORY = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")
@@ -31,8 +32,17 @@ def log_directory(root: str) -> str:
 
 
 def has_log(root: str) -> bool:
-    """Whether a local directory is that of a Delta table."""
-    return os.path.lexists(log_directory(root))
+    """Whether a local directory is that of a Delta table.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    with as_storage_errors(root, FileNotFoundError, NotADirectoryError):
+        try:
+            Path(log_directory(root)).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
 
 
 def entry_place(root: str, version: int) -> str:

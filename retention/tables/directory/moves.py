@@ -183,7 +183,11 @@ def sync_moves(moves: Sequence[Move]) -> None:
     directories = {
         place.rpartition("/")[0] for move in moves for place in (move.inside, move.aside)
     }
-    sync_directories({directory for directory in directories if Path(directory).is_dir()})
+    present: set[str] = set()
+    for directory in directories:
+        with as_storage_errors(directory):
+            present |= {directory} if Path(directory).is_dir() else set()
+    sync_directories(present)
 
 
 def _return(move: Move) -> None:
@@ -219,7 +223,7 @@ def remove_empty(aside: Iterable[str]) -> None:
 
 def _taken(move: Move) -> RefusedError:
     return RefusedError(
-        f"{move.inside}: another file has this name by now, and would be replaced; nothing was changed; move it away, "
+        f"{move.inside}: another file has this name by now, and would be replaced; it was not changed; move it away, "
         "and try again"
     )
 

@@ -1,0 +1,55 @@
+"""The directory of a table that a catalog of Spark names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from retention.config.locations import refused_location
+from retention.engines.spark.source_columns import reason_of
+from retention.errors import UsageError
+
+_PROVIDER = "delta"
+_PREFIXES: Mapping[str, str] = {
+    "file:///": "/",
+    "file:/": "/",
+    "s3a://": "s3://",
+    "s3n://": "s3://",
+}
+"""Beginning of a location as Spark has it → as a configuration has it."""
+
+
+def directory_of(session: SparkSession, name: str) -> str:
+    """The directory of a Delta table, as `DESCRIBE DETAIL` of a session has it.
+
+    Args:
+        session: knows the catalog.
+        name: `catalog.schema.table`.
+
+    Raises:
+        UsageError: the session knows no such table, it is no Delta table, or it lies where the engine does not reach.
+    """
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
+    try:
+        detail = session.sql(f"DESCRIBE DETAIL {quoted}").select("format", "location").first()
+    except AnalysisException as error:
+        raise UsageError(
+            f"{name}: Spark knows no such table ({reason_of(error)}); configure its catalog in the session, or write "
+            "the table's path"
+        ) from error
+    if detail is None or detail["format"] != _PROVIDER:
+        raise UsageError(
+            f"{name}: is no Delta table; name a Delta table, or write the path of a directory of Parquet files"
+        )
+    return _as_configured(name, detail["location"])
+
+
+def _as_configured(name: str, location: str) -> str:
+    prefix = next((each for each in _PREFIXES if location.startswith(each)), "")
+    place = _PREFIXES.get(prefix, "") + location.removeprefix(prefix)
+    why = refused_location(place)
+    if why is not None:
+        raise UsageError(f"{name}: its location {location} {why}")
+    return place
