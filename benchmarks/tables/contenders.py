@@ -54,6 +54,19 @@ class Contender(ABC):
         return _counted(pl.scan_delta(str(place)))
 
 
+class InSession(Contender):
+    """A contender in a warm session of Spark."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def open(self) -> None:
+        self._session = self._stack.enter_context(session("benchmarks"))
+
+    def close(self) -> None:
+        self._stack.close()
+
+
 class Ours(Contender):
     """This engine: the configuration sets the limits, one call applies them."""
 
@@ -84,19 +97,10 @@ class OursWithVectors(Ours):
     vectors = True
 
 
-class OursOnSpark(Ours):
+class OursOnSpark(InSession, Ours):
     """This engine, which decides rows on Spark."""
 
     engine = "spark"
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def open(self) -> None:
-        self._stack.enter_context(session("benchmarks"))
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 class OursOnSparkWithVectors(OursOnSpark):
@@ -115,17 +119,8 @@ class DeltaRs(Contender):
         DeltaTable(str(place)).delete(f"{column} <= '{instant}'")
 
 
-class DeltaSpark(Contender):
+class DeltaSpark(InSession, Contender):
     """Spark in a warm session: DELETE, and MERGE for the last rows of each key."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def open(self) -> None:
-        self._session = self._stack.enter_context(session("benchmarks"))
-
-    def close(self) -> None:
-        self._stack.close()
 
     def run(self, place: Path, task: TaskName, size: Size) -> None:
         table = f"delta.`{place}`"

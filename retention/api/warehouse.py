@@ -153,12 +153,12 @@ class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
         config = next((table for table in self.config.tables if table.name == name), None)
         if config is None:
             raise unknown_table_error(name, self.tables())
-        if name in self.streams():
-            raise UsageError(
-                f"{name}: the table has the name of a stream that was written to {self.location}, and commands cannot "
-                "tell them apart; nothing was changed; give the table another name in its configuration"
-            )
         if name not in self._located:
+            if name in self.streams():
+                raise UsageError(
+                    f"{name}: the table has the name of a stream that was written to {self.location}, and commands "
+                    "cannot tell them apart; nothing was changed; give the table another name in its configuration"
+                )
             self._located[name] = directory_of_table(config, self.engine)
         opened = OpenedTable(
             name,

@@ -340,8 +340,7 @@ def _put_reports(
     from retention.views.text_guards import passed_guards
     from retention.views.text_table import table_report_text
 
-    section = TableOutcomes(done.tables, table_report_text, table_report_entry)
-    shown = section if warehouse.tables() else None
+    shown = TableOutcomes.of(warehouse, done.tables, table_report_text, table_report_entry)
     put_outcomes(settings, done.streams, instant, report_text, report_entry, shown)
     passed = [*passed_guards(done.streams), *passed_guards(done.tables)]
     for text in filter(None, [*passed, left_text(done.streams)]):

@@ -118,6 +118,17 @@ class TableOutcomes(Generic[Of]):
     entry: Callable[[Outcome[Of]], Any]
     """Makes the JSON values of an outcome."""
 
+    @classmethod
+    def of(
+        cls,
+        warehouse: Warehouse,
+        outcomes: Sequence[Outcome[Of]],
+        lines: Callable[[Of], Iterable[str]],
+        entry: Callable[[Outcome[Of]], Any],
+    ) -> TableOutcomes[Of] | None:
+        """The outcomes of a warehouse's tables; None: its configuration lists none."""
+        return cls(outcomes, lines, entry) if warehouse.tables() else None
+
     def blocks(self) -> Iterator[tuple[str, list[str]]]:
         """The lines of each table."""
         for outcome in self.outcomes:

@@ -110,8 +110,7 @@ def _put_plans(
     from retention.views.text_table import table_plan_text
 
     lines = plan_text if len(outcomes) <= MOST_BLOCKS else brief_plan_text
-    section = TableOutcomes(of_tables, table_plan_text, table_plan_entry)
-    shown = section if warehouse.tables() else None
+    shown = TableOutcomes.of(warehouse, of_tables, table_plan_text, table_plan_entry)
     put_outcomes(settings, outcomes, instant, lines, plan_entry, shown)
 
 
@@ -202,8 +201,7 @@ def _estimate(
 
     outcomes = act_sequentially(names, act, warehouse.clock)
     of_tables = warehouse.estimate_tables(tables, instant)
-    section = TableOutcomes(of_tables, table_estimate_text, table_entry)
-    shown = section if warehouse.tables() else None
+    shown = TableOutcomes.of(warehouse, of_tables, table_estimate_text, table_entry)
     put_outcomes(settings, outcomes, instant, estimate_text, entry, shown)
     finish([*outcomes, *of_tables])
 

@@ -80,8 +80,7 @@ def reclaim(
         with progress(settings, "reclaiming", len(tables), _reclaimed_of_table) as watch:
             of_table = warehouse.reclaim_tables(tables, watch)
             of_tables = of_table.apply() if yes else of_table.plan
-    section = TableOutcomes(of_tables, table_reclaim_text, table_reclaim_entry)
-    shown = section if warehouse.tables() else None
+    shown = TableOutcomes.of(warehouse, of_tables, table_reclaim_text, table_reclaim_entry)
     put_outcomes(settings, outcomes, instant, reclaim_text, reclaim_entry, shown)
     going = [outcome.value.total.files for outcome in outcomes if outcome.value]
     going += [outcome.value.going.files for outcome in of_tables if outcome.value]

@@ -15,6 +15,8 @@ from retention.storage.checksum import parse_json
 Action = dict[str, Any]
 """One action: its kind → its fields, those unknown to this program included."""
 
+ENGINE = "lake-retention"
+"""The program that entries of ours name."""
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """The key of a field's metadata with its name in files, statistics and partition values."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import unquote
 
 import pyarrow.compute as pc
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError
+from retention.storage.places import hadoop_place
 
 ALLOWED = frozenset(
     {
@@ -48,7 +48,6 @@ _APPEND_ONLY = "delta.appendOnly"
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 ABSOLUTE = r"^([A-Za-z][A-Za-z0-9+.-]*:/|/)"
 """The beginning of a path that does not lie below its table."""
-_FILE, _S3 = re.compile(r"^file:(//)?"), re.compile(r"^s3[an]://")
 
 
 def refusal(snapshot: DeltaSnapshot) -> str | None:
@@ -74,7 +73,7 @@ def refuse_unsafe(snapshot: DeltaSnapshot) -> None:
 
 def unused(snapshot: DeltaSnapshot) -> set[str]:
     """The features that an older protocol implies, of a table whose properties do not use them."""
-    return {"appendOnly"} - ({"appendOnly"} if snapshot.is_set(_APPEND_ONLY) else set())
+    return set() if snapshot.is_set(_APPEND_ONLY) else {"appendOnly"}
 
 
 def _of_protocol(snapshot: DeltaSnapshot) -> str | None:
@@ -126,21 +125,12 @@ def _of_files(snapshot: DeltaSnapshot) -> str | None:
         snapshot.files["path"],
         pc.struct_field(vectors, "pathOrInlineDv").filter(is_absolute),
     )
-    inside = _plain(snapshot.root).rstrip("/") + "/"
+    inside = hadoop_place(snapshot.root).rstrip("/") + "/"
     for paths in named:
         for path in paths.filter(pc.match_substring_regex(paths, ABSOLUTE)).to_pylist():
-            if not _plain(unquote(path)).startswith(inside):
+            if not hadoop_place(unquote(path)).startswith(inside):
                 return (
                     f"its file {path} lies outside of it, as in a shallow clone, so that another table may use it; "
                     "nothing was changed; make a deep clone, or remove the rows with DELETE"
                 )
     return None
-
-
-def _plain(location: str) -> str:
-    """A location without the differences between the names of one file system.
-
-    >>> _plain("file:///lake/t"), _plain("s3a://bucket/t")
-    ('/lake/t', 's3://bucket/t')
-    """
-    return _S3.sub("s3://", _FILE.sub("", location))

@@ -20,6 +20,8 @@ from retention.storage.errors import first_line
 
 INLINE_BYTES = 2240
 """The longest vector to put into the log: 2,800 characters. deltalake's full vacuum deletes `.bin` files in use."""
+VECTORS_ENABLED = "delta.enableDeletionVectors"
+"""The property of tables in which removals may be vectors."""
 DEAD_SHARE = 0.5
 """The share of dead rows from which a copy costs readers less than a vector."""
 FILE_BYTES = 1 << 30

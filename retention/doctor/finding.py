@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -57,6 +57,17 @@ def problem_of_error(check: str, error: Exception, stream: str | None = None) ->
     detail, _, remedy = text.rpartition(separator)
     damage = isinstance(error, VerificationError)
     return Finding(check, "problem", detail or text, remedy, stream, damage)
+
+
+def findings_of(
+    checks: Iterable[tuple[str, Callable[..., Iterator[Finding]]]], *about: object
+) -> Iterator[Finding]:
+    """The findings of named checks; an exception in a check becomes its finding, and the other checks continue."""
+    for name, check in checks:
+        try:
+            yield from check(*about)
+        except Exception as error:  # a run would have raised it as well
+            yield problem_of_error(name, error)
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from retention.apply.archive_place import other_place, place_phrase
 from retention.apply.orphans import orphans
@@ -10,7 +11,7 @@ from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.units import DAY, format_instant
 from retention.core.wording import counted
-from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
+from retention.doctor.finding import Finding, findings_of, ok, problem, warning
 from retention.doctor.place import check_history_clock
 from retention.doctor.releases import check_releases
 from retention.history.kinds import NewerRun
@@ -43,11 +44,8 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         ("leases", _leases),
         ("archive", _archive),
     ]
-    for name, check in checks:
-        try:
-            yield from check(opened)
-        except Exception as error:  # a run would have raised it as well
-            yield problem_of_error(name, error, opened.name)
+    for finding in findings_of(checks, opened):
+        yield replace(finding, stream=opened.name)
 
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:

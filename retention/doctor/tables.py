@@ -15,7 +15,7 @@ from retention.delta.features import refuse_unsafe
 from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import vector_location
-from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
+from retention.doctor.finding import Finding, findings_of, ok, problem, problem_of_error, warning
 from retention.history.kinds import NewerRun, TableRun
 from retention.history.record import DONE
 from retention.rules.tables.matching import policy_of_rows, where_columns
@@ -48,12 +48,8 @@ def check_table(table: OpenedTable) -> Iterator[Finding]:
         ("leftovers", _leftovers),
         ("leases", _leases),
     ]
-    for name, check in checks:
-        try:
-            for finding in check(table, snapshot):
-                yield replace(finding, table=table.name)
-        except Exception as error:  # a run would have raised it as well
-            yield replace(problem_of_error(name, error), table=table.name)
+    for finding in findings_of(checks, table, snapshot):
+        yield replace(finding, table=table.name)
 
 
 def _table(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:

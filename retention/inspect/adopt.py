@@ -16,7 +16,6 @@ from retention.delta import entries, features, log_files, schema, snapshot, stat
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, UsageError
 from retention.inspect.time_guess import (
-    TICKS,
     TIMES,
     ColumnBounds,
     TimeCandidate,
@@ -24,6 +23,7 @@ from retention.inspect.time_guess import (
     key_columns,
     time_candidates,
 )
+from retention.rules.tables.ticks import TICK_NS
 from retention.storage import files
 from retention.tables.directory.snapshot import DirectorySnapshot, read_directory
 from retention.tables.opened import TableFormatName
@@ -175,7 +175,7 @@ def age_effect(
     """The effect of a limit of age on a table, bounded by its statistics alone."""
     leaf = next(leaf for leaf in schema.leaves(table.metadata) if leaf.path == time.path)
     low, high, nulls, rows = statistics.bounds(table, leaf.physical, time.type)
-    cutoff = (now_ns - max_age_ns) // (TICKS[time.unit] if time.unit else MICROSECOND)
+    cutoff = (now_ns - max_age_ns) // (TICK_NS[time.unit] if time.unit else MICROSECOND)
     if time.type == "date":
         # A day counts from its end; the upper bound is its last microsecond.
         low, high = pc.add(low, DAY // MICROSECOND), pc.add(high, 1)

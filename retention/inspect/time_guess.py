@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from retention.core.table_policy import Column, Unit
 from retention.core.units import DAY, MICROSECOND
+from retention.rules.tables.ticks import TICK_NS
 
-TICKS: dict[Unit, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Unit → nanoseconds."""
 TIMES = {"timestamp": 3.0, "timestamp_ntz": 3.0, "date": 1.0, "long": 1.0, "integer": 1.0}
 """Delta's type of a column that may have times → its score; integers need a unit."""
 _DIGITS: dict[int, Unit] = {10: "s", 13: "ms", 16: "us", 19: "ns"}
@@ -111,7 +110,7 @@ def _candidate(column: ColumnBounds, now_ns: int) -> TimeCandidate | None:
         unit = None if low is None or high is None else unit_of(low, high)
         if unit is None:
             return None
-        tick = TICKS[unit]
+        tick = TICK_NS[unit]
     share, rising = _share(column, now_ns // tick, tick), _rising(column.min)
     plausible = 0.0 if share is None else 3 * share - 2
     trend = 0.0 if rising is None else 3 * rising - 1

@@ -8,6 +8,7 @@ from retention.errors import UsageError
 
 S3, _SPARKS_S3 = ON_S3 = ("s3://", "s3a://")
 _FILE = "file:///"
+_HADOOPS_FILE, _HADOOPS_S3 = re.compile(r"^file:(//)?"), re.compile(r"^s3[an]://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)"
 _TABLE = re.compile(rf"{_NAME}(?:\.{_NAME}){{2}}")
@@ -43,6 +44,15 @@ def place_of(text: str) -> str:
     if why is not None:
         raise UsageError(f"{text!r} {why}")
     return text
+
+
+def hadoop_place(location: str) -> str:
+    """A location as Hadoop and table formats name it, without the differences between the names of one file system.
+
+    >>> hadoop_place("file:/lake/t"), hadoop_place("file:///lake/t"), hadoop_place("s3a://bucket/t")
+    ('/lake/t', '/lake/t', 's3://bucket/t')
+    """
+    return _HADOOPS_S3.sub(S3, _HADOOPS_FILE.sub("", location))
 
 
 def refused_scheme(text: str) -> str | None:

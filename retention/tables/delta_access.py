@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from retention.config.table_types import is_catalog_name
 from retention.core.wording import counted
 from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
@@ -18,7 +17,7 @@ from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.tables.dead_files import DeadFiles, dead_files
-from retention.tables.opened import ENGINE, OpenedTable
+from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.records import ChangedFile
 from retention.tables.rivals import refuse_rivals
@@ -105,9 +104,7 @@ class DeltaAccess:
         reached(Step.DEAD_DELETED)
 
     def named_in_sql(self, table: OpenedTable) -> str:
-        """The table as Spark SQL names it, by the catalog or by its directory."""
-        if is_catalog_name(table.location):
-            return table.location
+        """The table as Spark SQL names it, by its directory."""
         location = table.location.replace("`", "``")
         return f"delta.`{location}`"
 
@@ -130,7 +127,7 @@ def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[
 
 def _is_of(intent: TableRun, application: str, version: object) -> bool:
     """Whether a transaction is that of a run, also if the warehouse was elsewhere then: its id depends on that."""
-    return application.startswith(f"{ENGINE}/") and version == intent.started_ns
+    return application.startswith(f"{entries.ENGINE}/") and version == intent.started_ns
 
 
 def _refuse_restored(

@@ -187,7 +187,7 @@ def summary_of(table: OpenedTable, run: str) -> EvidenceSummary | None:
 
 
 def forget_evidence(table: OpenedTable, run: str) -> None:
-    """Delete the evidence of a run that did not commit, or whose record is deleted."""
+    """Delete the evidence of a run that did not commit."""
     files.delete([evidence_location(table, run)])
     reached(Step.STAGED_DISCARDED)
 

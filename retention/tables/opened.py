@@ -11,13 +11,12 @@ from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
 from retention.core.table_policy import EvidenceForm, TablePolicy
 from retention.core.units import INT64_MAX
+from retention.delta.entries import ENGINE
 from retention.history.runs import History, history_of
 from retention.storage import files
 
 TableFormatName = Literal["delta", "parquet"]
 """The format of a table in place: a Delta log, or a directory of Parquet files without a log."""
-ENGINE = "lake-retention"
-"""The program that commits, in the table's history."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retention.apply.reclaim.report import Amount
@@ -56,7 +56,8 @@ def plan_table_reclaim(table: OpenedTable) -> TableReclaim:
     Raises:
         RetentionError: as `reclaim_table`.
     """
-    return _report(table, access_of(table).dead_files(table))
+    dead = access_of(table).dead_files(table)
+    return _report(table, dead, _spent(table, dead))
 
 
 def reclaim_table(table: OpenedTable) -> TableReclaim:
@@ -70,7 +71,8 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
     access = access_of(table)
     with maintained(table):
         dead = access.dead_files(table)
-        report, run = _report(table, dead), None
+        spent, run = _spent(table, dead), None
+        report = _report(table, dead, spent)
         if dead.going:
             run = table.history.name_run(table.clock())
             claimed = ClaimedFiles(files=report.going.files, bytes=report.going.bytes)
@@ -84,13 +86,13 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
             table.history.begin(intent)
             access.delete_dead(dead.going)
             table.history.finish(intent.updated(status=DONE))
-        forget(table, _spent(table, dead))
+        forget(table, spent)
     return replace(report, run=run, is_done=True)
 
 
-def _report(table: OpenedTable, dead: DeadFiles) -> TableReclaim:
+def _report(table: OpenedTable, dead: DeadFiles, spent: Sequence[str]) -> TableReclaim:
     """The report of a reclaim that is not carried out."""
-    going, history = amount_of(dead.going), records_of(table, _spent(table, dead))
+    going, history = amount_of(dead.going), records_of(table, spent)
     return TableReclaim(
         table.name, table.location, dead.grace_ns, going, dead.staying, history=history
     )

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from retention.core.run_names import started_ns
 from retention.delta.commit import Operation
-from retention.delta.entries import Action
+from retention.delta.entries import ENGINE, Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, RetentionError
 from retention.history.kinds import TableReclaimed, TableRun
@@ -18,7 +18,7 @@ from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 from retention.tables.access import access_of
 from retention.tables.evidence import forget_evidence
-from retention.tables.opened import ENGINE, OpenedTable
+from retention.tables.opened import OpenedTable
 from retention.tables.stage import discarded_on_failure
 
 Record = TypeVar("Record", bound=TableRun)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
@@ -98,8 +99,15 @@ def removals_of_row(table: OpenedTable, file: str, row: int) -> tuple[Removal, .
 class _Passed:
     """A run that removed rows, and the run that restored them."""
 
+    table: OpenedTable
     record: TableApplied
     restored_by: str | None
+
+    @cached_property
+    def changed(self) -> dict[str, ChangedFile]:
+        """Decoded path of a file → how the run changed it."""
+        changes = read_changes(self.table, self.record.run)
+        return {unquote(change.before["path"]): change for change in changes}
 
     def removal(
         self,
@@ -135,7 +143,7 @@ def _passes(table: OpenedTable) -> Iterator[_Passed]:
     }
     for record in reversed(outcomes):
         if isinstance(record, TableApplied) and record.may_count:
-            yield _Passed(record, undone.get(record.run))
+            yield _Passed(table, record, undone.get(record.run))
 
 
 def _of_unread(
@@ -152,11 +160,7 @@ def _of_unread(
     if files.length(place) is None:
         yield passed.removal(file, None, limit, evidence, line)
         return
-    [change] = [
-        each
-        for each in read_changes(table, passed.record.run)
-        if unquote(each.before["path"]) == file
-    ]
+    change = passed.changed[file]
     names = {f"key_{number}": column for number, column in enumerate(key)}
     if evidence.time is not None and table.policy.columns.time is not None:
         names["removed_at"] = table.policy.columns.time
@@ -171,13 +175,12 @@ def _of_unread(
 
 def _of_row(table: OpenedTable, file: str, row: int) -> Iterator[Removal]:
     for passed in _passes(table):
-        for change in read_changes(table, passed.record.run):
-            if unquote(change.before["path"]) == file:
-                limit = _limit(table, change, row)
-                if limit is not None:
-                    evidence = read_evidence(table, passed.record.run)
-                    line = {} if evidence is None else _line(evidence, file, row)
-                    yield passed.removal(file, row, limit, evidence, line)
+        change = passed.changed.get(file)
+        limit = None if change is None else _limit(table, change, row)
+        if limit is not None:
+            evidence = read_evidence(table, passed.record.run)
+            line = {} if evidence is None else _line(evidence, file, row)
+            yield passed.removal(file, row, limit, evidence, line)
 
 
 def _limit(table: OpenedTable, change: ChangedFile, row: int) -> str | None:

@@ -8,8 +8,8 @@ from retention.errors import RefusedError
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.checks.exclusion import refuse_without_exclusion
-from retention.stores.delta.foreign_writers import CONDITIONAL
-from retention.tables.opened import ENGINE, OpenedTable
+from retention.stores.delta.foreign_writers import unconditional_programs
+from retention.tables.opened import OpenedTable
 
 NEWEST = 50
 """The number of newest entries whose programs are looked at."""
@@ -31,15 +31,18 @@ def refuse_rivals(table: OpenedTable, current: DeltaSnapshot) -> None:
     versions = range(current.version, max(current.version - NEWEST, -1), -1)
     places = [log_files.entry_place(table.location, version) for version in versions]
     contents = in_threads(files.read_unchanging, places, files.read_parallelism(table.location))
-    for version, place, content in zip(versions, places, contents, strict=True):
-        info = entries.commit_info(entries.split(content or b"", place).others)
-        program = str(info.get("engineInfo") or "a program that does not say its name")
-        if content is None or program == ENGINE:
-            return
-        if not program.startswith(CONDITIONAL):
-            raise RefusedError(
-                f"{table.name}: {program} committed version {version} of {table.location}, and on an object store it "
-                "can overwrite commits of others; nothing was changed; set exclusive: true if it never writes the "
-                "table while this engine does, or let it commit through deltalake, and set exclusive: true until one "
-                "commit of this engine has followed its last"
-            )
+    infos = (
+        (
+            version,
+            None if content is None else entries.commit_info(entries.split(content, place).others),
+        )
+        for version, place, content in zip(versions, places, contents, strict=True)
+    )
+    rivals = unconditional_programs(infos, lambda info: info.get("engineInfo") == entries.ENGINE)
+    for version, program in rivals:
+        raise RefusedError(
+            f"{table.name}: {program} committed version {version} of {table.location}, and on an object store it "
+            "can overwrite commits of others; nothing was changed; set exclusive: true if it never writes the "
+            "table while this engine does, or let it commit through deltalake, and set exclusive: true until one "
+            "commit of this engine has followed its last"
+        )

@@ -23,9 +23,6 @@ from retention.storage.crash_points import Step, reached
 from retention.tables.plan import FileRemovals
 from retention.tables.records import ChangedFile
 
-VECTORS_ENABLED = "delta.enableDeletionVectors"
-"""The property that an owner sets; a table without it is never given a vector."""
-
 
 @dataclass(frozen=True)
 class StagedRemovals:
@@ -143,7 +140,7 @@ def takes_vector(snapshot: DeltaSnapshot, removals: FileRemovals) -> bool:
 
     The owner has enabled them, every reader will see it, and most of the file's rows stay.
     """
-    if not snapshot.is_set(VECTORS_ENABLED) or "deletionVectors" not in snapshot.features:
+    if not snapshot.is_set(vectors.VECTORS_ENABLED) or "deletionVectors" not in snapshot.features:
         return False
     if vectors.needs_rewrite(removals.add["path"]):
         return False

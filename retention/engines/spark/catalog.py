@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from retention.config.locations import refused_location
 from retention.engines.spark.source_columns import reason_of
 from retention.errors import UsageError
+from retention.storage.places import hadoop_place
 
 _PROVIDER = "delta"
-_PREFIXES: Mapping[str, str] = {
-    "file:///": "/",
-    "file:/": "/",
-    "s3a://": "s3://",
-    "s3n://": "s3://",
-}
-"""Beginning of a location as Spark has it → as a configuration has it."""
 
 
 def directory_of(session: SparkSession, name: str) -> str:
@@ -47,8 +39,7 @@ def directory_of(session: SparkSession, name: str) -> str:
 
 
 def _as_configured(name: str, location: str) -> str:
-    prefix = next((each for each in _PREFIXES if location.startswith(each)), "")
-    place = _PREFIXES.get(prefix, "") + location.removeprefix(prefix)
+    place = hadoop_place(location)
     why = refused_location(place)
     if why is not None:
         raise UsageError(f"{name}: its location {location} {why}")

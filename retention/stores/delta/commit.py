@@ -44,7 +44,7 @@ from retention.stores.delta.actions import add_action, remove_action, vector_add
 from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_writers
 from retention.stores.delta.log import find_token, place_of, version_token_of
-from retention.stores.delta.table import ENGINE, DeltaHandle, open_table
+from retention.stores.delta.table import DeltaHandle, open_table
 from retention.stores.delta.vector_files import vector_of
 from retention.stores.layout import Layout, StoreSettings
 
@@ -146,7 +146,7 @@ class CommitAttempt:
                 "mode": "Append",
                 "partitionBy": json.dumps(list(PARTITION_COLUMNS)),
             },
-            "engineInfo": ENGINE,
+            "engineInfo": entries.ENGINE,
             **metadata,
         }
         transactions = [

@@ -8,6 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER, implied_features
+from retention.delta.vectors import VECTORS_ENABLED
 from retention.errors import ForeignRowsError, RefusedError
 from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 
@@ -69,8 +70,7 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
         or any(computed & set(field.metadata or {}) for field in fields),
         change_data_feed=_is_true(properties, "delta.enableChangeDataFeed"),
         may_have_vectors="deletionVectors" in features,
-        gives_vectors="deletionVectors" in features
-        and _is_true(properties, "delta.enableDeletionVectors"),
+        gives_vectors="deletionVectors" in features and _is_true(properties, VECTORS_ENABLED),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from retention.errors import RefusedError
 from retention.storage import files
@@ -48,13 +49,24 @@ def refuse_other_writers(layout: Layout, version: int) -> None:
 
 def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, str]]:
     """Version and program of commits that do not exclude rivals, from `version` back to our own last commit."""
-    for number in range(version, -1, -1):
-        entry = read_entry(layout, number)
-        if entry is None:
-            return
-        info = commit_info(entry)
-        if TOKEN in info:
+    entries = ((number, read_entry(layout, number)) for number in range(version, -1, -1))
+    infos = ((number, None if entry is None else commit_info(entry)) for number, entry in entries)
+    return unconditional_programs(infos, lambda info: TOKEN in info)
+
+
+def unconditional_programs(
+    infos: Iterable[tuple[int, Mapping[str, Any] | None]],
+    is_ours: Callable[[Mapping[str, Any]], bool],
+) -> Iterator[tuple[int, str]]:
+    """Version and program of commits that do not exclude rivals, up to our own last commit or a missing entry.
+
+    Args:
+        infos: version and `commitInfo` of entries, the newest first; None: the entry is missing.
+        is_ours: whether an entry is one of ours.
+    """
+    for version, info in infos:
+        if info is None or is_ours(info):
             return
         program = str(info.get("engineInfo") or "a program that does not say its name")
         if not program.startswith(CONDITIONAL):
-            yield number, program
+            yield version, program

@@ -22,6 +22,7 @@ from retention.delta import entries
 from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
+from retention.delta.vectors import VECTORS_ENABLED
 from retention.errors import RefusedError, UsageError
 from retention.ports import VersionToken
 from retention.schemas.files import LOGGED_FILES
@@ -39,10 +40,6 @@ from retention.stores.delta.properties import grace_properties
 from retention.stores.delta.vector_files import path_of
 from retention.stores.layout import Layout, leaving
 
-ENGINE = "lake-retention"
-"""The program that our own entries name."""
-VECTORS_ENABLED = "delta.enableDeletionVectors"
-"""The property of tables in which removals may be deletion vectors."""
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
     "path": "path",
@@ -112,11 +109,7 @@ class DeltaTableLog:
                 MESSAGES,
                 mode="ignore",
                 partition_by=list(PARTITION_COLUMNS),
-                configuration={
-                    VECTORS_ENABLED: "false",
-                    "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-                    **grace_properties(self.grace_ns),
-                },
+                configuration=self._properties(),
                 storage_options=_options(self.layout),
                 # A retry would recreate the table, after the rival's first entries.
                 commit_properties=CommitProperties(max_commit_retries=0),
@@ -131,18 +124,13 @@ class DeltaTableLog:
     def _begin_with_vectors(self, now_ms: int) -> None:
         """Write the first entry: deltalake would add the feature `variantType`, which other readers refuse."""
         token = uuid.uuid4().hex
-        properties = {
-            VECTORS_ENABLED: "true",
-            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-            **grace_properties(self.grace_ns),
-        }
         metadata = {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": Schema.from_arrow(MESSAGES).to_json(),
             "partitionColumns": list(PARTITION_COLUMNS),
             "createdTime": now_ms,
-            "configuration": properties,
+            "configuration": self._properties(),
         }
         protocol = {
             "minReaderVersion": FEATURE_READER,
@@ -154,12 +142,20 @@ class DeltaTableLog:
             "timestamp": now_ms,
             "operation": "CREATE TABLE",
             "operationParameters": {"partitionBy": json.dumps(list(PARTITION_COLUMNS))},
-            "engineInfo": ENGINE,
+            "engineInfo": entries.ENGINE,
             TOKEN: token,
         }
         actions = [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
         place = delta_history.place_of(self.layout, 0)
         put_if_absent(place, entries.encode(actions), token)
+
+    def _properties(self) -> dict[str, str | None]:
+        """The properties of a new table."""
+        return {
+            VECTORS_ENABLED: "true" if self.vectors else "false",
+            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+            **grace_properties(self.grace_ns),
+        }
 
     def standing(self) -> tuple[bool, Counters]:
         """Whether the table has any file, and its counters."""

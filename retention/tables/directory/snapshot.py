@@ -17,6 +17,7 @@ from retention.delta.schema import arrow_type
 from retention.delta.shapes import LIVE_FILES, STATS_PARSED
 from retention.delta.snapshot import DeltaSnapshot
 from retention.storage import files
+from retention.tables.bounds import of_ticks
 from retention.tables.directory.footers import INTEGERS, Bounds, Footer, read_footer
 from retention.tables.directory.listing import ListedFile, Pin, list_directory
 from retention.tables.directory.partitions import (
@@ -200,7 +201,7 @@ def _statistics(footers: Sequence[Footer], columns: Mapping[Column, str]) -> pa.
             continue
         for name, values in zip(_STATISTICS, zip(*of_files, strict=True), strict=True):
             ticks = pa.array(values, pa.int64())
-            kinds[name][column] = ticks if name == "nullCount" else _typed(ticks, kind)
+            kinds[name][column] = ticks if name == "nullCount" else of_ticks(ticks, kind)
     parts = {name: _struct_array(arrays) for name, arrays in kinds.items() if arrays}
     return pa.StructArray.from_arrays([rows, *parts.values()], names=["numRecords", *parts])
 
@@ -209,10 +210,6 @@ def _bounds_of(footer: Footer, column: Column) -> Bounds:
     """The bounds in a file; a file without the column has nulls in all of its rows."""
     absent = Bounds(None, None, footer.rows) if column not in footer.types else _UNKNOWN
     return footer.bounds.get(column, absent)
-
-
-def _typed(ticks: pa.Array, kind: pa.DataType) -> pa.Array:
-    return ticks.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else ticks.cast(kind)
 
 
 def _struct_array(arrays: Mapping[Column, pa.Array]) -> pa.StructArray:
