@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.core.json_object import JsonObject
+from retention.core.units import parse_as_of
 from retention.dialects.column_mapping import ColumnMapping, WholeRow, refuse_sql
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
@@ -28,10 +29,12 @@ from retention.ingest.idempotency import append_identity, last_batches
 from retention.ingest.records import append_records
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.removed_message import explain_removed
+from retention.inspect.simulation import simulate
 from retention.inspect.state import state_of
 from retention.plan.compaction import CompactionPlan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
+from retention.plan.simulation import SIMULATED_AT, SimulationRequest, variants_of
 from retention.planners.cached import plan_stream
 from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
@@ -44,6 +47,7 @@ from retention.views.notebook import (
     ShownCompaction,
     ShownExplanation,
     ShownReport,
+    ShownSimulation,
     ShownState,
 )
 from retention.views.text import plan_text
@@ -99,6 +103,40 @@ class Log(Public, Repairs):
                 raise
             explanation = explain_removed(self.opened, (partition, seq), self.opened.clock())
         return ShownExplanation(**vars(explanation))
+
+    def simulate(
+        self,
+        variants: Mapping[str, Mapping[str, object]] | None = None,
+        at: Iterable[Instant] = SIMULATED_AT,
+        growth: str = "none",
+        as_of: Instant = None,
+        *,
+        exact: bool = False,
+        **settings: object,
+    ) -> ShownSimulation:
+        """Simulate what policies would keep, beside the configured one; nothing is changed, and no data file opened.
+
+        Args:
+            variants: name of each policy → its limits, with the keys and values of the configuration.
+            at: the instants of passes, such as `now+30d`, where `now` is `as_of`.
+            growth: the messages stored from `as_of` on: `none`, `history` (as in the last 30 days of its messages), or
+                a number a day, such as `5000/day`.
+            as_of: the instant at which growth begins.
+            exact: whether to read rows, for exact numbers instead of bounds; without growth.
+            settings: the limits of one more policy: `simulate(max_age="7d")`.
+
+        Raises:
+            UsageError: a setting is not a limit, or not valid; or the stream was never written to.
+            RefusedError: files of another writer have no statistics yet; or growth is assumed, but consumers release.
+        """
+        now_ns = self.instant(as_of)
+        instants = tuple(now_ns if each is None else parse_as_of(each, now_ns) for each in at)
+        request = SimulationRequest(
+            variants_of(variants, settings), instants, now_ns, growth, exact
+        )
+        with Engines(self.engine) as engines:
+            simulation = simulate(self.opened, engines, request)
+        return ShownSimulation(**vars(simulation))
 
     def purge(
         self, subject: str | None = None, seq: int | None = None, keep: int | None = None

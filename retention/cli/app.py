@@ -20,7 +20,18 @@ from retention.errors import UsageError
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format", "--wait")
 _FLAGS = ("--debug",)
 _ORDER = (
-    *("init", "adopt", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *(
+        "init",
+        "adopt",
+        "validate",
+        "publish",
+        "import",
+        "export",
+        "mirror",
+        "simulate",
+        "plan",
+        "apply",
+    ),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
     "reclaim",
     *("explain", "messages", "state", "consumer", "offset", "kv", "stats", "history", "doctor"),

@@ -24,6 +24,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     restoring,
     runs,
     sandbox,
+    simulating,
     writing,
 )
 from retention.cli.app import app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
@@ -67,7 +68,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             known = signature().parameters[name]
             if known.kind is known.VAR_POSITIONAL:
                 bound.arguments[name] = tuple(_read(function, known, each) for each in value)
-            elif known.annotation is not known.empty:
+            elif known.kind is not known.VAR_KEYWORD and known.annotation is not known.empty:
                 bound.arguments[name] = _read(function, known, value)
         return function(*bound.args, **bound.kwargs)
 
@@ -155,6 +156,11 @@ _Numbers = Annotated[
 _Texts = Annotated[
     list[_Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 ]
+_Instant = Annotated[Any, PlainValidator(_instant)]
+_Instants = Annotated[
+    list[_Instant],
+    BeforeValidator(lambda value: [value] if isinstance(value, str | int | datetime) else value),
+]
 _KINDS: Mapping[str, tuple[str, Any]] = {
     "str": ("a text", _Text),
     "int": ("a whole number", _Number),
@@ -174,7 +180,9 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     "EraName": ("'0.8' or '0.9'", Literal["0.8", "0.9"]),
     "ReaderKind": ("'consumer' or 'group'", Literal["consumer", "group"]),
     "WholeRow": ("'all'", Literal["all"]),
-    "Instant": ("an instant", Annotated[Any, PlainValidator(_instant)]),
+    "Instant": ("an instant", _Instant),
+    "Iterable[Instant]": ("instants", _Instants),
+    "Mapping[str, Mapping[str, object]]": ("a dict of dicts", dict[_Text, dict[_Text, Any]]),
     "AnswerTarget": (
         "messages, or their sequences",
         Annotated[_Numbers, WrapValidator(_answered)],

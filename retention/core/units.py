@@ -53,7 +53,7 @@ _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
 _SIZE = re.compile(r"\s*([-+]?)(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_BEFORE_NOW = re.compile(r"now(?:-(?P<age>[\d.].*))?")
+_NEAR_NOW = re.compile(r"now(?:(?P<sign>[-+])(?P<distance>[\d.].*))?")
 _INSTANT = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[Tt ](?P<clock>(?:[01]\d|2[0-3]):\d\d:\d\d)"
     r"(?:\.(?P<decimals>\d{1,9}))?(?P<offset>[Zz]|[-+]\d\d:\d\d)",
@@ -222,7 +222,7 @@ def parse_any_instant(value: str | int | datetime) -> int:
 
 
 def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
-    """Read the instant of a pass: as `parse_instant`, or a date (its first instant, UTC), `now`, or `now-` a duration.
+    """Read an instant: as `parse_instant`, or a date (its first instant, UTC), `now`, or `now-` or `now+` a duration.
 
     Args:
         value: the text, integer nanoseconds since the epoch, or a datetime with a time zone.
@@ -234,9 +234,10 @@ def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
     Raises:
         UsageError: the text is not an instant, or is outside the 64-bit range (1677 to 2262).
     """
-    before = _BEFORE_NOW.fullmatch(value) if isinstance(value, str) else None
-    if before is not None:
-        return now_ns - parse_duration(before["age"] or "0s")
+    near = _NEAR_NOW.fullmatch(value) if isinstance(value, str) else None
+    if near is not None:
+        distance = parse_duration(near["distance"] or "0s")
+        return now_ns + distance if near["sign"] == "+" else now_ns - distance
     is_date = isinstance(value, str) and _DATE.fullmatch(value)
     try:
         return parse_instant(f"{value}T00:00:00Z" if is_date else value)

@@ -28,6 +28,8 @@ class Estimate:
     files_read: Bounds
     """Files that planning opens."""
     bytes_read: Bounds
+    bytes_rewritten: Bounds
+    """The lengths of files that lose some of their messages, as they are now."""
 
     def as_json(self) -> JsonObject:
         """The estimate's entry in the JSON output of `plan --estimate`."""
@@ -39,6 +41,7 @@ class Estimate:
             "segments": {state: bounds.as_json() for state, bounds in self.segments.items()},
             "files_read": self.files_read.as_json(),
             "bytes_read": self.bytes_read.as_json(),
+            "bytes_rewritten": self.bytes_rewritten.as_json(),
         }
 
 
@@ -96,7 +99,23 @@ def bounds_of(
         segments=segment_bounds(decided.spans, possible),
         files_read=Bounds(int(least.sum()), int(most.sum())),
         bytes_read=Bounds(0, int((most * lengths).sum())),
+        bytes_rewritten=rewritten(decided.spans, possible, lengths),
     )
+
+
+def rewritten(spans: Spans, removed: Range, lengths: Array) -> Bounds:
+    """Bound the lengths of files that lose some of their messages; of a span with several files it is not known which.
+
+    Args:
+        spans: the spans of a stream.
+        removed: the messages that each loses.
+        lengths: the length of each file.
+    """
+    files = np.diff(spans.first_file)
+    surely = (removed.lower > 0) & (removed.upper < spans.messages) & (files == 1)
+    maybe = (removed.upper > 0) & (removed.lower < spans.messages)
+    least, most = (int(lengths[np.repeat(mask, files)].sum()) for mask in (surely, maybe))
+    return Bounds(least, most)
 
 
 def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Array]:

@@ -7,7 +7,13 @@ import numpy as np
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Spans
-from retention.plan.estimate_bounds import Estimate, segment_bounds, size_of, whole_only
+from retention.plan.estimate_bounds import (
+    Estimate,
+    rewritten,
+    segment_bounds,
+    size_of,
+    whole_only,
+)
 from retention.plan.estimate_ranges import Bounds, Range
 from retention.rules.acting import acting_limits
 from retention.rules.jetstream.interest import Release
@@ -63,4 +69,5 @@ def released_bounds(
         segments=segment_bounds(spans, possible),
         files_read=Bounds(int(opened.sum()), int(most.sum())),
         bytes_read=Bounds(0, int((most * lengths).sum())),
+        bytes_rewritten=rewritten(spans, possible, lengths),
     )

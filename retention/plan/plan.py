@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.dropped import StreamDrop
 from retention.core.policy import Policy
-from retention.plan.actions import Actions
+from retention.plan.actions import REWRITE, Actions
 from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import pins_as_json
@@ -75,6 +75,12 @@ class Plan:
     def removed_bytes(self) -> int:
         """The bytes to remove, by the broker's accounting."""
         return _total(self.actions.files["removed_bytes"])
+
+    @property
+    def bytes_rewritten(self) -> int:
+        """The lengths of the files that lose some of their messages, as they are now."""
+        files = self.actions.files
+        return _total(files.filter(pc.equal(files["action"], REWRITE))["file_bytes"])
 
     @property
     def by_rule(self) -> dict[str, int]:

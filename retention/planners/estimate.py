@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
@@ -12,7 +16,7 @@ from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.estimate_interest import released_bounds
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.plan import Plan, empty_plan
-from retention.plan.remaining import all_remaining
+from retention.plan.remaining import RemainingRow, all_remaining
 from retention.planners.consumer_protection import protection_of
 from retention.planners.context import PlanningContext
 from retention.planners.interest import decide_release
@@ -21,6 +25,7 @@ from retention.planners.retention import decide
 from retention.planners.rows import StreamRows
 from retention.planners.table import gather
 from retention.planners.topic import plan_topic_table
+from retention.ports import Snapshot
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
@@ -31,8 +36,21 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     """
     policy = opened.config.policy()
     if not opened.store.exists():
-        return _exact(empty_plan(opened.name, as_of_ns, policy))
+        return exactly(empty_plan(opened.name, as_of_ns, policy))
     snapshot = opened.store.snapshot()
+    refuse_undescribed(opened, snapshot)
+    if policy.topic is not None:
+        return exactly(plan_topic_table(opened, policy.topic, as_of_ns, snapshot).plan)
+    inventory = opened.store.inventory(snapshot)
+    return estimate_pass(opened, inventory, as_of_ns)
+
+
+def refuse_undescribed(opened: OpenedStream, snapshot: Snapshot) -> None:
+    """Refuse to bound anything by files that have no statistics yet.
+
+    Raises:
+        RefusedError: another writer appended files, and none of our commands has read them since.
+    """
     unread = opened.store.count_undescribed(snapshot)
     if unread:
         raise RefusedError(
@@ -40,10 +58,6 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             f"about them unopened; run "
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
-    if policy.topic is not None:
-        return _exact(plan_topic_table(opened, policy.topic, as_of_ns, snapshot).plan)
-    inventory = opened.store.inventory(snapshot)
-    return estimate_pass(opened, inventory, as_of_ns)
 
 
 def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
@@ -71,8 +85,47 @@ def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
     return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
 
 
-def _exact(plan: Plan) -> Estimate:
-    """A plan made from metadata alone, as an estimate."""
+def bounds_of_passes(context: PlanningContext, rows: StreamRows) -> Estimate:
+    """Bound the removals of any passes of which the last is at the instant of the context; otherwise as `bounds`.
+
+    An earlier pass may remove a message that would stop the scan by age in the last one, or that is newer than a
+    deletion of its subject; so passes together may remove more than the last one alone. Numbers by rule are those of
+    one pass.
+    """
+    once, policy = bounds(context, rows), context.policy
+    if policy.retention != "limits" or (not policy.allow_msg_ttl and policy.max_age_ns is None):
+        return once
+    every = bounds(replace(context, policy=replace(policy, expiry="each")), rows)
+    more = 0 if policy.delete_retention_ns is None else _with_due_deletions(context, rows)
+    stored = pc.sum(context.inventory.files["messages"], min_count=0).as_py()
+    together = max(once.removed_messages.upper, every.removed_messages.upper) + more
+    size = max(once.removed_bytes.upper, every.removed_bytes.upper)
+    if more:
+        size = pc.sum(context.inventory.files["bytes"], min_count=0).as_py()
+    return replace(
+        once,
+        removed_messages=replace(once.removed_messages, upper=min(together, stored)),
+        removed_bytes=replace(once.removed_bytes, upper=size),
+    )
+
+
+def _with_due_deletions(context: PlanningContext, rows: StreamRows) -> int:
+    """The messages on subjects with a deletion, last or not, whose retention has passed."""
+    remaining, policy = all_remaining(context.inventory), context.policy
+    files = remaining.files
+    deletions = rows.deletions(remaining, [RemainingRow(row) for row in range(files.num_rows)])
+    if deletions.unseen:
+        return int(pc.sum(files["messages"], min_count=0).as_py())
+    until_ns = context.as_of_ns - (policy.delete_retention_ns or 0)
+    known = deletions.messages
+    due = known.filter(pc.less_equal(known["ts_ns"], until_ns))["subject"]
+    counts = remaining.subject_counts(rows)
+    on_due = counts.filter(pc.is_in(counts["subject"], value_set=due.combine_chunks()))
+    return int(pc.sum(on_due["messages"], min_count=0).as_py())
+
+
+def exactly(plan: Plan) -> Estimate:
+    """A plan as an estimate; of its cost, only what it has read is known."""
     return Estimate(
         plan.header.stream,
         plan.header.as_of_ns,
@@ -80,8 +133,9 @@ def _exact(plan: Plan) -> Estimate:
         _only(plan.removed_bytes),
         {rule: _only(number) for rule, number in plan.by_rule.items()},
         {state: _only(number) for state, number in vars(plan.header.segments).items()},
-        _only(0),
-        _only(0),
+        _only(plan.header.read.files),
+        _only(plan.header.read.bytes),
+        _only(plan.bytes_rewritten),
     )
 
 

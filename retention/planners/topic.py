@@ -88,7 +88,18 @@ def plan_topic_table(
         RefusedError: the table needs a feature that this version does not have.
         DamagedError: the table or the stored offsets cannot be read.
     """
-    table = _read_topic(opened, topic, snapshot or opened.store.snapshot())
+    table = read_topic(opened, topic, snapshot or opened.store.snapshot())
+    return plan_segments(opened, table, topic, as_of_ns, vetoes)
+
+
+def plan_segments(
+    opened: OpenedStream,
+    table: TopicTable,
+    topic: TopicPolicy,
+    as_of_ns: int,
+    vetoes: Sequence[Veto] = (),
+) -> TopicPlanning:
+    """Plan one pass over a topic that has been read; otherwise as `plan_topic_table`."""
     inventory, offsets = table.inventory, table.offsets
     segments, decided = decide_topic(table.stored_segments, topic, as_of_ns, offsets)
     rules = rules_of_files(inventory, segments, decided.fates)
@@ -115,7 +126,7 @@ def plan_delete_segments(
         RefusedError, DamagedError: as planning a pass.
     """
     topic = topic_of(opened).policy()
-    table = _read_topic(opened, topic, snapshot)
+    table = read_topic(opened, topic, snapshot)
     inventory, segments, offsets = table.inventory, table.stored_segments, table.offsets
     reaching = replace(request, up_to=_reach(segments, request))
     up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
@@ -131,7 +142,12 @@ def plan_delete_segments(
     return replace(plan, held_segments=protected_segments(inventory.files, rules, offsets))
 
 
-def _read_topic(opened: OpenedStream, topic: TopicPolicy, snapshot: Snapshot) -> TopicTable:
+def read_topic(opened: OpenedStream, topic: TopicPolicy, snapshot: Snapshot) -> TopicTable:
+    """The segments and stored offsets of an existing topic.
+
+    Raises:
+        DamagedError: the table or the stored offsets cannot be read.
+    """
     inventory = with_floors(opened, opened.store.inventory(snapshot))
     # Read after the snapshot, because the commit requires the snapshot's counter of edits.
     offsets = OffsetTable(opened.root).live(inventory.counters)

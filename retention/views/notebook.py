@@ -13,6 +13,7 @@ from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.plan.explanation import Explanation
+from retention.plan.simulation import Simulation
 from retention.views.frames import frame_of, table_of
 from retention.views.html import (
     explanation_html,
@@ -24,6 +25,7 @@ from retention.views.html import (
 )
 from retention.views.text import explanation_text, report_text, state_text
 from retention.views.text_compaction import compaction_text
+from retention.views.text_simulation import simulation_rows, simulation_text
 from retention.views.text_topic import stats_text
 from retention.views.wording import lines_text
 
@@ -77,6 +79,17 @@ class ShownState(State):
 
     def _repr_html_(self) -> str:
         return state_html(self)
+
+
+class ShownSimulation(Simulation):
+    """A simulation that displays itself."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The passes of all policies, one per row: `policy`, `at_ns`, the bounds of numbers (`kept_bytes.lower`)."""
+        return frame_of(simulation_rows(self))
+
+    def __repr__(self) -> str:
+        return lines_text(simulation_text(self))
 
 
 class ShownStats(TopicStats):

@@ -16,7 +16,18 @@ from tests.support.command_line import invoke
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
-    *("init", "adopt", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *(
+        "init",
+        "adopt",
+        "validate",
+        "publish",
+        "import",
+        "export",
+        "mirror",
+        "simulate",
+        "plan",
+        "apply",
+    ),
     *(
         "purge",
         "delete",
@@ -36,7 +47,7 @@ COMMANDS = [
     ),
     *("stats", "history", "doctor", "effective", "package", "airflow"),
 ]
-NOT_BUILT = ("verify", "simulate", "iggy")
+NOT_BUILT = ("verify", "replay", "iggy")
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -186,7 +186,7 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
     assert state_text(empty) == ["A: empty; the next message gets sequence 10"]
     assert explanation_text(EXPLANATION) == ["A 7 goes: <old>.", "  old", "  new"]
     one, some = Bounds(1, 1), Bounds(1, 5)
-    bounds = Estimate("A", NOW, some, some, {"max_age": some}, {"dropped": one}, one, one)
+    bounds = Estimate("A", NOW, some, some, {"max_age": some}, {"dropped": one}, one, one, one)
     assert estimate_text(bounds)[0] == (
         "A: would remove 1 to 5 messages as of 1970-04-11T00:00:00Z: 1 to 5 by max_age"
     )

@@ -1,0 +1,74 @@
+"""Configurations with some settings changed, as a question of what a change would do: nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from retention.config.error_report import nearest, read_model
+from retention.config.stream import StreamConfig
+from retention.config.table import TableConfig
+from retention.config.topic_stream import TopicStream
+from retention.config.types import ConfigMapping
+from retention.errors import UsageError
+
+OF_STREAM = (
+    "max_age",
+    "expiry",
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "max_subjects",
+    "delete_retention",
+    "discard",
+    "whole_segments",
+    "allow_msg_ttl",
+    "subject_delete_marker_ttl",
+    "retention",
+    "unmatched",
+    "hold_for_consumers",
+)
+"""The keys of a stream's limits."""
+OF_TOPIC = ("message_expiry", "max_topic_size", "roll_after", "respect_consumer_offsets")
+"""The keys of a topic's limits."""
+OF_TABLE = ("max_age", "max_rows", "max_rows_per_key", "max_bytes", "expires_at", "policies")
+"""The keys of a table's limits."""
+Changed = TypeVar("Changed", bound=ConfigMapping)
+
+
+def changed_stream(config: StreamConfig, settings: Mapping[str, object]) -> StreamConfig:
+    """A stream or topic with some limits changed.
+
+    Args:
+        config: the stream or topic as configured.
+        settings: key → value as the file would have it.
+
+    Raises:
+        UsageError: a key is not a limit, or its value is not valid, alone or with the others.
+    """
+    if isinstance(config, TopicStream):
+        topic = _changed(config.of, settings, OF_TOPIC)
+        return config.model_copy(update={"of": topic, "segment_span": topic.roll_after})
+    return _changed(config, settings, OF_STREAM)
+
+
+def changed_table(config: TableConfig, settings: Mapping[str, object]) -> TableConfig:
+    """A table with some limits changed; otherwise as `changed_stream`."""
+    return _changed(config, settings, OF_TABLE)
+
+
+def _changed(config: Changed, settings: Mapping[str, object], keys: Iterable[str]) -> Changed:
+    name = getattr(config, "name", "")
+    for key in settings.keys() - set(keys):
+        close = nearest(key, keys)
+        meant = f"; did you mean {close}?" if close else ""
+        raise UsageError(
+            f"{name}: {key} is not one of its limits, and only limits can be simulated: {', '.join(keys)}{meant}"
+        )
+    written = {key: getattr(config, key) for key in config.model_fields_set}
+    changed, mistakes = read_model(type(config), written | dict(settings), ())
+    if changed is None:
+        raise UsageError(
+            "; ".join(f"{name}: {'.'.join(map(str, each.place))}: {each.text}" for each in mistakes)
+        )
+    return changed
