@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +21,7 @@ from retention.doctor.tables import check_table
 from retention.history.kinds import TableRun
 from retention.history.record import UNKNOWN
 from retention.history.runs import history_of
+from retention.schemas.history_export import TABLE_HISTORY_EXPORT
 from tests.support.sandboxes import Commands
 
 DAY = 86_400
@@ -83,6 +86,9 @@ def test_a_configuration_of_tables_alone_has_every_command(tmp_path: Path, lake:
     shown = lake.run("history", "show", record["run"])
     assert "apply, table events, -70 rows" in shown.stdout
     assert shown.stdout.count("dropped     all") == 3
+    assert "  evidence: 10 rows; 3 files that went unread, with 60 rows, by the" in shown.stdout
+    extent = {"form": "keys", "rows": 10, "files": 3, "rows_of_files": 60, "keys": None}
+    assert parsed(lake, "history", "show", record["run"])["evidence"] == extent
     would = lake.run("undo", record["run"], "--dry-run")
     assert would.stdout == (
         "events: would restore 70 rows\n  the next pass under the same limits removes these rows again\n"
@@ -122,6 +128,53 @@ def _of_streams(folder: Path) -> Path:
     (folder / "s").mkdir()
     (folder / "s" / "retention.yaml").write_text(f"warehouse: .\n{STREAM}")
     return folder / "s"
+
+
+def test_an_export_says_which_rows_of_which_file_went_and_what_came_of_it(
+    tmp_path: Path, lake: Commands
+) -> None:
+    keyed = listing(tmp_path, f"{EVENTS}    key: at\n    max_rows_per_key: 5\n", STREAM)
+    keyed.run("apply", "events", "--yes", "--as-of", AS_OF)
+    [record] = parsed(keyed, "history", "events")
+    keyed.run("undo", record["run"])
+    undo, _ = parsed(keyed, "history", "events")
+    document = parsed(keyed, "history", "export")
+    first, second = document["runs"]
+    assert (first["table"], first["run"], first["removed_rows"]) == ("events", record["run"], 70)
+    assert (first["undone_by"], second["undoes"], second["restored_rows"]) == (
+        undo["run"],
+        record["run"],
+        70,
+    )
+    assert (first["reasons"], first["evidence"], second["evidence"]) == (
+        ["max_age 30d"],
+        "keys",
+        "none",
+    )
+    *whole, cut = sorted(first["removed"], key=lambda loss: -loss["rows"])
+    assert [(loss["action"], loss["rows"], loss["keys"]) for loss in (*whole, cut)] == [
+        *[("dropped", 20, None)] * 3,
+        ("rewritten", 10, 10),
+    ]
+    assert (cut["time_min"], cut["time_max"]) == (str(NOW - 39 * DAY), str(NOW - 30 * DAY))
+    assert parsed(keyed, "history", "export", "--to", first["began"])["runs"] == []
+    printed = keyed.run("--format", "csv", "history", "export", "events")
+    rows = list(csv.DictReader(printed.stdout.splitlines()))
+    assert list(rows[0]) == TABLE_HISTORY_EXPORT.names
+    assert sum(int(row["rows"] or 0) for row in rows) == 70
+    file = tmp_path / "audit.parquet"
+    words = ("--format", "parquet", "history", "export", "-o", str(file))
+    for _ in range(2):
+        assert keyed.run(*words, "events").exit_code == 0
+    assert pq.read_table(file).to_pylist() == [
+        row
+        for table in open_warehouse(keyed.folder).table_history_tables()
+        for row in table.to_pylist()
+    ]
+    alone = keyed.run("--format", "csv", "history", "export")
+    assert (alone.exit_code, "without the runs on tables (events)" in alone.stderr) == (0, True)
+    mixed = keyed.run("--format", "csv", "history", "export", "events", "ORDERS")
+    assert (mixed.exit_code, "name either streams, or tables" in mixed.stderr) == (2, True)
 
 
 def test_an_unknown_name_lists_tables_and_a_table_is_no_stream(

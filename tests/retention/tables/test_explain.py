@@ -19,7 +19,8 @@ from retention.engines.local import LocalEngine
 from retention.errors import MissingMessageError, StorageError, UsageError
 from retention.storage.crash_points import Step, watched_by
 from retention.tables.apply import apply_plan
-from retention.tables.evidence import read_evidence, summary_of
+from retention.tables.evidence import read_evidence
+from retention.tables.evidence_extent import summary_of
 from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import settle
