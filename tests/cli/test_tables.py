@@ -177,6 +177,15 @@ def test_an_export_says_which_rows_of_which_file_went_and_what_came_of_it(
     assert (mixed.exit_code, "name either streams, or tables" in mixed.stderr) == (2, True)
 
 
+def test_effective_says_where_the_settings_of_a_table_come_from(lake: Commands) -> None:
+    answer = parsed(lake, "effective", "events")
+    assert answer["table"] == "events"
+    known = {setting["key"]: setting for setting in answer["settings"]}
+    assert (known["max_age"]["value"], known["max_age"]["line"]) == (30 * DAY * SECOND, 8)
+    assert known["engine"]["source"] == "defaults"
+    assert re.search(r"max_age +30d +table events, line 8", lake.run("effective", "events").stdout)
+
+
 def test_an_unknown_name_lists_tables_and_a_table_is_no_stream(
     tmp_path: Path, lake: Commands
 ) -> None:
