@@ -366,6 +366,30 @@ def test_lag_begins_when_a_file_is_due_after_the_last_pass(tmp_path: Path, lake:
     assert lake.run("state", "--max-lag", "3650d").exit_code == 0
 
 
+def test_state_says_what_is_due_when_and_which_tables_lag_the_longest(
+    tmp_path: Path, lake: Commands
+) -> None:
+    table = open_warehouse(lake.folder).table("events")
+    state = table.state(NOW * SECOND)
+    assert (state.first_ts_ns, state.last_ts_ns) == ((NOW - 99 * DAY) * SECOND, NOW * SECOND)
+    assert state.ahead.next_due_ns == NOW * SECOND
+    now, *_, in_a_week, in_30_days = state.ahead.forecast
+    assert (now.rows_at_least, now.rows_at_most) == (60, 80)
+    assert (in_a_week.rows_at_least, in_a_week.rows_at_most) == (60, 80)
+    assert (in_30_days.rows_at_least, in_30_days.rows_at_most) == (100, 100)
+    early = table.state((NOW - 80 * DAY) * SECOND).ahead
+    assert early.next_due_ns == (NOW - 69 * DAY) * SECOND
+    assert [due.rows_at_most for due in early.forecast] == [0, 0, 0, 0, 20]
+    shown = lake.run("state", "--due").stdout
+    assert shown.startswith("events\n  due now: ")
+    both = listing(tmp_path, EVENTS + EVENTS.replace("events", "gone"), STREAM)
+    [gone, events] = json.loads(both.run("--format", "json", "state", "--top", "2").stdout)
+    assert (gone["table"], events["table"], "error" in gone) == ("gone", "events", True)
+    assert (events["format"], len(events["forecast"])) == ("delta", 5)
+    behind = json.loads(both.run("--format", "json", "state", "--behind").stdout)
+    assert [each["table"] for each in behind] == ["gone", "events"]
+
+
 def test_metrics_have_tables_by_name(tmp_path: Path, lake: Commands) -> None:
     place = tmp_path / "m.prom"
     for limits in ("30d", "20d"):
