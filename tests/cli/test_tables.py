@@ -258,10 +258,27 @@ def test_a_table_that_is_gone_fails_alone(tmp_path: Path, lake: Commands) -> Non
     )
 
 
-def test_a_budget_leaves_tables_for_the_next_run(tmp_path: Path, lake: Commands) -> None:
-    document = parsed(lake, "apply", "--yes", "--as-of", AS_OF, "--max-bytes", "0")
-    assert document["tables"][0]["left"] == {"budget": "--max-bytes"}
-    assert rows(tmp_path) == 100
+def test_a_budget_takes_the_most_overdue_and_leaves_the_others(
+    tmp_path: Path, lake: Commands
+) -> None:
+    later = EVENTS.replace("events", "later").replace("30d", "95d")
+    ats = pa.array([NOW - DAY * age for age in range(100)], pa.int64())
+    write_deltalake(tmp_path / "lake" / "later", pa.table({"at": ats}))
+    both = listing(tmp_path, later + EVENTS, STREAM)
+    both.run("publish", "ORDERS", stdin='{"subject": "orders.a", "data": ""}')
+    words = ("apply", "--yes", "--as-of", AS_OF, "--max-bytes", "1")
+    done = both.run("--format", "json", *words)
+    events, last = json.loads(done.stdout)["tables"]
+    assert (events["table"], events["removed_rows"], "left" in events) == ("events", 70, False)
+    assert (last["table"], last["left"]) == (
+        "later",
+        {"budget": "--max-bytes", "since_ns": None, "rows_at_least": 0},
+    )
+    assert "1 stream and 1 table left for the next run (--max-bytes is spent)" in done.stderr
+    [left] = json.loads(done.stdout)["streams"]
+    assert left["left"]["messages_at_least"] == 0
+    nothing = parsed(lake, "apply", "--yes", "--as-of", AS_OF, "--max-bytes", "0")
+    assert nothing["tables"][0]["left"]["budget"] == "--max-bytes"
 
 
 def test_without_yes_it_asks_and_off_a_terminal_it_is_refused(lake: Commands) -> None:
