@@ -1,4 +1,4 @@
-"""The audit of a warehouse: the run histories of its streams, with the messages that each run removed."""
+"""The audit of a warehouse: the run histories of its streams and tables, with all that each run removed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from retention.api.repairs import Instant
+    from retention.api.table import Table
+    from retention.inspect.history_export import Period
 
 
 @checked_class
 class Audit(StreamSelection):
-    """The part of a warehouse that accounts for the messages its runs removed."""
+    """The part of a warehouse that accounts for the messages and rows its runs removed."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
         """A stream that the configuration names, or that was written to."""
+
+    @abstractmethod
+    def table(self, name: str) -> Table:
+        """A table in place that the configuration lists."""
 
     @abstractmethod
     def instant(self, as_of: Instant) -> int:
@@ -61,7 +67,49 @@ class Audit(StreamSelection):
         Raises:
             UsageError, DamagedError: as `history_export`; the latter also while rows are read.
         """
-        from retention.inspect.history_export import Period, exported_runs
+        from retention.inspect.history_export import exported_runs
+
+        period = self._period(since, until)
+        streams = [self._known(name) for name in self._named(names, among=self.streams())]
+        return (table for opened in streams for table in exported_runs(opened, period))
+
+    def table_history_export(
+        self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
+    ) -> pa.Table:
+        """The runs on tables in place (all, if `names` is None), with the rows that each removed, as one Arrow table.
+
+        Args:
+            names: the tables.
+            since: as `history_export`.
+            until: as `history_export`.
+
+        Returns:
+            Rows of the shape `retention.schemas.history_export.TABLE_HISTORY_EXPORT`: a run, and the rows that a limit
+                removed from one file; otherwise as `history_export`.
+
+        Raises:
+            UsageError, DamagedError: as `history_export`.
+        """
+        from retention.inspect.table_history_export import table_history
+
+        return table_history(list(self.table_history_tables(names, since, until)))
+
+    def table_history_tables(
+        self, names: Iterable[str] | None = None, since: Instant = None, until: Instant = None
+    ) -> Iterator[pa.Table]:
+        """The rows of `table_history_export` in batches.
+
+        Raises:
+            UsageError, DamagedError: as `history_tables`.
+        """
+        from retention.inspect.table_history_export import exported_table_runs
+
+        period = self._period(since, until)
+        tables = [self.table(name).opened for name in (self.tables() if names is None else names)]
+        return (runs for opened in tables for runs in exported_table_runs(opened, period))
+
+    def _period(self, since: Instant, until: Instant) -> Period:
+        from retention.inspect.history_export import Period
 
         since_ns, until_ns = (None if at is None else self.instant(at) for at in (since, until))
         if since_ns is not None and until_ns is not None and since_ns >= until_ns:
@@ -69,6 +117,4 @@ class Audit(StreamSelection):
                 f"the period from {format_instant(since_ns)} to {format_instant(until_ns)} has no length; give an "
                 "earlier start, or a later end"
             )
-        period = Period(since_ns, until_ns)
-        streams = [self._known(name) for name in self._named(names, among=self.streams())]
-        return (table for opened in streams for table in exported_runs(opened, period))
+        return Period(since_ns, until_ns)

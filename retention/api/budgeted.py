@@ -1,10 +1,10 @@
-"""Passes over many streams within a budget: the most overdue first, and the rest reported."""
+"""Passes over many streams and tables within a budget: the most overdue first, and the rest reported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from retention.api.warehouse import Warehouse
 from retention.apply.budget import Budget
@@ -13,7 +13,7 @@ from retention.apply.run import apply_now
 from retention.core.outcomes import Outcome, Watch, act_sequentially, ask_concurrently
 from retention.engines.select import Engines
 from retention.history.report import RunReport
-from retention.inspect.lag import NO_LAG, Lag, lag_of, urgency
+from retention.inspect.lag import NO_LAG, Lag, lag_of, table_lag, urgency
 from retention.storage import files
 
 if TYPE_CHECKING:
@@ -21,25 +21,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Spending:
-    """A budget, and what a run has spent of it."""
+class Applied:
+    """The outcomes of passes over streams and tables, each in order of execution."""
 
-    budget: Budget
-    since_ns: int
-    """The start of the run."""
-    bytes: int = 0
-    """The bytes read and written."""
+    streams: list[Outcome[RunReport]]
+    tables: list[Outcome[TableReport]]
 
-    @classmethod
-    def after(
-        cls, budget: Budget, since_ns: int, outcomes: Iterable[Outcome[RunReport]]
-    ) -> Spending:
-        """The spending of a run after its passes over streams."""
-        reports = [outcome.value for outcome in outcomes if outcome.value is not None]
-        return cls(budget, since_ns, sum(each.bytes_read + each.bytes_written for each in reports))
+    @property
+    def bytes(self) -> int:
+        """The bytes that they read and wrote."""
+        every: list[Outcome[Any]] = [*self.streams, *self.tables]
+        return sum(bytes_of(each.value) for each in every if each.value is not None)
 
 
-Behind = dict[str, Outcome[Lag | None]]
+def bytes_of(report: RunReport | TableReport) -> int:
+    """The bytes that a pass read and wrote."""
+    of_plan = report if isinstance(report, RunReport) else report.plan
+    return of_plan.bytes_read + report.bytes_written
 
 
 def apply_within(
@@ -49,77 +47,60 @@ def apply_within(
     budget: Budget,
     guards: Guards | None = None,
     watch: Watch | None = None,
-) -> list[Outcome[RunReport]]:
-    """Plan and apply one pass over streams, the most overdue first, until the budget is spent.
+) -> Applied:
+    """Plan and apply one pass over streams and tables, the most overdue first, until the budget is spent.
 
-    A stream of unknown lag comes first, because its pass reports the reason; one with nothing known to be due comes
-    last. The pass in progress when the budget is spent is finished.
+    One of unknown lag comes first, because its pass reports the reason; one with nothing known to be due comes last.
+    The pass in progress when the budget is spent is finished.
 
     Returns:
-        An outcome for each stream, in order of execution; `left` is set in the report of a stream not processed.
+        An outcome for each; `left` is set in the report of a stream or table not processed.
     """
-    started = warehouse.clock()
+    started, tables, size = warehouse.clock(), {*warehouse.tables()}, 0
     behind = _lags(warehouse, names, as_of_ns)
     order = sorted(behind, key=lambda name: urgency(behind[name].value))
-    done: list[RunReport] = []
     with Engines(warehouse.engine) as engines:
 
-        def act(name: str) -> RunReport:
-            size = sum(report.bytes_read + report.bytes_written for report in done)
+        def act(name: str) -> RunReport | TableReport:
+            nonlocal size
             spent = budget.spent(warehouse.clock() - started, size)
             if spent is not None:
-                return _left(name, as_of_ns, spent, behind[name].value or NO_LAG)
-            opened = warehouse.log(name).opened
-            done.append(apply_now(opened, as_of_ns, engines, guards or Guards()))
-            return done[-1]
-
-        return act_sequentially(order, act, warehouse.clock, watch)
-
-
-def apply_tables_within(
-    warehouse: Warehouse,
-    names: Iterable[str],
-    as_of_ns: int,
-    spending: Spending,
-    guards: Guards | None = None,
-    watch: Watch | None = None,
-) -> list[Outcome[TableReport]]:
-    """Plan and apply one pass over tables, after those over streams, until the budget is spent.
-
-    Returns:
-        An outcome for each table, in the order of the names; `left` is set in the report of one not processed.
-    """
-    from retention.tables.permits import nothing_done
-
-    size = spending.bytes
-    with Engines(warehouse.engine) as engines:
-
-        def act(name: str) -> TableReport:
-            nonlocal size
-            table = warehouse.table(name)
-            spent = spending.budget.spent(warehouse.clock() - spending.since_ns, size)
-            if spent is not None:
-                left = nothing_done(table.opened, as_of_ns)
-                return replace(left, left={"budget": spent})
-            report = table.apply_on(engines, as_of_ns, guards or Guards())
-            size += report.plan.bytes_read + report.bytes_written
+                lag = behind[name].value or NO_LAG
+                leave = _left_table if name in tables else _left
+                return leave(warehouse, name, as_of_ns, spent, lag)
+            report: RunReport | TableReport
+            if name in tables:
+                report = warehouse.table(name).apply_on(engines, as_of_ns, guards or Guards())
+            else:
+                opened = warehouse.log(name).opened
+                report = apply_now(opened, as_of_ns, engines, guards or Guards())
+            size += bytes_of(report)
             return report
 
-        return act_sequentially(names, act, warehouse.clock, watch)
-
-
-def _lags(warehouse: Warehouse, names: Iterable[str], as_of_ns: int) -> Behind:
-    outcomes = ask_concurrently(
-        names,
-        lambda name: lag_of(warehouse.log(name).opened, as_of_ns),
-        warehouse.clock,
-        files.read_parallelism(warehouse.location),
-        "measuring lags",
+        done = act_sequentially(order, act, warehouse.clock, watch)
+    of_streams = [each for each in done if each.stream not in tables]
+    of_tables = [each for each in done if each.stream in tables]
+    return Applied(
+        cast("list[Outcome[RunReport]]", of_streams), cast("list[Outcome[TableReport]]", of_tables)
     )
+
+
+def _lags(
+    warehouse: Warehouse, names: Iterable[str], as_of_ns: int
+) -> dict[str, Outcome[Lag | None]]:
+    tables = {*warehouse.tables()}
+
+    def ask(name: str) -> Lag | None:
+        if name in tables:
+            return table_lag(warehouse.table(name).state(as_of_ns))
+        return lag_of(warehouse.log(name).opened, as_of_ns)
+
+    at_a_time = files.read_parallelism(warehouse.location)
+    outcomes = ask_concurrently(names, ask, warehouse.clock, at_a_time, "measuring lags")
     return {outcome.stream: outcome for outcome in outcomes}
 
 
-def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
+def _left(_: Warehouse, name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
     """The report of a stream that the budget left unprocessed: nothing was removed."""
     left: dict[str, object] = {
         "budget": spent,
@@ -128,3 +109,13 @@ def _left(name: str, as_of_ns: int, spent: str, lag: Lag) -> RunReport:
         "bytes_at_least": lag.bytes,
     }
     return replace(RunReport.of_nothing(name, as_of_ns), left=left)
+
+
+def _left_table(
+    warehouse: Warehouse, name: str, as_of_ns: int, spent: str, lag: Lag
+) -> TableReport:
+    """The report of a table that the budget left unprocessed, as `_left`."""
+    from retention.tables.permits import nothing_done
+
+    left = {"budget": spent, "since_ns": lag.since_ns, "rows_at_least": lag.messages}
+    return replace(nothing_done(warehouse.table(name).opened, as_of_ns), left=left)

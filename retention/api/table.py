@@ -24,7 +24,6 @@ from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
 from retention.inspect.table_run import TableRunDetails, table_run_details
 from retention.tables.apply import apply_now, apply_plan
-from retention.tables.evidence import EvidenceSummary, summary_of
 from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
@@ -139,10 +138,6 @@ class Table(Public):
             wanted = wanted_key(self.name, self.opened.policy.columns, key or {})
             return explain_key(self.opened, wanted, instant, pick)
 
-    def evidence(self, run: str) -> EvidenceSummary | None:
-        """The extent of the evidence of a run: rows, keys, and files that went unread; None if it has none."""
-        return summary_of(self.opened, run)
-
     def undo(self, run: str) -> TableUndone:
         """Bring back exactly the rows that a pass removed.
 
@@ -153,7 +148,7 @@ class Table(Public):
         return undo_run(self.opened, run)
 
     def run(self, run: str) -> TableRunDetails:
-        """One run in detail: the files that it changed, its operator, and whether it can be undone.
+        """One run in detail: the files that it changed, its operator, its evidence, and whether it can be undone.
 
         Raises:
             UsageError: there is no such run, or it has no outcome yet.

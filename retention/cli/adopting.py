@@ -16,6 +16,7 @@ from retention.cli.applying import can_ask
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import Settings, settings_of
 from retention.config.discovery import CONFIG_NAME
+from retention.config.table_types import is_catalog_name
 from retention.core.units import DAY
 from retention.errors import UsageError
 
@@ -34,7 +35,8 @@ def adopt(
         str,
         typer.Argument(
             metavar="LOCATION",
-            help="The table: a directory or s3://bucket/prefix with a Delta log, or a directory of Parquet files.",
+            help="The table: a directory or s3://bucket/prefix with a Delta log, a directory of Parquet files, or "
+            "catalog.schema.table as Spark knows it.",
             show_default=False,
         ),
     ],
@@ -52,11 +54,12 @@ def adopt(
     from retention.views.adoption import adoption_entry, effect_line, look_lines, table_entry
 
     settings, now_ns = settings_of(ctx), time_ns()
-    look, table = look_at(_absolute(location), now_ns)
+    look, table = look_at(_directory(settings, location), now_ns)
     if settings.format == "table":
         put_lines(look_lines(look))
     chosen = _time(look, time)
-    name = name or re.sub(r"[\s.*>/\\]", "_", PurePosixPath(look.location).name)
+    last = location.split(".")[-1] if is_catalog_name(location) else look.location
+    name = name or re.sub(r"[\s.*>/\\]", "_", PurePosixPath(last).name)
     effects = [age_effect(table, chosen, age, now_ns) for age in _AGES]
     place = _config_file(settings)
     written = replace(look, location=_in_config(location, look.location, place))
@@ -69,9 +72,14 @@ def adopt(
         put_json(settings, document, [document])
 
 
-def _absolute(location: str) -> str:
+def _directory(settings: Settings, location: str) -> str:
+    """The absolute location of a table; Spark is asked for that of a name in a catalog."""
     from retention.config.locations import absolute_location, refused_location
 
+    if is_catalog_name(location):
+        from retention.api.catalog_names import directory_of_name
+
+        return directory_of_name(location, settings.engine)
     why = refused_location(location)
     if why is not None:
         raise UsageError(f"{location!r} {why}")
@@ -79,10 +87,12 @@ def _absolute(location: str) -> str:
 
 
 def _in_config(given: str, location: str, config: str) -> str:
-    """The location as the configuration has it: relative to its file if it was given relative to this directory."""
+    """The location as the configuration has it: a name, or relative to the file if given relative to this directory."""
     from retention.storage import files
     from retention.storage.places import place_of
 
+    if is_catalog_name(given):
+        return given
     is_absolute = files.is_remote(location) or Path(place_of(given)).expanduser().is_absolute()
     if is_absolute or files.is_remote(config):
         return location

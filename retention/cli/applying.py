@@ -33,6 +33,7 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.budgeted import Applied
     from retention.api.table import Table
     from retention.api.unlisted import UnlistedFinding
     from retention.api.warehouse import Warehouse
@@ -128,7 +129,7 @@ def apply(
     unlisted = say_unlisted(warehouse, what, tags)
     if metrics_file is not None:
         _put_metrics(metrics_file, warehouse, done, started, unlisted)
-    finish(done.every, unlisted.exit_code)
+    finish([*done.streams, *done.tables], unlisted.exit_code)
 
 
 @app.command()
@@ -243,47 +244,29 @@ class DecidedPlans:
         return confirm_plans(self.streams, question, also=any(not each.is_empty for each in plans))
 
 
-@dataclass(frozen=True)
-class AppliedPasses:
-    """The outcomes of passes over streams, and over tables."""
-
-    streams: Sequence[Outcome[RunReport]]
-    tables: Sequence[Outcome[TableReport]]
-
-    @property
-    def every(self) -> list[Outcome[Any]]:
-        """The outcomes of both."""
-        return [*self.streams, *self.tables]
-
-
 def _applied_at_once(
     settings: Settings,
     warehouse: Warehouse,
     names: tuple[Sequence[str], Sequence[str]],
     instant: int,
     terms: tuple[Budget | None, Guards],
-) -> AppliedPasses:
-    """Plan and apply passes over streams, then over tables, within a budget."""
-    from retention.api.budgeted import Spending, apply_tables_within, apply_within
+) -> Applied:
+    """Plan and apply passes over streams, then over tables; within a budget the most overdue first."""
+    from retention.api.budgeted import Applied, apply_within
 
-    (streams, tables), (budget, guards), started = names, terms, warehouse.clock()
+    (streams, tables), (budget, guards) = names, terms
+    if budget is not None:
+        with progress(settings, "applying", len(streams) + len(tables), _applied) as watch:
+            return apply_within(warehouse, [*streams, *tables], instant, budget, guards, watch)
     outcomes: list[Outcome[RunReport]] = []
     of_tables: list[Outcome[TableReport]] = []
     if streams or not tables:
         with progress(settings, "applying", len(streams), _applied) as watch:
-            outcomes = (
-                warehouse.apply(streams, instant, guards, watch)
-                if budget is None
-                else apply_within(warehouse, streams, instant, budget, guards, watch)
-            )
+            outcomes = warehouse.apply(streams, instant, guards, watch)
     if tables:
-        with progress(settings, "applying", len(tables), _rows_applied) as watch:
-            if budget is None:
-                of_tables = warehouse.apply_tables(tables, instant, guards, watch)
-            else:
-                spending = Spending.after(budget, started, outcomes)
-                of_tables = apply_tables_within(warehouse, tables, instant, spending, guards, watch)
-    return AppliedPasses(outcomes, of_tables)
+        with progress(settings, "applying", len(tables), _applied) as watch:
+            of_tables = warehouse.apply_tables(tables, instant, guards, watch)
+    return Applied(outcomes, of_tables)
 
 
 def confirm_plans(decided: Sequence[Outcome[Plan]], question: str, *, also: bool = False) -> bool:
@@ -309,15 +292,17 @@ def confirm_plans(decided: Sequence[Outcome[Plan]], question: str, *, also: bool
 
 def _carried_out(
     settings: Settings, warehouse: Warehouse, decided: DecidedPlans, guards: Guards
-) -> AppliedPasses:
+) -> Applied:
     """Apply exactly these plans; a stream or table that could not be planned remains failed."""
+    from retention.api.budgeted import Applied
+
     plans = [outcome.value for outcome in decided.streams if outcome.value is not None]
     tables = [outcome.value for outcome in decided.tables if outcome.value is not None]
     with progress(settings, "applying", len(plans), _applied) as watch:
         done = warehouse.apply_plans(plans, guards, watch) if plans else []
-    with progress(settings, "applying", len(tables), _rows_applied) as watch:
+    with progress(settings, "applying", len(tables), _applied) as watch:
         of_tables = warehouse.apply_table_plans(tables, guards, watch) if tables else []
-    return AppliedPasses(_of_all(decided.streams, done), _of_all(decided.tables, of_tables))
+    return Applied(_of_all(decided.streams, done), _of_all(decided.tables, of_tables))
 
 
 def _of_all(
@@ -331,9 +316,7 @@ def _of_all(
     ]
 
 
-def _put_reports(
-    settings: Settings, warehouse: Warehouse, done: AppliedPasses, instant: int
-) -> None:
+def _put_reports(settings: Settings, warehouse: Warehouse, done: Applied, instant: int) -> None:
     from retention.views.json_entries import report_entry, table_report_entry
     from retention.views.left import left_text
     from retention.views.text import report_text
@@ -343,7 +326,7 @@ def _put_reports(
     shown = TableOutcomes.of(warehouse, done.tables, table_report_text, table_report_entry)
     put_outcomes(settings, done.streams, instant, report_text, report_entry, shown)
     passed = [*passed_guards(done.streams), *passed_guards(done.tables)]
-    for text in filter(None, [*passed, left_text(done.streams)]):
+    for text in filter(None, [*passed, left_text(done.streams, done.tables)]):
         say(text)
 
 
@@ -359,14 +342,14 @@ def _check_metrics(path: str | None) -> None:
 def _put_metrics(
     path: str,
     warehouse: Warehouse,
-    done: AppliedPasses,
+    done: Applied,
     started: int,
     unlisted: UnlistedFinding,
 ) -> None:
     from retention.api.metrics import write_metrics
     from retention.views.metrics import CommandRun
 
-    code = exit_code(done.every) or unlisted.exit_code
+    code = exit_code([*done.streams, *done.tables]) or unlisted.exit_code
     ended = time.time_ns()
     run = CommandRun(
         "apply", started, ended, code, done.streams, done.tables, unlisted=unlisted.names
@@ -374,15 +357,13 @@ def _put_metrics(
     write_metrics(path, run, warehouse, say)
 
 
-def _applied(report: RunReport) -> str:
+def _applied(report: RunReport | TableReport) -> str:
     if report.is_left:
         return "left for the next run"
-    return f"applied, removed {counted(report.removed_messages, 'message')}"
+    from retention.history.report import RunReport
 
-
-def _rows_applied(report: TableReport) -> str:
-    if report.is_left:
-        return "left for the next run"
+    if isinstance(report, RunReport):
+        return f"applied, removed {counted(report.removed_messages, 'message')}"
     return f"applied, removed {counted(report.removed_rows, 'row')}"
 
 

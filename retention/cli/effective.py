@@ -20,17 +20,22 @@ def effective(
         bool, typer.Option("--all", help="Also show built-in defaults.")
     ] = False,
 ) -> None:
-    """Show a stream's settings, and where each comes from."""
+    """Show the settings of a stream or table, and where each comes from."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.config.effective import effective_settings
+    from retention.config.effective import effective_settings, effective_table_settings
 
-    opened = warehouse.log(stream).opened
-    listed = effective_settings(warehouse.config, opened.config)
+    config = warehouse.config
+    if stream in warehouse.tables():
+        named = {"table": stream}
+        listed = effective_table_settings(config, warehouse.table(stream).config)
+    else:
+        opened = warehouse.log(stream).opened
+        named = {"stream": opened.name}
+        listed = effective_settings(config, opened.config)
     if settings.format != "table":
         entries = [setting.as_json() for setting in listed]
-        document = {"stream": opened.name, "file": warehouse.config.file, "settings": entries}
-        put_json(settings, document, entries)
+        put_json(settings, {**named, "file": config.file, "settings": entries}, entries)
         return
     chosen = [setting for setting in listed if every or setting.is_written]
     rows = [

@@ -1,4 +1,4 @@
-"""The command `history export`: the runs of streams, and the messages that each removed, as CSV, JSON or Parquet."""
+"""The command `history export`: runs, and the messages or rows that each removed, as CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
-from retention.cli.output import chosen_streams
+from retention.cli.output import chosen_with_tables, say
 from retention.cli.settings import Settings
 from retention.core.units import format_instant
 from retention.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,16 @@ class ExportOptions:
 def export_history(
     settings: Settings, names: list[str], tags: list[str] | None, bounds: ExportOptions
 ) -> None:
-    """Write the runs of streams that began in a period, and the messages that each removed.
+    """Write the runs of streams and tables that began in a period, and the messages or rows that each removed.
 
     Raises:
-        UsageError: the format is not one of an export, or another file would be overwritten.
+        UsageError: the format is not one of an export, or has one shape of rows, and both streams and tables are
+            chosen; or another file would be overwritten.
         DamagedError: a record or a file of evidence is damaged; then no file is written.
     """
+    from retention.schemas.history_export import HISTORY_EXPORT, TABLE_HISTORY_EXPORT
     from retention.storage.outputs import check_output
-    from retention.views.history_export import FILES
+    from retention.views.history_export import FILES, csv_lines, json_pieces, write_parquet
 
     if settings.format not in FILES:
         raise UsageError("history export writes a table of runs: say --format csv, json or parquet")
@@ -48,11 +48,30 @@ def export_history(
     since, until = (
         None if at is None else warehouse.instant(at) for at in (bounds.since, bounds.until)
     )
-    tables = warehouse.history_tables(
-        chosen_streams(warehouse, names, tags, warehouse.streams()), since, until
+    streams, tables = chosen_with_tables(warehouse, names, tags, warehouse.streams())
+    if streams and tables and settings.format != "json":
+        listed = ", ".join(tables)
+        if names or tags:
+            raise UsageError(
+                f"streams and tables have different columns, and {settings.format} has one kind of rows: name either "
+                f"streams, or tables ({listed}), or say --format json"
+            )
+        say(f"without the runs on tables ({listed}): name them, or say --format json")
+        tables = []
+    runs = chain(
+        warehouse.history_tables(streams, since, until),
+        warehouse.table_history_tables(tables, since, until),
     )
     with _sink(settings, bounds) as sink:
-        _write(settings.format, sink, tables, {"from": _written(since), "to": _written(until)})
+        if settings.format == "json":
+            period = {"from": _written(since), "to": _written(until)}
+            _write_text(sink, json_pieces(runs, period))
+            return
+        shape = TABLE_HISTORY_EXPORT if tables else HISTORY_EXPORT
+        if settings.format == "parquet":
+            write_parquet(sink, runs, shape)
+        else:
+            _write_text(sink, (f"{line}\n" for line in csv_lines(runs, shape)))
 
 
 def _written(instant: int | None) -> str | None:
@@ -74,16 +93,6 @@ def _sink(settings: Settings, bounds: ExportOptions) -> Iterator[Any]:
         yield sink
 
 
-def _write(form: str, sink: Any, tables: Iterable[pa.Table], period: dict[str, str | None]) -> None:
-    from retention.views.history_export import csv_lines, json_pieces, write_parquet
-
-    if form == "parquet":
-        write_parquet(sink, tables)
-        return
-    pieces = (
-        (f"{line}\n" for line in csv_lines(tables))
-        if form == "csv"
-        else json_pieces(tables, period)
-    )
+def _write_text(sink: Any, pieces: Iterable[str]) -> None:
     for piece in pieces:
         sink.write(piece.encode())

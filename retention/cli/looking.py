@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.core.outcomes import Outcome
     from retention.inspect.consumers import ConsumerInfo
+    from retention.inspect.lag import Lag
     from retention.inspect.state import State
     from retention.tables.state import TableState
 
@@ -150,11 +151,11 @@ def state(
         typer.Option("--due", help="Show the next removals and their amounts instead."),
     ] = False,
     behind: Annotated[  # noqa: FBT002  (typer makes an option of it)
-        bool, typer.Option("--behind", help="Only streams that lag behind their policy.")
+        bool, typer.Option("--behind", help="Only those that lag behind their policy.")
     ] = False,
     top: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Only the N streams that lag the longest."),
+        typer.Option(metavar="N", min=1, help="Only the N that lag the longest."),
     ] = None,
     max_lag: Annotated[
         str | None,
@@ -172,10 +173,11 @@ def state(
     names, tables = chosen_with_tables(warehouse, streams, tags, warehouse.streams())
     outcomes = act_sequentially(names, lambda name: warehouse.log(name).state(now), warehouse.clock)
     of_tables = warehouse.table_states(tables, now)
-    if behind:
-        of_tables = [each for each in of_tables if each.value is None or each.value.is_behind]
+    every: list[Outcome[Any]] = [*outcomes, *of_tables]
     is_table = settings.format == "table"
-    shown = _shown(outcomes, behind=behind, top=top, is_table=is_table)
+    chosen = _shown(every, behind=behind, top=top, is_table=is_table)
+    shown = [outcome for outcome in chosen if outcome.stream not in tables]
+    tables_shown = [outcome for outcome in chosen if outcome.stream in tables]
     details = StateDetails(warehouse, consumers=consumers, writers=writers)
     if is_table:
         states = _values(shown) if behind or top else _worth_a_row(_values(shown))
@@ -183,13 +185,12 @@ def state(
         if len(outcomes) > MOST_BLOCKS:
             _put_sum(_values(outcomes))
         details.put(states)
-        _put_states_of_tables(of_tables)
+        _put_states_of_tables(_values(tables_shown), due=due)
     else:
         entries = [entry(outcome) for outcome in shown]
         details.add_to([known for known in entries if "error" not in known])
-        entries += map(table_entry, of_tables)
+        entries += map(table_entry, tables_shown)
         put_json(settings, entries, entries)
-    every: list[Outcome[Any]] = [*outcomes, *of_tables]
     is_behind = most_ns is not None and _say_behind(every, now, most_ns)
     finish(every, say_unlisted(warehouse, streams, tags).exit_code or (_BEHIND if is_behind else 0))
 
@@ -235,17 +236,24 @@ def _shown(
     """The states to show; for `behind`, `top` or a table of many, the most urgent first, which errors are."""
     from retention.inspect.lag import urgency
 
-    def is_behind(outcome: Outcome[Any]) -> bool:
-        return outcome.value is None or _is_behind(outcome.value)
-
     if not behind and top is None and (len(outcomes) <= MOST_BLOCKS or not is_table):
         return outcomes
-    ordered = sorted(outcomes, key=lambda outcome: urgency(getattr(outcome.value, "lag", None)))
-    return [outcome for outcome in ordered if not behind or is_behind(outcome)][:top]
+    ordered = sorted(outcomes, key=lambda outcome: urgency(_lag(outcome.value)))
+    return [outcome for outcome in ordered if not behind or _is_behind(outcome.value)][:top]
 
 
-def _is_behind(state: State) -> bool:
-    return state.lag is None or state.lag.messages > 0
+def _is_behind(state: State | TableState | None) -> bool:
+    lag = _lag(state)
+    return lag is None or lag.messages > 0
+
+
+def _lag(state: State | TableState | None) -> Lag | None:
+    from retention.inspect.lag import table_lag
+    from retention.inspect.state import State
+
+    if isinstance(state, State):
+        return state.lag
+    return None if state is None else table_lag(state)
 
 
 def _put_table_of(states: Sequence[State], *, due: bool) -> None:
@@ -335,12 +343,13 @@ def _put_states(states: Sequence[State]) -> None:
     )
 
 
-def _put_states_of_tables(outcomes: Sequence[Outcome[TableState]]) -> None:
-    from retention.views.text_table import TABLE_HEAD, table_row
+def _put_states_of_tables(states: Sequence[TableState], *, due: bool) -> None:
+    from retention.views.text_table import TABLE_HEAD, table_due_lines, table_row
 
-    states = _values(outcomes)
-    if states:
-        put_table(TABLE_HEAD, map(table_row, states), TABLE_HEAD[1:4], ("LOCATION",))
+    for table in states if due else ():
+        put_report([table.table, *(f"  {line}" for line in table_due_lines(table.ahead))])
+    if states and not due:
+        put_table(TABLE_HEAD, map(table_row, states), TABLE_HEAD[1:4], ("LOCATION", "FROM", "TO"))
 
 
 def _put_due(states: Sequence[State]) -> None:

@@ -1,4 +1,4 @@
-"""The command `history`: the runs of streams, one of them in detail, and all their removals."""
+"""The command `history`: the runs of streams and tables, one of them in detail, and all their removals."""
 
 # ruff: noqa: PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -154,6 +154,8 @@ def _show_run_of_table(settings: Settings, table: Table, run: str, *, messages: 
     if settings.format != "table":
         put_json(settings, details.as_json(), [details.as_json()])
         return
+    from retention.views.table_explanation import evidence_text
+
     rows, size = _amount(details.outcome)
     unit = "row" if abs(rows) == 1 else "rows"
     amount = f"{rows:+,} {unit} ({format_size(size)})"
@@ -161,6 +163,7 @@ def _show_run_of_table(settings: Settings, table: Table, run: str, *, messages: 
         [
             f"{run}: {_what(details.outcome)}, table {table.name}, {amount}",
             *(f"  {note}" for note in details.notes()),
+            *([f"  {evidence_text(details.evidence)}"] if details.has_removed else []),
         ]
     )
     if details.changed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from retention.config.describe_runs import approval_in_words, as_sentences, guards_in_words
 from retention.config.table import TableConfig
 from retention.config.table_types import format_column
-from retention.core.table_policy import RowPolicy, Scalar, TableColumns, TableLimits
+from retention.core.table_policy import Column, RowPolicy, Scalar, TableColumns, TableLimits
 from retention.core.units import format_size, spell_duration
 from retention.core.wording import counted
 
@@ -59,10 +59,17 @@ def _newer(count: int) -> str:
 
 
 def _of_rows(policy: RowPolicy, columns: TableColumns) -> str:
-    matches = " and ".join(
-        f"{format_column(column)} is {_any_of(values)}" for column, values in policy.where
-    )
-    return f"where {matches}: {_removals(policy.limits, columns)}"
+    return f"{rows_in_words(policy.where)}: {_removals(policy.limits, columns)}"
+
+
+def rows_in_words(where: Sequence[tuple[Column, Sequence[Scalar]]]) -> str:
+    """The rows that a policy matches.
+
+    >>> rows_in_words([(("tenant",), ("acme", None)), (("live",), (True,))])
+    'where tenant is acme or null and live is true'
+    """
+    matches = (f"{format_column(column)} is {_any_of(values)}" for column, values in where)
+    return f"where {' and '.join(matches)}"
 
 
 def _any_of(values: Sequence[Scalar]) -> str:

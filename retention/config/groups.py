@@ -84,7 +84,7 @@ class Groups:
             yield Mistake(place, f"{text} (met by {first}{more})")
 
     def written(self, place: Place, values: Mapping[str, object]) -> dict[str, Written]:
-        """The values of a stream or topic in the file, by key."""
+        """The values of a stream, topic or table in the file, by key."""
         inherited = self._inherited.get(place, {})
         title = self._title(place)
         values_by_key: dict[str, Written] = {}

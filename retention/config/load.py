@@ -48,7 +48,7 @@ Settings = TypeVar("Settings", bound=KeepingSettings)
 
 UnlistedAction = Literal["keep", "warn", "fail"]
 
-_DEFAULTED: Mapping[type[ConfigMapping], type[ConfigMapping]] = {
+DEFAULTED: Mapping[type[ConfigMapping], type[ConfigMapping]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
     TableConfig: RunSettings,
@@ -221,6 +221,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
             },
             written_section(document, "defaults"),
             written_section(document, "server_defaults"),
+            {table.name: groups.written(at, written[at]) for at, table in tables.items()},
         ),
         tuple(tables.values()),
     )
@@ -345,7 +346,7 @@ def _unknown_info_keys(info: Mapping[str, object], place: Place) -> list[Mistake
 
 
 def _with_defaults(stream: Listed, defaults: StorageSettings) -> Listed:
-    unset = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
+    unset = DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
     return stream.model_copy(update={key: getattr(defaults, key) for key in unset})
 
 

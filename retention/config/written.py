@@ -21,12 +21,14 @@ class Written:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """All values of a file that apply to streams and topics, by key."""
+    """All values of a file that apply to streams, topics and tables, by key."""
 
     streams: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
     """The values of each stream and topic by its name, including those inherited from groups."""
     defaults: Mapping[str, Written] = field(default_factory=dict)
     server_defaults: Mapping[str, Written] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
+    """The values of each table, as `streams`."""
 
 
 def written_section(document: ConfigDocument, section: str) -> dict[str, Written]:

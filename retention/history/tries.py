@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 
 from retention.history.initiator import initiator
-from retention.history.kinds import Applied
+from retention.history.kinds import Applied, TableApplied
 from retention.history.runs import History
 
 _OF_A_TRY = "try_number"
 
 
-def earlier_try(history: History, as_of_ns: int) -> Applied | None:
-    """The pass that changed messages at an instant, committed by an earlier try of this process's scheduler task.
+def earlier_try(history: History, as_of_ns: int) -> Applied | TableApplied | None:
+    """The pass that changed messages or rows at an instant, committed by an earlier try of this scheduler's task.
 
     Args:
-        history: the runs of the stream.
+        history: the runs of the stream or table.
         as_of_ns: the instant.
 
     Returns:
@@ -27,10 +27,18 @@ def earlier_try(history: History, as_of_ns: int) -> Applied | None:
         return None
     # A run with an earlier instant belongs to an earlier task.
     since = itertools.takewhile(lambda record: record.as_of_ns >= as_of_ns, history.outcomes())
-    passes = (record for record in since if isinstance(record, Applied) and record.is_done)
-    taking = (run for run in passes if run.removed_messages or run.markers)
+    passes = (
+        record for record in since if isinstance(record, (Applied, TableApplied)) and record.is_done
+    )
+    taking = (run for run in passes if _has_effect(run))
     same = (run for run in taking if run.as_of_ns == as_of_ns and _task_of(run.who) == task)
     return next((run for run in same if history.undone_by(run.run) is None), None)
+
+
+def _has_effect(run: Applied | TableApplied) -> bool:
+    if isinstance(run, TableApplied):
+        return run.removed_rows > 0
+    return bool(run.removed_messages or run.markers)
 
 
 def _task_of(who: object) -> dict[str, str] | None:

@@ -63,6 +63,17 @@ def exported_runs(opened: OpenedStream, period: Period) -> Iterator[pa.Table]:
             yield from _ExportedRun(removal).tables()
 
 
+def initiator_columns(record: RunRecord) -> dict[str, object]:
+    """The columns of the user, machine, process and scheduler that ran it."""
+    who = record.who if isinstance(record.who, Mapping) else {}
+    scheduler = who.get("scheduler")
+    return {
+        **{name: who.get(name) for name in ("user", "host", "program")},
+        "process": who.get("pid"),
+        "scheduler": json.dumps(scheduler, sort_keys=True) if scheduler else None,
+    }
+
+
 @dataclass(frozen=True)
 class _ExportedRun:
     removal: RemovalRun
@@ -116,7 +127,7 @@ class _ExportedRun:
             "began": removal.removed_ns,
             "as_of": outcome.as_of_ns,
             "plan_id": outcome.plan_id if isinstance(outcome, PlannedRun) else None,
-            **self._initiator(),
+            **initiator_columns(outcome),
             "reasons": [removal.reason(rule) for rule in outcome.by_rule],
             **(self._amounts() if self._may_count else dict.fromkeys(_AMOUNTS, 0)),
             "undoes": outcome.undoes if isinstance(outcome, Undone) else None,
@@ -126,15 +137,6 @@ class _ExportedRun:
             "reclaimed": ended and ended.at_ns,
             "archive": outcome.archived and outcome.archived.manifest,
             "evidence": self._evidence(),
-        }
-
-    def _initiator(self) -> dict[str, object]:
-        who = self._outcome.who if isinstance(self._outcome.who, Mapping) else {}
-        scheduler = who.get("scheduler")
-        return {
-            **{name: who.get(name) for name in ("user", "host", "program")},
-            "process": who.get("pid"),
-            "scheduler": json.dumps(scheduler, sort_keys=True) if scheduler else None,
         }
 
     def _amounts(self) -> dict[str, int]:

@@ -25,6 +25,7 @@ from retention.rules.fold import Evaluation
 from retention.rules.iggy.next_due import next_due as next_due_segment
 from retention.rules.jetstream.next_due import next_due
 from retention.schemas.files import FILE_STATS
+from retention.tables.state import TableState
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def urgency(lag: Lag | None) -> tuple[int, int, int]:
     if lag.since_ns is None:
         return (2, 0, 0)
     return (1, lag.since_ns, -lag.bytes)
+
+
+def table_lag(state: TableState) -> Lag | None:
+    """The lag of a table in place, its rows as messages; None: nothing may be removed from it."""
+    return None if state.due is None else Lag(state.due.lower, 0, state.since_ns)
 
 
 def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:

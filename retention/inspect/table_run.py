@@ -13,6 +13,7 @@ from retention.errors import DamagedError, RefusedError, UsageError
 from retention.history.initiator import initiator_text
 from retention.history.kinds import TableApplied, TableUndone
 from retention.history.record import RunRecord
+from retention.tables.evidence_extent import EvidenceSummary, summary_of
 from retention.tables.opened import OpenedTable
 from retention.tables.records import ChangedFile, read_changes
 from retention.tables.undo import undoable
@@ -24,6 +25,8 @@ class TableRunDetails:
 
     outcome: RunRecord
     changed: tuple[ChangedFile, ...] = ()
+    evidence: EvidenceSummary | None = None
+    """The extent of its evidence; None: it recorded neither keys nor times."""
     hindrance: str | None = None
     """The sentence that refuses its undo now; None: it can be undone, or removed nothing."""
 
@@ -60,7 +63,7 @@ class TableRunDetails:
             numbers = [number for number in removed.values() if number is not None]
             all_rows = "all" if len(numbers) < len(removed) else f"{sum(numbers):,}"
             size = format_size(int(change.before["size"]))
-            yield unquote(change.before["path"]), _fate(change), all_rows, size, limits
+            yield unquote(change.before["path"]), action_of(change), all_rows, size, limits
 
     def as_json(self) -> JsonObject:
         """The run as JSON values: the fields of its record, and the derived facts."""
@@ -70,11 +73,12 @@ class TableRunDetails:
         return {
             **self.outcome.as_json(),
             "recovery": recovery,
+            "evidence": None if self.evidence is None else self.evidence.as_json(),
             "by_file": [
                 {
                     "path": unquote(change.before["path"]),
                     "bytes": change.before["size"],
-                    "action": _fate(change),
+                    "action": action_of(change),
                     "removed_rows": _removed(change),
                 }
                 for change in self.changed
@@ -97,7 +101,9 @@ def table_run_details(table: OpenedTable, run: str) -> TableRunDetails:
     outcome = outcome.updated(stream=table.name)
     if not (isinstance(outcome, TableApplied) and outcome.is_done):
         return TableRunDetails(outcome)
-    return TableRunDetails(outcome, tuple(read_changes(table, run)), _hindrance(table, run))
+    return TableRunDetails(
+        outcome, tuple(read_changes(table, run)), summary_of(table, run), _hindrance(table, run)
+    )
 
 
 def _hindrance(table: OpenedTable, run: str) -> str | None:
@@ -113,7 +119,8 @@ def _removed(change: ChangedFile) -> dict[str, int | None]:
     return {limit: None if rows is None else len(rows) for limit, rows in change.rows.items()}
 
 
-def _fate(change: ChangedFile) -> str:
+def action_of(change: ChangedFile) -> str:
+    """The word for what became of a changed file."""
     if change.after is None:
         return "dropped"
     return "rewritten" if change.is_copied else "deletion vector"

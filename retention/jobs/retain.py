@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from retention import Guards
-from retention.api.budgeted import Spending, apply_tables_within, apply_within
+from retention.api.budgeted import Applied, apply_within
 from retention.api.unlisted import unlisted_finding
 from retention.apply.budget import Budget
 from retention.core.outcomes import Outcome
@@ -85,19 +85,17 @@ def main(run: JobRun) -> JobResult:
         reason=arguments.reason,
         skip_superseded=arguments.skip_superseded,
     )
-    outcomes = retain(warehouse, names, instant, guards, budget)
-    of_tables = retain_tables(
-        warehouse, tables, instant, guards, spending_of(run, budget, outcomes)
-    )
+    done = retain(warehouse, names, tables, instant, guards, budget)
+    outcomes, of_tables = done.streams, done.tables
     passed = [*passed_guards(outcomes), *passed_guards(of_tables)]
     for text in [*passed, *note_late([*outcomes, *of_tables])]:
         print(f"retain: {visible_lines(text)}", file=sys.stderr)
     entries = [entry_of(warehouse, each, instant) for each in outcomes]
-    table_entries = list(map(table_report_entry, of_tables)) if warehouse.tables() else None
-    report = document(instant, entries, table_entries)
+    table_entries = [entry_of_table(warehouse, each, instant) for each in of_tables]
+    report = document(instant, entries, table_entries if warehouse.tables() else None)
     compactions: list[Outcome[CompactionReport]] = []
     if arguments.compact:
-        limits = None if budget is None else rest(budget, outcomes, run.started_ns)
+        limits = None if budget is None else rest(budget, done, run.started_ns)
         compactions = compact(warehouse, names, limits)
         report["compactions"] = [entry(outcome) for outcome in compactions]
     text = summary(outcomes, run.seconds, of_tables)
@@ -120,33 +118,20 @@ def asked_for(
     return [name for name in named if name not in listed], tables, instant, approved
 
 
-def spending_of(
-    run: JobRun, budget: Budget | None, outcomes: list[Outcome[RunReport]]
-) -> Spending | None:
-    """The spending of the run after its passes over streams; None: it has no budget."""
-    return None if budget is None else Spending.after(budget, run.started_ns, outcomes)
-
-
-def retain_tables(
+def retain(
     warehouse: Warehouse,
     names: list[str],
+    tables: list[str],
     as_of_ns: int,
     guards: Guards,
-    spending: Spending | None,
-) -> list[Outcome[TableReport]]:
-    """Apply one pass to tables; with a budget until it is spent."""
-    if spending is None:
-        return warehouse.apply_tables(names, as_of_ns, guards)
-    return apply_tables_within(warehouse, names, as_of_ns, spending, guards)
-
-
-def retain(
-    warehouse: Warehouse, names: list[str], as_of_ns: int, guards: Guards, budget: Budget | None
-) -> list[Outcome[RunReport]]:
-    """Apply one pass to streams; with a budget the most overdue first, until it is spent."""
-    if budget is None:
-        return warehouse.apply(names, as_of_ns, guards)
-    return apply_within(warehouse, names, as_of_ns, budget, guards)
+    budget: Budget | None,
+) -> Applied:
+    """Apply one pass to streams and tables; with a budget the most overdue first, until it is spent."""
+    if budget is not None:
+        return apply_within(warehouse, [*names, *tables], as_of_ns, budget, guards)
+    return Applied(
+        warehouse.apply(names, as_of_ns, guards), warehouse.apply_tables(tables, as_of_ns, guards)
+    )
 
 
 def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -> dict[str, Any]:
@@ -161,14 +146,27 @@ def entry_of(warehouse: Warehouse, outcome: Outcome[RunReport], as_of_ns: int) -
     return report_entry(outcome) | {"earlier_try": numbers}
 
 
+def entry_of_table(
+    warehouse: Warehouse, outcome: Outcome[TableReport], as_of_ns: int
+) -> dict[str, Any]:
+    """The JSON entry of a table; `earlier_try` as in `entry_of`."""
+    report = outcome.value
+    if report is None or report.removed_rows:
+        return table_report_entry(outcome)
+    earlier = earlier_try(history_of(warehouse.location, outcome.stream), as_of_ns)
+    if earlier is None:
+        return table_report_entry(outcome)
+    numbers = {name: getattr(earlier, name) for name in _NUMBERS_OF_TABLES}
+    return table_report_entry(outcome) | {"earlier_try": {"table": outcome.stream, **numbers}}
+
+
 _NUMBERS = ("run", "removed_messages", "removed_bytes", "by_rule", "markers")
+_NUMBERS_OF_TABLES = ("run", "removed_rows", "removed_bytes", "by_rule")
 
 
-def rest(budget: Budget, outcomes: list[Outcome[RunReport]], started_ns: int) -> CompactionLimits:
+def rest(budget: Budget, done: Applied, started_ns: int) -> CompactionLimits:
     """The limits of the compaction after passes that began at an instant."""
-    reports = [outcome.value for outcome in outcomes if outcome.value is not None]
-    size = sum(report.bytes_read + report.bytes_written for report in reports)
-    return budget.rest(time.time_ns() - started_ns, size)
+    return budget.rest(time.time_ns() - started_ns, done.bytes)
 
 
 def compact(
@@ -193,7 +191,7 @@ def summary(
     done = f"retain: {done_units(outcomes, tables)} done, {failed} failed"
     overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
     kept = f"; kept at least {overdue:,} older than max_age (expiry: head)" if overdue else ""
-    left = f"; {text}" if (text := left_text(outcomes)) else ""
+    left = f"; {text}" if (text := left_text(outcomes, tables)) else ""
     removed = f"removed {counted(messages, 'message')} ({counted(size, 'byte')})"
     if tables:
         removed += f" and {counted(sum(each.removed_rows for each in of_tables), 'row')}"

@@ -1,4 +1,4 @@
-"""The Arrow schema of an exported run history: a row for each run, segment and set of rules that removed messages."""
+"""The Arrow schemas of exported run histories: of streams by run, segment and rules, of tables by run, file, limit."""
 
 from __future__ import annotations
 
@@ -81,3 +81,47 @@ files. A segment with very many ranges takes several rows, which add up.
 
 HISTORY_EXPORT = pa.schema([*EXPORTED_RUN, *EXPORTED_LOSS])
 """A run and one of its losses; a run without losses, or with unknown ones, is one row without a loss."""
+
+_OF_TABLES = {
+    "stream": "table",
+    "removed_messages": "removed_rows",
+    "restored_messages": "restored_rows",
+}
+_OF_STREAMS = {"restored_bytes", "reclaimed_by", "reclaimed", "archive"}
+
+EXPORTED_TABLE_RUN = pa.schema(
+    [
+        field.with_name(_OF_TABLES.get(field.name, field.name))
+        for field in EXPORTED_RUN
+        if field.name not in _OF_STREAMS
+    ]
+)
+"""A run on a table, with the columns of `EXPORTED_RUN` that it has.
+
+`reasons` are its limits with the numbers of that time, those of policies included.
+
+`evidence` tells what is recorded of its rows: `keys` or `hashed` (their keys and times, as configured), `files` (which
+files lost how many rows), `none` (it removed none); null of one that is unfinished.
+"""
+
+EXPORTED_TABLE_LOSS = pa.schema(
+    [
+        pa.field("file", pa.string()),
+        pa.field("file_bytes", pa.int64()),
+        pa.field("action", pa.string()),
+        pa.field("rule", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("time_min", pa.string()),
+        pa.field("time_max", pa.string()),
+        pa.field("keys", pa.int64()),
+    ]
+)
+"""Rows that a limit removed from one file.
+
+`file` is the path from the table's location on, `action` is `dropped`, `rewritten` or `deletion vector`. `rows` is null
+if neither evidence nor log has their number. `time_min` and `time_max` are bounds of their times as the column has
+them, those of the log for a file that went unread. `keys` is the number of distinct keys, null for such a file.
+"""
+
+TABLE_HISTORY_EXPORT = pa.schema([*EXPORTED_TABLE_RUN, *EXPORTED_TABLE_LOSS])
+"""A run on a table and one of its losses; a run without losses is one row without a loss."""

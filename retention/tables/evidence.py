@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -54,23 +54,12 @@ class Evidence:
     rows: pa.Table
     """`file`, `row` (null: all rows of a file that went unread), `rows` (their number), `limit`, times and keys."""
 
-
-@dataclass(frozen=True)
-class EvidenceSummary:
-    """The extent of a run's evidence."""
-
-    form: str
-    rows: int
-    """The rows with a line of their own."""
-    files: int
-    """The files that went unread."""
-    rows_of_files: int
-    keys: int | None
-    """The distinct keys among the rows with a line of their own; None: the table has no key."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The summary as JSON values."""
-        return vars(self)
+    @property
+    def key_names(self) -> list[str]:
+        """The columns of `rows` that identify a key; none: the table had no key."""
+        if not self.key:
+            return []
+        return [_HASH] if self.form == "hashed" else [shown_name(each) for each in self.key]
 
 
 def write_evidence(
@@ -161,29 +150,6 @@ def of_key(
             return None
         mask = pc.and_(mask, pc.or_(equal, _unknown(unread, rows, shown_name(column))))
     return rows.filter(mask)
-
-
-def summary_of(table: OpenedTable, run: str) -> EvidenceSummary | None:
-    """The extent of a run's evidence; None if it has none.
-
-    Raises:
-        DamagedError: it cannot be read.
-    """
-    evidence = read_evidence(table, run)
-    if evidence is None:
-        return None
-    lines = evidence.rows
-    by_row = lines.filter(pc.is_valid(lines["row"]))
-    unread = lines.filter(pc.is_null(lines["row"]))
-    names = [_HASH] if evidence.form == "hashed" else [shown_name(each) for each in evidence.key]
-    keys = by_row.select(names).drop_null().group_by(names).aggregate([]) if evidence.key else None
-    return EvidenceSummary(
-        evidence.form,
-        by_row.num_rows,
-        unread.num_rows,
-        pc.sum(unread["rows"]).as_py() or 0,
-        None if keys is None else keys.num_rows,
-    )
 
 
 def forget_evidence(table: OpenedTable, run: str) -> None:

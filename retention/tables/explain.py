@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.spans import Array
 from retention.core.table_policy import LIMITS, Column, TablePolicy
 from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
@@ -24,8 +25,15 @@ from retention.rules.tables.files import narrow_columns
 from retention.rules.tables.matching import group_limits, group_of, limits_of
 from retention.rules.tables.rows import RowRules
 from retention.tables.access import access_of
-from retention.tables.bounds import by_path, live_rows, of_ticks, times_of
-from retention.tables.narrow import NarrowReader, path_in, shown_columns, shown_name
+from retention.tables.bounds import (
+    by_path,
+    is_partition,
+    live_rows,
+    of_ticks,
+    partition_values,
+    times_of,
+)
+from retention.tables.narrow import NarrowReader, shown_columns, shown_name
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_snapshot
@@ -136,8 +144,10 @@ class _Rows:
     """Reads every column of a limit, under the names of rules."""
     rules: RowRules
     plan: TablePlan
-    tasks: tuple[NarrowFile, ...]
-    """All live files."""
+    order: Array
+    """The rows of the snapshot's files, in the order by which rules number them."""
+    live: Array
+    """The live rows of each, in that order."""
     choose_engine: ChooseEngine
 
     @classmethod
@@ -152,20 +162,26 @@ class _Rows:
         plan = plan_snapshot(table, snapshot, as_of_ns, choose_engine)
         reader = NarrowReader.of(snapshot, _rule_columns(table.policy))
         order = by_path(snapshot)
-        live = live_rows(snapshot, order).tolist()
-        tasks = (
-            reader.task(number, snapshot.add_of(int(at)), live[number])
-            for number, at in enumerate(order)
-        )
         rules = RowRules(table.policy, times_of(snapshot, table.policy), as_of_ns)
-        return cls(reader, rules, plan, tuple(tasks), choose_engine)
+        return cls(reader, rules, plan, order, live_rows(snapshot, order), choose_engine)
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The path of each file from the table's location on."""
+        return [unquote(path) for path in self._snapshot.files["path"].take(self.order).to_pylist()]
+
+    @property
+    def _snapshot(self) -> DeltaSnapshot:
+        return self.reader.snapshot
 
     def matching(self, values: Mapping[str, pa.Scalar], file: int | None = None) -> pa.Table:
         """The narrow rows with these values, of one file or of all."""
+        numbers = self._possible(values) if file is None else [file]
         tasks = [
-            task
-            for task in self.tasks
-            if file in (None, task.number) and _may_match(task.constants, values)
+            self.reader.task(
+                number, self._snapshot.add_of(int(self.order[number])), int(self.live[number])
+            )
+            for number in numbers
         ]
         weights = [task.narrow_bytes for task in tasks]
         engine = self.choose_engine(sum(weights))
@@ -174,10 +190,9 @@ class _Rows:
 
     def around(self, file: str, row: int) -> pa.Table:
         """The narrow rows of the key of a row; if it has none, or no limit of keys counts it, the row alone."""
-        numbers = [task.number for task in self.tasks if self._path(task.number) == file]
-        if not numbers:
+        if file not in self.paths:
             return self._none()
-        place = self.matching({"row": pa.scalar(row, pa.int64())}, numbers[0])
+        place = self.matching({"row": pa.scalar(row, pa.int64())}, self.paths.index(file))
         names = [name for name in place.column_names if name.startswith("key_")]
         values = {name: place[name][0] for name in names if place.num_rows}
         is_limited = bool(group_limits(self.rules.policy, "max_rows_per_key"))
@@ -198,7 +213,7 @@ class _Rows:
         keys = [name for name in decided.column_names if name.startswith("key_")]
         return tuple(
             LiveRow(
-                self._path(row["file"]),
+                self.paths[row["file"]],
                 row["row"],
                 values[at],
                 limits[at],
@@ -216,15 +231,21 @@ class _Rows:
         columns = [pa.field(each.name, each.narrow_type) for each in self.reader.columns]
         return pa.schema([*place, *columns]).empty_table()
 
-    def _path(self, number: int) -> str:
-        return path_in(self.reader.snapshot.root, self.tasks[number])
+    def _possible(self, values: Mapping[str, pa.Scalar]) -> list[int]:
+        """The numbers of the files whose partition does not exclude these values."""
+        possible = np.ones(len(self.order), dtype=bool)
+        for name, leaf in self.reader.leaves.items():
+            if name in values and is_partition(self._snapshot, leaf):
+                equal = pc.equal(partition_values(self._snapshot, leaf, self.order), values[name])
+                possible &= equal.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(possible).tolist()
 
     def _limits(self, rows: pa.Table) -> list[str | None]:
         """The limit by which the plan removes each row."""
         removals = {unquote(each.add["path"]): each.rows for each in self.plan.removals}
         limits: list[str | None] = []
         for file, row in zip(rows["file"].to_pylist(), rows["row"].to_numpy(), strict=True):
-            [limit] = limit_of_rows(np.array([row]), removals.get(self._path(file), {}))
+            [limit] = limit_of_rows(np.array([row]), removals.get(self.paths[file], {}))
             limits.append(None if limit == KEPT else LIMITS[limit])
         return limits
 
@@ -283,12 +304,3 @@ def _matching(values: Mapping[str, pa.Scalar], task: NarrowFile) -> pa.Table:
     for name, value in values.items():
         rows = rows.filter(pc.equal(rows[name], value))
     return rows
-
-
-def _may_match(constants: pa.Table, values: Mapping[str, pa.Scalar]) -> bool:
-    """Whether a file's partition does not exclude these values."""
-    return all(
-        constants[name][0].equals(value)
-        for name, value in values.items()
-        if name in constants.column_names
-    )

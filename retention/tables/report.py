@@ -35,6 +35,11 @@ class TableReport:
         return self.left is not None
 
     @property
+    def as_of_ns(self) -> int:
+        """The instant of the pass, nanoseconds since the epoch."""
+        return self.plan.as_of_ns
+
+    @property
     def removed_rows(self) -> int:
         """The number of removed rows."""
         return self.plan.removed_rows

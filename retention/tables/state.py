@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from retention.delta.features import refusal
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.plan.estimate_ranges import Bounds
+from retention.plan.forecast import HORIZONS_NS
 from retention.rules.tables.files import decide_files, files_beyond_bytes
+from retention.rules.tables.matching import limits_of
 from retention.rules.tables.ticks import TimeColumns
 from retention.tables.access import access_of
 from retention.tables.bounds import by_path, file_bounds, live_rows, times_of
@@ -54,6 +56,26 @@ class TableEstimate:
 
 
 @dataclass(frozen=True)
+class TableDue:
+    """Bounds of the rows that a pass at `by_ns` removes, if nothing is written and no other pass runs until then."""
+
+    by_ns: int
+    """Nanoseconds since the epoch."""
+    rows_at_least: int
+    rows_at_most: int
+
+
+@dataclass(frozen=True)
+class TableForecast:
+    """The removals due to time alone; empty if no limit depends on time."""
+
+    next_due_ns: int | None = None
+    """The instant before which no pass removes anything; None: no pass ever does, unless something is written."""
+    forecast: tuple[TableDue, ...] = ()
+    """Passes at the instant of the state, and at `HORIZONS_NS` after it."""
+
+
+@dataclass(frozen=True)
 class TableState:
     """The contents of a table, and its lag behind its limits."""
 
@@ -72,11 +94,12 @@ class TableState:
     """
     refused: str | None
     """The sentence that refuses removals from it; None: they are not refused."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a pass would remove a row, or is refused."""
-        return self.due is None or self.due.lower > 0
+    format: str
+    first_ts_ns: int | None
+    """The bound of the oldest time by the log's statistics; None: it is unknown, or the table has no times."""
+    last_ts_ns: int | None
+    ahead: TableForecast
+    """The amounts due and their times."""
 
     def behind_ns(self, as_of_ns: int) -> int:
         """The time by which the table is behind its limits at an instant, nanoseconds; 0: it is not."""
@@ -84,7 +107,9 @@ class TableState:
 
     def as_json(self) -> JsonObject:
         """The state as JSON values."""
-        return {**vars(self), "due": self.due and self.due.as_json()}
+        numbers = {**vars(self), "due": self.due and self.due.as_json()}
+        ahead = numbers.pop("ahead")
+        return numbers | asdict(ahead) | {"forecast": [asdict(due) for due in ahead.forecast]}
 
 
 def estimate_table(table: OpenedTable, as_of_ns: int) -> TableEstimate:
@@ -116,6 +141,9 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         None if refused is not None else estimate.removed_rows,
         bounded.due_since(as_of_ns) if bounded and estimate.removed_rows.lower else None,
         refused,
+        table.format,
+        *((None, None) if bounded is None else bounded.first_and_last()),
+        TableForecast() if bounded is None else bounded.forecast(as_of_ns),
     )
 
 
@@ -203,3 +231,42 @@ class _Bounded:
             seconds, 0, key=lambda at: self.estimate(at * SECOND).removed_rows.lower
         )
         return min(max((seconds.start + first) * SECOND, start_ns), as_of_ns)
+
+    def forecast(self, as_of_ns: int) -> TableForecast:
+        """The forecast of passes at and after an instant."""
+        if not {"max_age", "expires_at"} & {*set_limits(self.table.policy)}:
+            return TableForecast()
+        instants = (as_of_ns, *(as_of_ns + ahead for ahead in HORIZONS_NS))
+        removed = [self.estimate(instant).removed_rows for instant in instants]
+        due = (
+            TableDue(instant, rows.lower, rows.upper)
+            for instant, rows in zip(instants, removed, strict=True)
+        )
+        next_ns = as_of_ns if removed[0].upper else self._next_due(as_of_ns)
+        return TableForecast(next_ns, tuple(due))
+
+    def first_and_last(self) -> tuple[int | None, int | None]:
+        """The bounds of the times of all rows, nanoseconds since the epoch."""
+        if self.times.time is None or self.bounds["time_min"].null_count:
+            return None, None
+        ticks = pc.min(self.bounds["time_min"]), pc.max(self.bounds["time_max"])
+        first, last = (
+            None if tick is None else self.times.time.due_from(tick)
+            for tick in (each.as_py() for each in ticks)
+        )
+        return first, last
+
+    def _next_due(self, as_of_ns: int) -> int | None:
+        """The first instant at which a row may be due by time, if a pass at `as_of_ns` removes none."""
+        policy, times = self.table.policy, self.times
+        possible = decide_files(self.bounds, policy, times, as_of_ns).possible
+        instants: list[int] = []
+        for at, limits in enumerate(limits_of(policy)):
+            for name, time, age_ns in (
+                ("time_min", times.time, limits.max_age_ns),
+                ("expires_at_min", times.expires_at, 0 if limits.expires else None),
+            ):
+                if time is not None and age_ns is not None:
+                    first = pc.min(self.bounds[name].filter(pa.array(possible[:, at]))).as_py()
+                    instants += [] if first is None else [time.due_from(first) + age_ns]
+        return max(min(instants), as_of_ns) if instants else None

@@ -8,32 +8,33 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from retention.core.units import format_instant
-from retention.schemas.history_export import EXPORTED_LOSS, EXPORTED_RUN, HISTORY_EXPORT
+from retention.schemas.history_export import (
+    EXPORTED_LOSS,
+    EXPORTED_TABLE_LOSS,
+    HISTORY_EXPORT,
+    TABLE_HISTORY_EXPORT,
+)
 from retention.storage.outputs import OutputKind, begins
 
 KIND = "retention history"
 FORMAT_VERSION = 1
-CSV_HEAD = ",".join(HISTORY_EXPORT.names)
-_INSTANTS = [field.name for field in HISTORY_EXPORT if pa.types.is_timestamp(field.type)]
-_WHOLE = pa.schema(
-    [field.with_type(pa.int64()) if field.name in _INSTANTS else field for field in HISTORY_EXPORT]
-)
-"""The shape with instants in nanoseconds since the epoch, which Python represents without loss."""
+_LOSSES = {"stream": EXPORTED_LOSS, "table": EXPORTED_TABLE_LOSS}
+"""First column of an export → the columns of its losses, which are its last ones."""
 
 
-def csv_lines(tables: Iterable[pa.Table]) -> Iterator[str]:
+def csv_lines(tables: Iterable[pa.Table], shape: pa.Schema) -> Iterator[str]:
     """A header line, and a line per row; several values in a cell are separated by `; `, ranges by a space.
 
     Args:
-        tables: shape `HISTORY_EXPORT`.
+        tables: the runs.
+        shape: the shape of each, `HISTORY_EXPORT` or `TABLE_HISTORY_EXPORT`.
     """
-    yield CSV_HEAD
+    yield _head(shape)
     for row in _rows(tables):
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow([_cell(name, row[name]) for name in row])
@@ -41,15 +42,15 @@ def csv_lines(tables: Iterable[pa.Table]) -> Iterator[str]:
 
 
 def json_pieces(tables: Iterable[pa.Table], period: Mapping[str, str | None]) -> Iterator[str]:
-    """One JSON document in pieces: its kind, the period, and `runs`, each with its removals by segment.
+    """One JSON document in pieces: its kind, the period, and `runs`, each with its removals by segment or file.
 
     Args:
-        tables: shape `HISTORY_EXPORT`; the rows of a run are adjacent.
+        tables: shapes `HISTORY_EXPORT` and `TABLE_HISTORY_EXPORT`; the rows of a run are adjacent.
         period: `from` and `to` as RFC 3339; None: no such limit.
     """
     head = {"format_version": FORMAT_VERSION, "kind": KIND, **period}
     yield f"{json.dumps(head)[:-1]}, " + '"runs": ['
-    for number, (_, rows) in enumerate(groupby(_rows(tables), key=itemgetter("stream", "run"))):
+    for number, (_, rows) in enumerate(groupby(_rows(tables), key=_run_of)):
         yield ",\n" if number else "\n"
         yield from _run_pieces(rows)
     yield "\n]}\n"
@@ -58,11 +59,13 @@ def json_pieces(tables: Iterable[pa.Table], period: Mapping[str, str | None]) ->
 def _run_pieces(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     """A run as a JSON object in pieces: its columns, and `removed`, its losses."""
     first = next(rows)
-    yield f"{_json({name: first[name] for name in EXPORTED_RUN.names})[:-1]}, " + '"removed": ['
-    losses = (row for row in chain([first], rows) if row["messages"] is not None)
-    for number, row in enumerate(losses):
-        loss = {name: row[name] for name in EXPORTED_LOSS.names}
-        if loss["ranges"] is not None:
+    names = _LOSSES[next(iter(first))].names
+    run = {name: first[name] for name in first if name not in names}
+    yield f"{_json(run)[:-1]}, " + '"removed": ['
+    losses = ({name: row[name] for name in names} for row in chain([first], rows))
+    removed = (loss for loss in losses if any(value is not None for value in loss.values()))
+    for number, loss in enumerate(removed):
+        if loss.get("ranges") is not None:
             loss["ranges"] = [[each["first_seq"], each["last_seq"]] for each in loss["ranges"]]
         yield (", " if number else "") + _json(loss)
     yield "]}"
@@ -75,10 +78,24 @@ def _json(value: Mapping[str, Any]) -> str:
 def _rows(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
     """Rows as Python values, instants as RFC 3339."""
     for table in tables:
-        for row in table.cast(_WHOLE).to_pylist():
+        instants = [each.name for each in table.schema if pa.types.is_timestamp(each.type)]
+        # Python represents nanoseconds since the epoch without loss.
+        whole = [
+            each.with_type(pa.int64()) if each.name in instants else each for each in table.schema
+        ]
+        for row in table.cast(pa.schema(whole)).to_pylist():
             yield row | {
-                name: None if row[name] is None else format_instant(row[name]) for name in _INSTANTS
+                name: None if row[name] is None else format_instant(row[name]) for name in instants
             }
+
+
+def _run_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The stream or table of a row, and its run."""
+    return next(iter(row.items())), row["run"]
+
+
+def _head(shape: pa.Schema) -> str:
+    return ",".join(shape.names)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -93,16 +110,17 @@ def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def write_parquet(sink: Any, tables: Iterable[pa.Table]) -> None:
+def write_parquet(sink: Any, tables: Iterable[pa.Table], shape: pa.Schema) -> None:
     """Write rows as one Parquet file, identified by its schema.
 
     Args:
         sink: an open file.
-        tables: shape `HISTORY_EXPORT`.
+        tables: the runs.
+        shape: the shape of each, `HISTORY_EXPORT` or `TABLE_HISTORY_EXPORT`.
     """
     import pyarrow.parquet as pq
 
-    schema = HISTORY_EXPORT.with_metadata({"retention.kind": KIND})
+    schema = shape.with_metadata({"retention.kind": KIND})
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table.replace_schema_metadata(schema.metadata))
@@ -116,7 +134,10 @@ def _is_parquet(source: Any) -> bool:
 
 
 FILES = {
-    "csv": OutputKind("an exported history as CSV", begins(re.escape(CSV_HEAD))),
+    "csv": OutputKind(
+        "an exported history as CSV",
+        begins("|".join(re.escape(_head(each)) for each in (HISTORY_EXPORT, TABLE_HISTORY_EXPORT))),
+    ),
     "json": OutputKind(
         "an exported history as JSON", begins(rf'\{{"format_version": \d+, "kind": "{KIND}"')
     ),

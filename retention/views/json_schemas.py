@@ -17,7 +17,7 @@ from retention.core.documents import PlanHeader
 from retention.plan.plan import FORMAT_VERSION
 from retention.plan.planfile import KIND, saved_schemas
 from retention.schemas.evidence import EVIDENCE
-from retention.schemas.history_export import HISTORY_EXPORT
+from retention.schemas.history_export import HISTORY_EXPORT, TABLE_HISTORY_EXPORT
 from retention.schemas.messages import MESSAGES
 from retention.schemas.runs import RUN_RANGES
 from retention.views.report_schemas import document_schema, report_schemas
@@ -67,6 +67,7 @@ def _tables() -> dict[str, Any]:
         "run.ranges": RUN_RANGES,
         "evidence": EVIDENCE,
         "history.export": HISTORY_EXPORT,
+        "history.export.table": TABLE_HISTORY_EXPORT,
     }
     return {name: [_column(field) for field in schema] for name, schema in tables.items()}
 

@@ -1,4 +1,4 @@
-"""The sentence for streams that a budget left unprocessed."""
+"""The sentence for streams and tables that a budget left unprocessed."""
 
 from __future__ import annotations
 
@@ -11,25 +11,32 @@ from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
+    from retention.tables.report import TableReport
 
 
-def left_text(outcomes: Sequence[Outcome[RunReport]]) -> str:
-    """The number of streams left for the next run, the reason, and the most overdue of them; empty if none are."""
-    left = [
-        outcome.value for outcome in outcomes if outcome.value is not None and outcome.value.is_left
-    ]
+def left_text(
+    streams: Sequence[Outcome[RunReport]], tables: Sequence[Outcome[TableReport]] = ()
+) -> str:
+    """The streams and tables left for the next run, the reason, and the most overdue of them; empty if none are."""
+    every: list[Outcome[Any]] = [*streams, *tables]
+    left = {
+        each.stream: (each.value.left, each.value.as_of_ns)
+        for each in every
+        if each.value is not None and each.value.left is not None
+    }
     if not left:
         return ""
-    behind = [report for report in left if _lag(report)["since_ns"] is not None]
-    text = (
-        f"{counted(len(left), 'stream')} left for the next run ({_lag(left[0])['budget']} is spent)"
-    )
-    if not behind:
+    of_tables = sum(each.stream in left for each in tables)
+    numbers = [(len(left) - of_tables, "stream"), (of_tables, "table")]
+    units = " and ".join(counted(number, noun) for number, noun in numbers if number)
+    [(reasons, _), *_] = left.values()
+    text = f"{units} left for the next run ({reasons['budget']} is spent)"
+    late = {
+        name: as_of_ns - reasons["since_ns"]
+        for name, (reasons, as_of_ns) in left.items()
+        if reasons["since_ns"] is not None
+    }
+    if not late:
         return f"{text}, none of them known to be late"
-    first = min(behind, key=lambda report: int(_lag(report)["since_ns"]))
-    late = brief_duration(first.as_of_ns - _lag(first)["since_ns"])
-    return f"{text}, {len(behind):,} of them late: the most overdue is {first.stream}, by {late}"
-
-
-def _lag(report: RunReport) -> dict[str, Any]:
-    return dict(report.left or {})
+    first = max(late, key=lambda name: late[name])
+    return f"{text}, {len(late):,} of them late: the most overdue is {first}, by {brief_duration(late[first])}"

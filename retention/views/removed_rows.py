@@ -6,8 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime
-from decimal import Decimal
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retention.core.json_object import json_value
 from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, begins, check_output, open_output
 
@@ -66,25 +65,6 @@ def write_rows(location: str, tables: Iterable[pa.Table]) -> int:
             for line in lines(counted_tables()):
                 sink.write(f"{line}\n".encode())
     return rows
-
-
-def json_value(value: Any) -> Any:
-    r"""The value of a column as JSON: instants as RFC 3339, bytes as text, or in hexadecimal digits if they are none.
-
-    >>> json_value(datetime(2026, 5, 1)), json_value(b"u7"), json_value(b"\xff")
-    ('2026-05-01T00:00:00', 'u7', '0xff')
-    """
-    if isinstance(value, datetime):
-        text = value.isoformat()
-        return f"{text[:-6]}Z" if text.endswith("+00:00") else text
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return f"0x{value.hex()}"
-    return str(value) if isinstance(value, Decimal) else value
 
 
 def rows_as_json(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:

@@ -194,7 +194,7 @@ def _planned_table() -> Schema:
             "would_change": _BOOLEAN,
             "files_passed_over": _map(_INTEGER),
             "guards": _list(_guard("rows")),
-            **dict.fromkeys(("left", "superseded_by"), _OBJECT),
+            **dict.fromkeys(("left", "superseded_by", "earlier_try"), _OBJECT),
             "error": _ERROR,
         },
     )

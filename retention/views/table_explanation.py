@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
+from retention.core.json_object import json_value
 from retention.core.units import format_instant, format_size
 from retention.core.wording import counted
-from retention.tables.evidence import EvidenceSummary
+from retention.tables.evidence_extent import EvidenceSummary
 from retention.tables.explain import LiveRow, TableExplanation
 from retention.tables.removals import Removal
-from retention.views.removed_rows import json_value
 
 _MOST_LINES = 50
 """The rows of a key that the text lists; JSON has all."""

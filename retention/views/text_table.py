@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
 from retention.core.wording import counted
+from retention.plan.estimate_ranges import Bounds
 from retention.views.text_guards import guards_text, passed_guards_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 if TYPE_CHECKING:
     from retention.tables.plan import TablePlan
     from retention.tables.report import TableReport
-    from retention.tables.state import TableEstimate, TableState
+    from retention.tables.state import TableDue, TableEstimate, TableForecast, TableState
 
 
 def table_plan_text(plan: TablePlan) -> list[str]:
@@ -59,13 +62,38 @@ def table_estimate_text(bounds: TableEstimate) -> list[str]:
     ]
 
 
-TABLE_HEAD = ("TABLE", "ROWS", "SIZE", "FILES", "POLICY", "LOCATION")
+TABLE_HEAD = ("TABLE", "ROWS", "SIZE", "FILES", "FROM", "TO", "POLICY", "LOCATION")
 
 
 def table_row(state: TableState) -> tuple[str, ...]:
     """The cells of a table's state, for `TABLE_HEAD`."""
     numbers = (f"{state.rows:,}", format_size(state.bytes), f"{state.files:,}")
-    return (state.table, *numbers, table_lag_text(state), state.location)
+    times = (
+        "" if instant is None else brief_instant(instant)
+        for instant in (state.first_ts_ns, state.last_ts_ns)
+    )
+    return (state.table, *numbers, *times, table_lag_text(state), state.location)
+
+
+def table_due_lines(ahead: TableForecast) -> Iterator[str]:
+    """The next removal and the rows by each horizon, a line each."""
+    if not ahead.forecast:
+        yield "nothing is removed by time alone"
+        return
+    now, next_ns = ahead.forecast[0], ahead.next_due_ns
+    if next_ns is None:
+        yield "nothing due"
+    else:
+        is_due = next_ns <= now.by_ns
+        yield f"due now: {_due_rows(now)}" if is_due else f"next due {brief_instant(next_ns)}"
+    for before, due in pairwise(ahead.forecast):
+        if replace(due, by_ns=before.by_ns) != before:
+            yield f"due within {brief_duration(due.by_ns - now.by_ns)}: {_due_rows(due)}"
+
+
+def _due_rows(due: TableDue) -> str:
+    rows = bounds_text(Bounds(due.rows_at_least, due.rows_at_most))
+    return f"{rows} {'row' if rows == '1' else 'rows'}"
 
 
 def table_lag_text(state: TableState) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from retention.api import catalog_names
 from retention.cli import adopting
 from retention.config import load_config
 from tests.support.foreign_tables import write_table
@@ -138,15 +139,30 @@ def test_a_relative_location_stays_relative_to_the_configuration(
 @pytest.mark.parametrize(
     ("location", "text"),
     [
-        ("lake.gold.events", "is a table's name in a catalog"),
+        (
+            "lake.gold.events",
+            "is a name in a catalog, which only Spark knows, and the engine is local",
+        ),
         ("gs://lake/events", "is neither a path nor s3://bucket/prefix"),
         ("nowhere", "this is no Delta table"),
     ],
 )
 def test_a_location_without_a_log_is_refused(lake: Commands, location: str, text: str) -> None:
-    done = lake.run("adopt", location)
+    done = lake.run("--engine", "local", "adopt", location)
     assert done.exit_code == 2
     assert text in done.stderr
+
+
+def test_a_name_in_a_catalog_is_refused_in_one_sentence_without_spark(
+    lake: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_names, "is_missing", lambda module: True)
+    done = lake.run("adopt", "lake.gold.events")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "lake.gold.events is a name in a catalog, which only Spark knows, and pyspark is not installed; install "
+        "lake-retention[spark], or write the table's path\n",
+    )
 
 
 def test_a_directory_of_parquet_files_is_said_to_be_one(tmp_path: Path, lake: Commands) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +21,7 @@ from retention.doctor.tables import check_table
 from retention.history.kinds import TableRun
 from retention.history.record import UNKNOWN
 from retention.history.runs import history_of
+from retention.schemas.history_export import TABLE_HISTORY_EXPORT
 from tests.support.sandboxes import Commands
 
 DAY = 86_400
@@ -83,6 +86,9 @@ def test_a_configuration_of_tables_alone_has_every_command(tmp_path: Path, lake:
     shown = lake.run("history", "show", record["run"])
     assert "apply, table events, -70 rows" in shown.stdout
     assert shown.stdout.count("dropped     all") == 3
+    assert "  evidence: 10 rows; 3 files that went unread, with 60 rows, by the" in shown.stdout
+    extent = {"form": "keys", "rows": 10, "files": 3, "rows_of_files": 60, "keys": None}
+    assert parsed(lake, "history", "show", record["run"])["evidence"] == extent
     would = lake.run("undo", record["run"], "--dry-run")
     assert would.stdout == (
         "events: would restore 70 rows\n  the next pass under the same limits removes these rows again\n"
@@ -122,6 +128,62 @@ def _of_streams(folder: Path) -> Path:
     (folder / "s").mkdir()
     (folder / "s" / "retention.yaml").write_text(f"warehouse: .\n{STREAM}")
     return folder / "s"
+
+
+def test_an_export_says_which_rows_of_which_file_went_and_what_came_of_it(
+    tmp_path: Path, lake: Commands
+) -> None:
+    keyed = listing(tmp_path, f"{EVENTS}    key: at\n    max_rows_per_key: 5\n", STREAM)
+    keyed.run("apply", "events", "--yes", "--as-of", AS_OF)
+    [record] = parsed(keyed, "history", "events")
+    keyed.run("undo", record["run"])
+    undo, _ = parsed(keyed, "history", "events")
+    document = parsed(keyed, "history", "export")
+    first, second = document["runs"]
+    assert (first["table"], first["run"], first["removed_rows"]) == ("events", record["run"], 70)
+    assert (first["undone_by"], second["undoes"], second["restored_rows"]) == (
+        undo["run"],
+        record["run"],
+        70,
+    )
+    assert (first["reasons"], first["evidence"], second["evidence"]) == (
+        ["max_age 30d"],
+        "keys",
+        "none",
+    )
+    *whole, cut = sorted(first["removed"], key=lambda loss: -loss["rows"])
+    assert [(loss["action"], loss["rows"], loss["keys"]) for loss in (*whole, cut)] == [
+        *[("dropped", 20, None)] * 3,
+        ("rewritten", 10, 10),
+    ]
+    assert (cut["time_min"], cut["time_max"]) == (str(NOW - 39 * DAY), str(NOW - 30 * DAY))
+    assert parsed(keyed, "history", "export", "--to", first["began"])["runs"] == []
+    printed = keyed.run("--format", "csv", "history", "export", "events")
+    rows = list(csv.DictReader(printed.stdout.splitlines()))
+    assert list(rows[0]) == TABLE_HISTORY_EXPORT.names
+    assert sum(int(row["rows"] or 0) for row in rows) == 70
+    file = tmp_path / "audit.parquet"
+    words = ("--format", "parquet", "history", "export", "-o", str(file))
+    for _ in range(2):
+        assert keyed.run(*words, "events").exit_code == 0
+    assert pq.read_table(file).to_pylist() == [
+        row
+        for table in open_warehouse(keyed.folder).table_history_tables()
+        for row in table.to_pylist()
+    ]
+    alone = keyed.run("--format", "csv", "history", "export")
+    assert (alone.exit_code, "without the runs on tables (events)" in alone.stderr) == (0, True)
+    mixed = keyed.run("--format", "csv", "history", "export", "events", "ORDERS")
+    assert (mixed.exit_code, "name either streams, or tables" in mixed.stderr) == (2, True)
+
+
+def test_effective_says_where_the_settings_of_a_table_come_from(lake: Commands) -> None:
+    answer = parsed(lake, "effective", "events")
+    assert answer["table"] == "events"
+    known = {setting["key"]: setting for setting in answer["settings"]}
+    assert (known["max_age"]["value"], known["max_age"]["line"]) == (30 * DAY * SECOND, 8)
+    assert known["engine"]["source"] == "defaults"
+    assert re.search(r"max_age +30d +table events, line 8", lake.run("effective", "events").stdout)
 
 
 def test_an_unknown_name_lists_tables_and_a_table_is_no_stream(
@@ -196,10 +258,27 @@ def test_a_table_that_is_gone_fails_alone(tmp_path: Path, lake: Commands) -> Non
     )
 
 
-def test_a_budget_leaves_tables_for_the_next_run(tmp_path: Path, lake: Commands) -> None:
-    document = parsed(lake, "apply", "--yes", "--as-of", AS_OF, "--max-bytes", "0")
-    assert document["tables"][0]["left"] == {"budget": "--max-bytes"}
-    assert rows(tmp_path) == 100
+def test_a_budget_takes_the_most_overdue_and_leaves_the_others(
+    tmp_path: Path, lake: Commands
+) -> None:
+    later = EVENTS.replace("events", "later").replace("30d", "95d")
+    ats = pa.array([NOW - DAY * age for age in range(100)], pa.int64())
+    write_deltalake(tmp_path / "lake" / "later", pa.table({"at": ats}))
+    both = listing(tmp_path, later + EVENTS, STREAM)
+    both.run("publish", "ORDERS", stdin='{"subject": "orders.a", "data": ""}')
+    words = ("apply", "--yes", "--as-of", AS_OF, "--max-bytes", "1")
+    done = both.run("--format", "json", *words)
+    events, last = json.loads(done.stdout)["tables"]
+    assert (events["table"], events["removed_rows"], "left" in events) == ("events", 70, False)
+    assert (last["table"], last["left"]) == (
+        "later",
+        {"budget": "--max-bytes", "since_ns": None, "rows_at_least": 0},
+    )
+    assert "1 stream and 1 table left for the next run (--max-bytes is spent)" in done.stderr
+    [left] = json.loads(done.stdout)["streams"]
+    assert left["left"]["messages_at_least"] == 0
+    nothing = parsed(lake, "apply", "--yes", "--as-of", AS_OF, "--max-bytes", "0")
+    assert nothing["tables"][0]["left"]["budget"] == "--max-bytes"
 
 
 def test_without_yes_it_asks_and_off_a_terminal_it_is_refused(lake: Commands) -> None:
@@ -302,6 +381,30 @@ def test_lag_begins_when_a_file_is_due_after_the_last_pass(tmp_path: Path, lake:
     assert state.since_ns == (NOW + 10 * DAY) * SECOND
     assert state.behind_ns((NOW + 11 * DAY) * SECOND) == DAY * SECOND
     assert lake.run("state", "--max-lag", "3650d").exit_code == 0
+
+
+def test_state_says_what_is_due_when_and_which_tables_lag_the_longest(
+    tmp_path: Path, lake: Commands
+) -> None:
+    table = open_warehouse(lake.folder).table("events")
+    state = table.state(NOW * SECOND)
+    assert (state.first_ts_ns, state.last_ts_ns) == ((NOW - 99 * DAY) * SECOND, NOW * SECOND)
+    assert state.ahead.next_due_ns == NOW * SECOND
+    now, *_, in_a_week, in_30_days = state.ahead.forecast
+    assert (now.rows_at_least, now.rows_at_most) == (60, 80)
+    assert (in_a_week.rows_at_least, in_a_week.rows_at_most) == (60, 80)
+    assert (in_30_days.rows_at_least, in_30_days.rows_at_most) == (100, 100)
+    early = table.state((NOW - 80 * DAY) * SECOND).ahead
+    assert early.next_due_ns == (NOW - 69 * DAY) * SECOND
+    assert [due.rows_at_most for due in early.forecast] == [0, 0, 0, 0, 20]
+    shown = lake.run("state", "--due").stdout
+    assert shown.startswith("events\n  due now: ")
+    both = listing(tmp_path, EVENTS + EVENTS.replace("events", "gone"), STREAM)
+    [gone, events] = json.loads(both.run("--format", "json", "state", "--top", "2").stdout)
+    assert (gone["table"], events["table"], "error" in gone) == ("gone", "events", True)
+    assert (events["format"], len(events["forecast"])) == ("delta", 5)
+    behind = json.loads(both.run("--format", "json", "state", "--behind").stdout)
+    assert [each["table"] for each in behind] == ["gone", "events"]
 
 
 def test_metrics_have_tables_by_name(tmp_path: Path, lake: Commands) -> None:

@@ -82,9 +82,32 @@ def test_tags_select_tables_and_guards_are_lifted_with_a_reason(folder: Path) ->
 def test_a_budget_and_a_reclaim_concern_tables(folder: Path) -> None:
     configure(folder)
     left, report = job(folder, "retain", "--as-of", AS_OF, "--max-time", "0s")
-    assert (left.returncode, report["tables"][0]["left"]) == (0, {"budget": "--max-time"})
+    assert (left.returncode, report["tables"][0]["left"]) == (
+        0,
+        {"budget": "--max-time", "since_ns": None, "rows_at_least": 0},
+    )
     assert "0 tables done" in left.stdout
+    assert "; 1 table left for the next run (--max-time is spent)" in left.stdout
     job(folder, "retain", "--as-of", AS_OF)
     done, reclaimed = job(folder, "reclaim")
     assert (done.returncode, reclaimed["tables"][0]["files"]) == (0, 0)
     assert reclaimed["tables"][0]["staying"]["grace"]["files"] == 1
+
+
+def test_another_try_of_a_task_finds_what_the_first_has_committed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(folder)
+    names = {"DAG_ID": "nightly", "TASK_ID": "events.apply", "DAG_RUN_ID": "one"}
+
+    def entry(number: str, **changed: str) -> dict[str, Any]:
+        for name, value in (names | changed | {"TRY_NUMBER": number}).items():
+            monkeypatch.setenv(f"AIRFLOW_CTX_{name}", value)
+        return dict(job(folder, "retain", "--as-of", AS_OF)[1]["tables"][0])
+
+    first, second = entry("1"), entry("2")
+    assert (first["removed_rows"], "earlier_try" in first, second["removed_rows"]) == (70, False, 0)
+    assert second["earlier_try"] == {
+        name: first[name] for name in ("table", "run", "removed_rows", "removed_bytes", "by_rule")
+    }
+    assert "earlier_try" not in entry("1", DAG_RUN_ID="two")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from retention import open_warehouse
+from retention.config import load_config
 from retention.errors import UsageError
+from tests.support.sandboxes import Commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,9 +39,26 @@ def test_a_name_in_a_catalog_is_the_directory_that_spark_knows(
         spark.sql(f"DROP TABLE {NAME}")
 
 
+def test_a_name_in_a_catalog_is_adopted_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("SELECT explode(array(1600000000L, 1700000000L)) AS at").write.format("delta").save(
+        str(tmp_path / "lake")
+    )
+    spark.sql(f"CREATE TABLE {NAME} USING delta LOCATION '{tmp_path / 'lake'}'")
+    try:
+        done = Commands(tmp_path / "w").run("adopt", NAME, "--time", "at")
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.startswith(f"{tmp_path / 'lake'} (version 0): 2 rows in ")
+        [table] = load_config(tmp_path / "w" / "retention.yaml").tables
+        assert (table.name, table.location, table.columns.unit) == ("named_events", NAME, "s")
+    finally:
+        spark.sql(f"DROP TABLE {NAME}")
+    unknown = Commands(tmp_path / "w").run("adopt", NAME)
+    assert (unknown.exit_code, "Spark knows no such table" in unknown.stderr) == (2, True)
+
+
 def test_a_name_that_nobody_knows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, NAME)
     with pytest.raises(UsageError, match="Spark knows no such table"):
         open_warehouse(config, engine="auto").table("events")
-    with pytest.raises(UsageError, match="a name in a catalog, which only Spark knows"):
+    with pytest.raises(UsageError, match="is a name in a catalog, which only Spark knows"):
         open_warehouse(config, engine="local").table("events")

@@ -44,7 +44,7 @@ def reach(remote: str) -> None:
     Raises:
         UsageError: a package of the client is missing, or no server answers at the address.
     """
-    if any(_is_missing(module) for module in _CLIENT):
+    if any(is_missing(module) for module in _CLIENT):
         raise UsageError(
             f"{REMOTE} names a Spark Connect server, and this Python lacks what its client needs: `pip install "
             "'lake-retention[connect]'`, or unset it"
@@ -62,7 +62,8 @@ def reach(remote: str) -> None:
         ) from error
 
 
-def _is_missing(module: str) -> bool:
+def is_missing(module: str) -> bool:
+    """Whether a module is not installed."""
     try:
         return importlib.util.find_spec(module) is None
     except ModuleNotFoundError:

@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from retention.config import Config, explain_config, load_config
+from retention.config.effective import effective_table_settings
 from retention.config.json_schema import json_schema
 from retention.config.table_types import format_column, parse_column
 from retention.core.removal_guards import GuardLimit
@@ -90,6 +91,33 @@ def test_a_table_takes_defaults_and_groups_as_streams_do_and_is_no_stream(tmp_pa
     assert (sessions.tags, sessions.policy.limits.max_age_ns) == (("pii",), 7 * DAY)
     assert sessions.approve is not None
     assert (events.approve, gold.group) == (None, None)
+
+
+def test_every_value_of_a_table_says_where_it_comes_from(tmp_path: Path) -> None:
+    config = load(tmp_path, WHOLE)
+    events, sessions, _ = (
+        {setting.key: setting for setting in effective_table_settings(config, table)}
+        for table in config.tables
+    )
+    assert {key: (value.text, value.source) for key, value in events.items()}.items() >= {
+        "format": ("delta", "built in"),
+        "grace": ("3d", "defaults"),
+        "max_age": ("90d", "table events"),
+        "size": ("`body.bytes`", "table events"),
+        "key": ('["tenant", "user.id"]', "table events"),
+        "zone": ("none", "built in"),
+        "policies": (
+            "where tenant is acme or null: max_age 30d; where tenant is globex and ratio is 0.1 and live is true: "
+            "max_age off, expires_at off",
+            "table events",
+        ),
+    }.items()
+    assert events["policies"].value[0] == {
+        "where": {"tenant": ["acme", None]},
+        "max_age": 30 * DAY,
+    }
+    assert sessions["max_age"].source == "group pii"
+    assert (sessions["max_rows"].text, sessions["location"].source) == ("off", "table sessions")
 
 
 def test_a_location_is_relative_to_the_file_or_a_name_in_a_catalog(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from hypothesis import given
 
 from retention.core.table_policy import TableColumns, TableLimits, TablePolicy
 from retention.delta import snapshot as delta_log
+from retention.delta.snapshot import DeltaSnapshot
 from retention.engines.local import LocalEngine
 from retention.errors import MissingMessageError, StorageError, UsageError
 from retention.storage.crash_points import Step, watched_by
 from retention.tables.apply import apply_plan
-from retention.tables.evidence import read_evidence, summary_of
+from retention.tables.evidence import read_evidence
+from retention.tables.evidence_extent import summary_of
 from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import settle
@@ -131,6 +133,33 @@ def test_a_key_is_explained_with_what_goes_and_when_the_rest_will(tmp_path: Path
     )
     [first, *_] = table_explanation_json(explanation)["rows"]
     assert (first["goes"], first["values"]["at"]) == (True, "1970-01-02T00:00:00Z")
+
+
+def test_only_files_that_may_have_the_key_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {
+        "at": _days([99, 99, 99, 99]),
+        "until": _days([None] * 4),
+        "tenant": ["a", "b", "c", None],
+        "user": pa.array([7] * 4, pa.int32()),
+    }
+    location, warehouse = str(tmp_path / "events"), str(tmp_path / "warehouse")
+    write_deltalake(location, pa.table(rows), partition_by=["tenant"])
+    policy = TablePolicy(COLUMNS, TableLimits(max_age_ns=30 * DAY_NS))
+    opened = OpenedTable("events", location, policy, warehouse, lambda: NOW_NS)
+    added: list[int] = []
+    add_of = DeltaSnapshot.add_of
+
+    def counting(snapshot: DeltaSnapshot, row: int) -> Any:
+        added.append(row)
+        return add_of(snapshot, row)
+
+    monkeypatch.setattr(DeltaSnapshot, "add_of", counting)
+    [row] = explained(opened, KEY).rows
+    assert (row.file.startswith("tenant=a/"), row.values["tenant"], len(added)) == (True, "a", 1)
+    [again] = explained_row(opened, row.file, 0).rows
+    assert (again, len(added)) == (row, 2)
 
 
 def test_removed_keys_are_in_the_evidence_also_after_files_are_gone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
 
 from retention.core.table_policy import RowPolicy, TableColumns, TableLimits, TablePolicy
 from retention.engines.local import LocalEngine
@@ -23,7 +25,11 @@ from retention.tables.apply import apply_plan
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_table
+from retention.tables.state import state_of_table
+from tests.retention.tables.worlds import laid
 from tests.support.delta_tables import add, metadata, write_entry
+from tests.support.laws import law_on_disk
+from tests.support.table_worlds import TableWorld, table_worlds
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -67,7 +73,28 @@ def table(
 
 
 def planned(opened: OpenedTable) -> TablePlan:
-    return plan_table(opened, opened.clock(), lambda size: LocalEngine())
+    return planned_at(opened, opened.clock())
+
+
+def planned_at(opened: OpenedTable, as_of_ns: int) -> TablePlan:
+    return plan_table(opened, as_of_ns, lambda size: LocalEngine())
+
+
+@law_on_disk
+@given(table_worlds().filter(lambda world: world.rows))
+def test_what_the_log_foretells_of_later_passes_holds_the_plan_of_each(world: TableWorld) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        opened = laid(world, Path(folder))
+        for as_of_ns in (opened.clock(), opened.clock() // 2, 0):
+            state = state_of_table(opened, as_of_ns)
+            ahead = state.ahead
+            for due in ahead.forecast:
+                removed = planned_at(opened, due.by_ns).removed_rows
+                assert due.rows_at_least <= removed <= due.rows_at_most
+            if ahead.next_due_ns is not None and ahead.next_due_ns > as_of_ns:
+                assert not planned_at(opened, ahead.next_due_ns - 1).removed_rows
+            elif ahead.next_due_ns is None and ahead.forecast:
+                assert not planned_at(opened, ahead.forecast[-1].by_ns).removed_rows
 
 
 def test_files_that_are_old_as_a_whole_are_not_read(tmp_path: Path) -> None:
