@@ -17,7 +17,6 @@ from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.core.json_object import JsonObject
-from retention.core.units import parse_as_of
 from retention.dialects.column_mapping import ColumnMapping, WholeRow, refuse_sql
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
@@ -34,7 +33,7 @@ from retention.inspect.state import state_of
 from retention.plan.compaction import CompactionPlan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
-from retention.plan.simulation import SIMULATED_AT, SimulationRequest, variants_of
+from retention.plan.simulation import SIMULATED_AT, simulation_request
 from retention.planners.cached import plan_stream
 from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
@@ -129,10 +128,8 @@ class Log(Public, Repairs):
             UsageError: a setting is not a limit, or not valid; or the stream was never written to.
             RefusedError: files of another writer have no statistics yet; or growth is assumed, but consumers release.
         """
-        now_ns = self.instant(as_of)
-        instants = tuple(now_ns if each is None else parse_as_of(each, now_ns) for each in at)
-        request = SimulationRequest(
-            variants_of(variants, settings), instants, now_ns, growth, exact
+        request = simulation_request(
+            variants, settings, at, self.instant(as_of), growth, exact=exact
         )
         with Engines(self.engine) as engines:
             simulation = simulate(self.opened, engines, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from retention.errors import UsageError
 from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
 from retention.inspect.table_run import TableRunDetails, table_run_details
+from retention.plan.simulation import SIMULATED_AT, simulation_request
 from retention.tables.apply import apply_now, apply_plan
 from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
@@ -32,11 +33,13 @@ from retention.tables.planning import plan_table
 from retention.tables.reclaim import TableReclaim, plan_table_reclaim, reclaim_table
 from retention.tables.removed_rows import plan_statements, removed_rows
 from retention.tables.report import TableReport, numbers_of
+from retention.tables.simulation import simulate_table
 from retention.tables.state import TableState, state_of_table
 from retention.tables.undo import undo_run, undoable
 from retention.tables.wanted_key import wanted_key
 from retention.views.frames import RunRecords, frame_of
 from retention.views.html import table_plan_html, table_report_html
+from retention.views.notebook import ShownSimulation
 from retention.views.reclaim import table_reclaim_text
 from retention.views.text_table import table_plan_text, table_report_text
 from retention.views.wording import lines_text
@@ -75,6 +78,38 @@ class Table(Public):
         """
         with Engines(self._engine) as engines:
             return BoundTablePlan(self, self.plan_on(engines, self.instant(as_of)))
+
+    def simulate(
+        self,
+        variants: Mapping[str, Mapping[str, object]] | None = None,
+        at: Iterable[Instant] = SIMULATED_AT,
+        growth: str = "none",
+        as_of: Instant = None,
+        *,
+        exact: bool = False,
+        **settings: object,
+    ) -> ShownSimulation:
+        """Simulate what policies would keep, beside the configured one; nothing is changed, and no rows are read.
+
+        Args:
+            variants: name of each policy → its limits, with the keys and values of the configuration.
+            at: the instants of passes, such as `now+30d`, where `now` is `as_of`.
+            growth: the rows written from `as_of` on: `none`, `history` (as in the last 30 days of its times), or a
+                number a day, such as `5000/day`.
+            as_of: the instant at which growth begins.
+            exact: whether to read rows, for exact numbers instead of bounds; without growth.
+            settings: the limits of one more policy: `simulate(max_age="7d")`.
+
+        Raises:
+            UsageError: a setting is not a limit, or not valid; or the table has no rows.
+            RetentionError: its log cannot be read.
+        """
+        request = simulation_request(
+            variants, settings, at, self.instant(as_of), growth, exact=exact
+        )
+        with Engines(self._engine) as engines:
+            simulation = simulate_table(self.opened, self.config, request, self._picking(engines))
+        return ShownSimulation(**vars(simulation))
 
     def apply(
         self,

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from retention.api.repairs import Instant
     from retention.api.table import Table
     from retention.apply.guards import Guards
+    from retention.tables.bounded_files import TableEstimate
     from retention.tables.opened import OpenedTable
     from retention.tables.plan import TablePlan
     from retention.tables.reclaim import TableReclaim
     from retention.tables.report import TableReport
-    from retention.tables.state import TableEstimate, TableState
+    from retention.tables.state import TableState
 
 
 @checked_class

@@ -56,8 +56,9 @@ def simulate(
     from retention.plan.simulation import SIMULATED_AT
     from retention.views.text_simulation import simulation_rows, simulation_text
 
-    log = settings.open().log(stream)
-    simulation = log.simulate(variants, at or SIMULATED_AT, growth, as_of, exact=exact, **changes)
+    warehouse = settings.open()
+    held = warehouse.table(stream) if stream in warehouse.tables() else warehouse.log(stream)
+    simulation = held.simulate(variants, at or SIMULATED_AT, growth, as_of, exact=exact, **changes)
     if settings.format == "table":
         put_lines(simulation_text(simulation))
     else:

@@ -21,14 +21,18 @@ _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nan
 
 def table_in_words(table: TableConfig) -> str:
     """Describe the effect of one table's settings: its rules first, then its files."""
+    return as_sentences([*limits_in_words(table), *_columns(table.policy.columns), *_facts(table)])
+
+
+def limits_in_words(table: TableConfig) -> tuple[str, ...]:
+    """The limits of one table, one clause each for its own and those of each policy."""
     policy = table.policy
     clauses = [_removals(policy.limits, policy.columns)]
     if table.format == "parquet":
         clauses.append(
             "only whole files are removed, so that a row stays as long as another in its file"
         )
-    clauses += (_of_rows(rows, policy.columns) for rows in policy.policies)
-    return as_sentences([*clauses, *_columns(policy.columns), *_facts(table)])
+    return (*clauses, *(_of_rows(rows, policy.columns) for rows in policy.policies))
 
 
 def _removals(limits: TableLimits, columns: TableColumns) -> str:

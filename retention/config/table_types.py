@@ -66,6 +66,8 @@ def _quoted(name: str) -> str:
 
 
 def _read_column(value: object) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return value  # of a configuration that was read before
     if not isinstance(value, str):
         raise refusal_error(f"{value!r} is not a column; write the name of one")
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -92,6 +92,22 @@ class TablePolicy:
                 for policy in self.policies
             ],
         }
+
+
+def with_one_limit(policy: TablePolicy, limit: str) -> TablePolicy:
+    """A policy with one of its limits alone, for all rows."""
+    return replace(
+        policy,
+        limits=_alone(policy.limits, limit),
+        policies=tuple(
+            replace(each, limits=_alone(each.limits, limit)) for each in policy.policies
+        ),
+    )
+
+
+def _alone(limits: TableLimits, limit: str) -> TableLimits:
+    name = {"max_age": "max_age_ns", "expires_at": "expires"}.get(limit, limit)
+    return replace(TableLimits(), **{name: getattr(limits, name)})
 
 
 def _written(value: Scalar) -> Any:

@@ -17,8 +17,9 @@ from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
+from retention.tables.bounded_files import set_limits
 from retention.tables.opened import OpenedTable
-from retention.tables.state import set_limits, state_of_table
+from retention.tables.state import state_of_table
 
 LONGEST_KEPT_NS = 7 * DAY
 """The time for which the measures of an idle stream are reused: old log entries become due meanwhile."""

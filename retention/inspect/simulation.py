@@ -15,7 +15,7 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
-from retention.plan.growth import Growth, grown, growth_of
+from retention.plan.growth import Growth, grown, growth_of, mean_bytes, observed_growth
 from retention.plan.simulation import (
     PassCost,
     PolicyVariant,
@@ -102,7 +102,7 @@ class StreamSimulator:
 
     def refuse_consumers(self, policy: Policy) -> None:
         """Refuse growth where the acknowledgements of consumers would have to be assumed, too."""
-        if self.growth.messages_per_day and policy.rests_on_consumers:
+        if self.growth.per_day and policy.rests_on_consumers:
             raise RefusedError(
                 f"{self.opened.name}: consumers decide what this policy removes, and how they would acknowledge "
                 "messages to come is not known; nothing was simulated; say --growth none"
@@ -120,8 +120,10 @@ def simulate(opened: OpenedStream, engines: Engines, request: SimulationRequest)
         DamagedError: a file that had to be read is damaged.
     """
     topic, inventory = _read(opened)
-    growth = growth_of(request.growth, inventory.files)
-    if request.is_exact and growth.messages_per_day:
+    growth = growth_of(
+        request.growth, lambda: observed_growth(inventory.files), mean_bytes(inventory.files)
+    )
+    if request.is_exact and growth.per_day:
         raise UsageError(
             f"{opened.name}: messages to come have no rows to read: leave out growth, or do without exact numbers"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,8 @@ from retention.schemas.files import FILE_STATS, SUBJECT_COUNTS_OF_FILES
 
 OBSERVED_NS = 30 * DAY
 """The time before a stream's newest message in which its growth is observed, nanoseconds."""
-_PIECES = 64
-"""The maximum number of files that stand for the growth of one partition."""
+PIECES = 64
+"""The maximum number of files that stand for the growth of a partition, or of a table."""
 _DIRECTORY = "_growth/"
 _GOLDEN = 0.6180339887498949
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)/day")
@@ -28,30 +28,31 @@ _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)/day")
 
 @dataclass(frozen=True)
 class Growth:
-    """Messages that are assumed to be stored evenly over time, without a TTL, on subjects in the mix of today."""
+    """Messages or rows that are assumed to be stored evenly over time; messages without a TTL, on subjects as today."""
 
-    messages_per_day: float
-    bytes_per_message: float
+    per_day: float
+    bytes_each: float
 
     def as_json(self) -> JsonObject:
         """The assumption as JSON values."""
         return vars(self)
 
-    def messages(self, ahead_ns: int) -> int:
-        """The messages of a time ahead, in nanoseconds."""
-        return int(self.messages_per_day * max(ahead_ns, 0) / DAY)
+    def amount(self, ahead_ns: int) -> int:
+        """The messages or rows of a time ahead, in nanoseconds."""
+        return int(self.per_day * max(ahead_ns, 0) / DAY)
 
 
 NO_GROWTH = Growth(0.0, 0.0)
 """The assumption that nothing is stored."""
 
 
-def growth_of(assumption: str, files: pa.Table) -> Growth:
-    """Read an assumption: `none`, `history` (as observed) or messages a day, such as `5000/day`.
+def growth_of(assumption: str, observed: Callable[[], Growth], mean_bytes: float) -> Growth:
+    """Read an assumption: `none`, `history` (as observed) or a number a day, such as `5000/day`.
 
     Args:
         assumption: the text.
-        files: an inventory's, `FILE_STATS`.
+        observed: measures the growth so far.
+        mean_bytes: the size of a message or row.
 
     Raises:
         UsageError: it is none of them.
@@ -59,13 +60,13 @@ def growth_of(assumption: str, files: pa.Table) -> Growth:
     if assumption == "none":
         return NO_GROWTH
     if assumption == "history":
-        return observed_growth(files)
+        return observed()
     rate = _RATE.fullmatch(assumption)
     if rate is None:
         raise UsageError(
             f"growth {assumption!r} is not an assumption: give none, history, or a number a day, such as 5000/day"
         )
-    return Growth(float(rate["number"]), bytes_per_message(files))
+    return Growth(float(rate["number"]), mean_bytes)
 
 
 def observed_growth(files: pa.Table) -> Growth:
@@ -80,10 +81,10 @@ def observed_growth(files: pa.Table) -> Growth:
     span_ns = max(_newest(recent) - pc.min(recent["min_ts_ns"]).as_py(), 1)
     ranges = recent.group_by("partition").aggregate([("min_seq", "min"), ("max_seq", "max")])
     between = pc.sum(pc.subtract(ranges["max_seq_max"], ranges["min_seq_min"])).as_py()
-    return Growth(between * DAY / span_ns, bytes_per_message(files))
+    return Growth(between * DAY / span_ns, mean_bytes(files))
 
 
-def bytes_per_message(files: pa.Table) -> float:
+def mean_bytes(files: pa.Table) -> float:
     """The mean size of the messages of an inventory's files; 0 without any."""
     messages = pc.sum(files["messages"], min_count=0).as_py()
     return pc.sum(files["bytes"], min_count=0).as_py() / messages if messages else 0.0
@@ -100,7 +101,7 @@ def grown(inventory: Inventory, growth: Growth, from_ns: int, until_ns: int) -> 
         from_ns: the instant of the inventory, nanoseconds since the epoch.
         until_ns: the instant of the result.
     """
-    total = growth.messages(until_ns - from_ns)
+    total = growth.amount(until_ns - from_ns)
     added = [
         file
         for partition, share in _shares(inventory).items()
@@ -191,7 +192,7 @@ def _files(
     stored = inventory.files.filter(pc.equal(inventory.files["partition"], partition))
     stored_next = pc.max(stored["max_seq"]).as_py() + 1
     next_seq = max(inventory.counters.next_seq.get(partition, 0), stored_next)
-    pieces = min(_PIECES, messages)
+    pieces = min(PIECES, messages)
     ends = [messages * (number + 1) // pieces for number in range(pieces)]
     from_ns, until_ns = between
     rows = []
@@ -204,10 +205,10 @@ def _files(
                 "path": f"{_DIRECTORY}partition={partition}/{number:02d}.parquet",
                 "partition": partition,
                 "segment": next_seq + start,
-                "file_bytes": round((end - start) * growth.bytes_per_message),
+                "file_bytes": round((end - start) * growth.bytes_each),
                 "modified_ms": 0,
                 "messages": end - start,
-                "bytes": round((end - start) * growth.bytes_per_message),
+                "bytes": round((end - start) * growth.bytes_each),
                 "min_seq": next_seq + start,
                 "max_seq": next_seq + end - 1,
                 "min_ts_ns": first_ns,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from retention.core.json_object import JsonObject
+from retention.core.units import parse_as_of
 from retention.errors import UsageError
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.growth import Growth
@@ -163,7 +165,7 @@ def _without(stored: int, removed: Bounds) -> Bounds:
     return Bounds(stored - removed.upper, stored - removed.lower)
 
 
-def variants_of(
+def _variants_of(
     named: Mapping[str, Mapping[str, Any]] | None, settings: Mapping[str, Any]
 ) -> tuple[PolicyVariant, ...]:
     """The configured policy, those with names, and one of settings without a name, if there are any.
@@ -179,3 +181,30 @@ def variants_of(
         )
     variants = (PolicyVariant(name, changed) for name, changed in changes.items())
     return (PolicyVariant(CONFIGURED, {}), *variants)
+
+
+def simulation_request(
+    named: Mapping[str, Mapping[str, Any]] | None,
+    settings: Mapping[str, Any],
+    at: Iterable[str | int | datetime | None],
+    as_of_ns: int,
+    growth: str,
+    *,
+    exact: bool,
+) -> SimulationRequest:
+    """A request in the terms of its users.
+
+    Args:
+        named: name → limits.
+        settings: the limits of the policy without a name.
+        at: instants; `now` in them, and None, are `as_of_ns`.
+        as_of_ns: nanoseconds since the epoch.
+        growth: the assumption.
+        exact: whether rows are read.
+
+    Raises:
+        UsageError: a name is not free, or an instant is none.
+    """
+    instants = (as_of_ns if each is None else parse_as_of(each, as_of_ns) for each in at)
+    variants = _variants_of(named, settings)
+    return SimulationRequest(variants, tuple(instants), as_of_ns, growth, exact)

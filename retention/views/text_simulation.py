@@ -61,11 +61,11 @@ def _cost_text(cost: PassCost, pieces: str) -> str:
 
 def _growth_text(simulation: Simulation) -> str:
     growth: Growth = simulation.growth
-    if not growth.messages_per_day:
+    if not growth.per_day:
         return f"it is assumed that no {simulation.noun} are stored from then on"
     return (
-        f"it is assumed that {growth.messages_per_day:,.0f} {simulation.noun} a day are stored from then on, of "
-        f"{growth.bytes_per_message:,.0f} bytes each, on subjects in the mix of today"
+        f"it is assumed that {growth.per_day:,.0f} {simulation.noun} a day are stored from then on, of "
+        f"{growth.bytes_each:,.0f} bytes each, on subjects in the mix of today"
     )
 
 

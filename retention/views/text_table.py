@@ -14,9 +14,10 @@ from retention.views.text_guards import guards_text, passed_guards_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 if TYPE_CHECKING:
+    from retention.tables.bounded_files import TableDue, TableEstimate, TableForecast
     from retention.tables.plan import TablePlan
     from retention.tables.report import TableReport
-    from retention.tables.state import TableDue, TableEstimate, TableForecast, TableState
+    from retention.tables.state import TableState
 
 
 def table_plan_text(plan: TablePlan) -> list[str]:

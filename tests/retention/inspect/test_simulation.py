@@ -95,7 +95,7 @@ def test_growth_is_of_the_rate_and_the_subjects_observed(tmp_path: Path) -> None
     assert first.kept.upper == 240
     assert second.kept.lower == second.kept.upper == 240
     observed = stream.simulate(at=[NOW], growth="history").growth
-    assert observed.messages_per_day == pytest.approx(239 * DAY / (47 * HOUR), rel=0.01)
+    assert observed.per_day == pytest.approx(239 * DAY / (47 * HOUR), rel=0.01)
     none_left = stream.simulate(at=[NOW + 400 * DAY], growth="1/day", max_age="1d").policies[1]
     assert none_left.passes[0].kept.lower <= 1 <= none_left.passes[0].kept.upper <= 7
 

@@ -58,7 +58,7 @@ def test_growth_adds_its_messages_evenly_after_those_stored(
     files = grown(world.inventory, growth, 100, 100 + ahead_ns).files
     later = files.filter(is_growth(files))
     assert files.filter(pc.invert(is_growth(files))).equals(world.inventory.files)
-    assert (pc.sum(later["messages"], min_count=0).as_py()) == growth.messages(ahead_ns)
+    assert (pc.sum(later["messages"], min_count=0).as_py()) == growth.amount(ahead_ns)
     if later.num_rows:
         assert pc.min(later["min_seq"]).as_py() == NEXT_SEQ
         assert later["min_seq"].to_pylist()[1:] == pc.add(later["max_seq"], 1).to_pylist()[:-1]
